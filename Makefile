@@ -25,7 +25,7 @@ STAMP     := $(VENV)/$(MADE_FOR)
 DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 
 # The goals of `make lint`, what takes longest first.
-LINT      := lint-sql lint-types lint-style lint-format lint-spelling
+LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words
 
 .DEFAULT_GOAL := all
 .PHONY: all docs help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
@@ -163,6 +163,9 @@ lint-format:
 	$(PY) -m ruff format --check .
 lint-spelling:
 	$(PY) -m codespell_lib
+# Phrases too, which codespell cannot find.
+lint-words:
+	$(PY) tools/check_words.py
 
 docs: setup ## build the site of the docs into site/, links checked
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

@@ -2,7 +2,7 @@
 
 Needs both libraries beside memfold, best in an environment of their own (`pip install mem0ai langchain-postgres
 'memfold[adopt,migrate]'`), and DSN: a server with pgvector, as a role that may create databases. It makes a database
-``memfold_peers``, anew if need be. Each library writes rows, is adopted while another of its clients goes on writing,
+``memfold_peers``, again if need be. Each library writes rows, is adopted while another of its clients goes on writing,
 and is then used as before; at last the adoption absorbs, and the library adds 1,000 texts of which 100 are duplicates.
 Vectors are made up and nothing asks a model. Writes bench/results/adopting_peers.md; any surprise is an error.
 """
@@ -259,7 +259,7 @@ def ask(dsn: str, make: Callable[[str], Peer]) -> list[object]:
     writer.stop.set()
     writer.join()
     must(writer.errors == [], f"{peer.name}: a writer's error: {writer.errors[:1]}")
-    must(writer.added > 0, f"{peer.name}: nothing was added meanwhile")
+    must(writer.added > 0, f"{peer.name}: nothing was added during the adoption")
     must(state.step == 6, f"{peer.name}: step {state.step}")
     with psycopg.connect(dsn, autocommit=True) as db:
 
@@ -341,7 +341,7 @@ def main() -> int:
         db.execute(sql.SQL("create database {}").format(name))
     dsn = make_conninfo(server, dbname=DATABASE)
     migrate.install(dsn)
-    heads = ["library", "rows written", "archived", "live", "of them added meanwhile", "conflicts meanwhile",
+    heads = ["library", "rows written", "archived", "live", "of them added since", "conflicts",
              "seconds", "slowest add, ms", "of 1,000 texts rows", "absorbed", "seconds"]  # fmt: skip
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(ask(dsn, make) for make in (Mem0, Langchain))]
     printed = "\n".join("| " + " | ".join(f"{one:,}" if isinstance(one, int) else str(one) for one in line) + " |"

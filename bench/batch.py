@@ -24,7 +24,7 @@ FACTS = 4_000
 SUBJECTS = 1_000
 DIMENSIONS = 384
 
-# The same columns as memfold's, with what the functions would make of a row: whoever writes these statements has the
+# The same columns as memfold's, with what the functions would make of a row: a client that writes these statements has the
 # hashes, keys and ids already.
 TABLES = """
 create unlogged table bench.rows (
@@ -115,7 +115,7 @@ class Kind:
     name: str
     bare: dict[str, str]
     make: Callable[[int], list[Candidate]]
-    # the least ratio of the better way in to each bare statement, and to our own single calls in a pipeline
+    # the least ratio of the faster variant to each bare statement, and to our own single calls in a pipeline
     floors: dict[str, float] = field(default_factory=dict)
     pipeline: float = 5
 

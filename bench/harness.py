@@ -95,7 +95,7 @@ class Server:
         return connection
 
     def create(self, database: str, template: str = "template1") -> None:
-        """Make a database, anew if need be."""
+        """Make a database; one of that name is replaced."""
         with self.connect() as connection:
             name = sql.Identifier(database)
             connection.execute(sql.SQL("drop database if exists {}").format(name))
@@ -247,7 +247,7 @@ def cpu(
 
 @dataclass
 class Report:
-    """The answer to one question: tables and plots for the reader, every single round for whoever doubts them."""
+    """The answer to one question: tables and plots for the reader, every single round for those who doubt them."""
 
     question: str
     title: str

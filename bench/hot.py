@@ -256,7 +256,7 @@ def _share(server: harness.Server, connection: psycopg.Connection[Any], report: 
 
 
 class _Writer:
-    """Somebody who states the hot fact all the time, meanwhile."""
+    """Somebody who keeps stating the hot fact."""
 
     def __init__(self, server: harness.Server) -> None:
         self._session = server.connect("hot")
@@ -273,7 +273,7 @@ class _Writer:
             self._calls.append((began, time.perf_counter()))
 
     def longest(self, since: float, until: float) -> float:
-        """The longest call of those that were under way in between, in ms."""
+        """The longest call of those that ran in between, in ms."""
         time.sleep(0.05)
         return 1000 * max(
             (end - began for began, end in self._calls if began < until and end > since), default=0

@@ -210,7 +210,7 @@ def ways() -> list[Way]:
 
 @dataclass
 class Bench:
-    """One server, the facts, and an empty database for whoever is next."""
+    """One server, the facts, and an empty database for the next one."""
 
     server: harness.Server
     work: Workloads

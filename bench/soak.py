@@ -333,7 +333,7 @@ class _Soak:
         tables = {name: tuple(figures) for name, *figures in connection.execute(TABLES.encode()).fetchall()}
         row = connection.execute("select count(*) from memfold.memory_events").fetchone()
         assert row is not None
-        # the workers add theirs meanwhile
+        # the workers add theirs at the same time
         sizes = {name: memory._mb(pid, "Pss_Anon", "Pss_File") for name, pid in list(self.pids.items())}
         self.samples.append(_Sample((time.monotonic() - self.began) / 60, tables, row[0], sizes))
         seen = self.samples[-1]

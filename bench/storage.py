@@ -18,7 +18,7 @@ SCOPES = (5, 20, 50)
 ROWS = 1_000  # of each size of scope
 CALLS = 150
 DATABASE = "storage"
-# Or the smallest scopes are planned anew at each call, and the others are not.
+# Or the smallest scopes are planned again at each call, and the others are not.
 OPTIONS = f"{harness.OFF} -c plan_cache_mode=force_generic_plan"
 
 DECISION = """**Decision: a table beside, MAIN, `vector`** (`memory_vectors`).

@@ -1,6 +1,6 @@
 """Installs memfold where no extension can be: executes the files that the extension is built of.
 
-One transaction, whoever comes first: the schema files of the revisions that are missing, then every file of
+One transaction, no matter who comes first: the schema files of the revisions that are missing, then every file of
 sql/functions/. All statements are in files under sql/; nothing here makes an object of its own but alembic's
 version table. With ``--sql``, the same statements are printed instead.
 """
@@ -20,7 +20,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 SQL = Path(__file__).parents[1] / "sql"
-# Nobody who uses the database shall queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for
+# Nobody who uses the database must queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for
 # deadlocks after a second: before that, the upgrade is to be the one that gives way.
 LOCK_TIMEOUT = "300ms"
 PATIENCE = float(os.environ.get("MEMFOLD_LOCK_PATIENCE", "120"))  # seconds

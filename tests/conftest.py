@@ -1,9 +1,10 @@
 """Each test gets a clean database, made from a template that holds memfold, on every server there is (databases.py).
 
 The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
-one as CREATE EXTENSION does. Tests marked ``core`` run with the other way in as well. ``--everywhere`` runs the whole suite
-on all, but for tests that say that another way in (``each_server``) or another server (``one_server``) would show nothing
-more: those install memfold themselves, or are about Python. What an upgrade does: tests/install/test_upgrade.py.
+one as CREATE EXTENSION does. Tests marked ``core`` run with the other installation method as well. ``--everywhere``
+runs the whole suite on all, but for tests that say that another method (``each_server``) or another server
+(``one_server``) would show nothing more: those install memfold themselves, or are about Python. What an upgrade does:
+tests/install/test_upgrade.py.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Target:
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
 # Groups of few tests that take long, which pytest-xdist would begin with last, by their number: one of two processes would
-# have nothing left to do meanwhile. What takes long and has many tests is among the first in any case.
+# have nothing left to do then. What takes long and has many tests is among the first in any case.
 LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful",
         "test_preview", "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress",
         "test_connection_loss", "test_differential", "test_time_limits", "test_settings", "test_linking",
@@ -79,7 +80,9 @@ ELSEWHERE: list[elsewhere.Place] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--everywhere", action="store_true", help="run the whole suite on every server and way in"
+        "--everywhere",
+        action="store_true",
+        help="run the whole suite on every server, with both installation methods",
     )
     parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
     parser.addoption("--plproxy", action="store_true", help="run the suite through a router over two servers")

@@ -297,7 +297,7 @@ def prepare(db: DB, tenant: str) -> None:
 
 
 def keeping(db: DB, tenant: str, bucket: str) -> None:
-    """Whatever arrives is kept: there shall be something to fold."""
+    """Whatever arrives is kept, so that there is something to merge."""
     db.execute(
         "select memfold.set_policy(%s, %s, merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'insert')",
         [tenant, bucket],
@@ -489,7 +489,7 @@ class World:
         self.finishing = True
         end = time.monotonic() + PATIENCE
         while True:
-            # what was under way may have been lost meanwhile: only those who stand still can tell
+            # what was under way may have been lost since: only those who stand still can tell
             self.halt()
             if self.faults or all(w.pending is None or not w.is_alive() for w in writers):
                 return
@@ -518,7 +518,7 @@ class World:
 
 
 class Client(threading.Thread):
-    """Works while the gate is open; a lost connection leaves what was under way in doubt."""
+    """Works while the gate is open; a lost connection leaves the outcome of the running call unknown."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -1174,7 +1174,7 @@ class Cut:
 
     kind: str
     """close: both ends see the end. reset: the client sees a reset. stall: silence, then close. orphan: the client sees
-    the end at once, the server only later: meanwhile its transaction stays open."""
+    the end at once, the server only later: until then its transaction stays open."""
     to_server: bool
     after: int
     seconds: float = 0.0

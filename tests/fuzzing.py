@@ -1040,7 +1040,7 @@ class Fuzzer:
             self.report.find(f"{state} at COMMIT", ended.error_message.decode("utf-8", "replace"))
 
     def import_once(self, role: str, function: Function) -> None:
-        """Invariants hold of what was exported; whoever may import can forge what they like: it is not to stay."""
+        """Invariants hold of what was exported; those who may import can forge what they like: it is not to stay."""
         session = self.sessions[role].pgconn
         session.exec_(b"begin")
         values = self.draw(function)

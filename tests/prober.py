@@ -1,6 +1,6 @@
 """Tries to cross from one tenant to another, by everything that the catalog lists; says what came through.
 
-Two tenants, alder and birch, hold some of everything, with a word of their own in every text. Whoever acts for alder
+Two tenants, alder and birch, hold some of everything, with a word of their own in every text. A session that acts for alder
 must not meet birch's word, nor an id of birch's, in anything that comes back: rows, notices, errors. What is asked for
 in the same way and does not exist at all (cedar) must be answered in the same way. Each probe returns what is wrong,
 so that tests can take a policy away and see that it is missed.
@@ -695,7 +695,7 @@ def probe_functions(
     return wrong, calls
 
 
-# What answers whoever asks, in whatever name: from its arguments and the rules of '*' alone.
+# What answers anyone who asks, in whatever name: from its arguments and the rules of '*' alone.
 ANYBODY = {"_decay", "_options", "_policy", "_specificity", "_explain_pair", "_shown_link"}
 
 

@@ -1,8 +1,8 @@
 """memfold's decisions and state once more, small and slow: what tests/adversarial/test_stateful.py compares the SQL with.
 
 Written from the design, not from the SQL. ``World`` keeps a ledger of its own; ``derive`` computes all state as a
-pure function of it, anew each time. Memories, events and judgements are numbered from 0 in the order in which they
-came, which is also the order of their ids in the database.
+pure function of it, computed again each time. Memories, events and judgements are numbered from 0 in the order in which
+they came, which is also the order of their ids in the database.
 """
 
 from __future__ import annotations
@@ -817,7 +817,7 @@ class World:
             j.state = "obsolete"
             return "obsolete", None
         if (newer, older) != (j.memory, j.other):
-            # asked anew about where the two lead; a person may be asked again about what was judged
+            # asked again about where the two lead; a person may be asked again about what was judged
             j.state = "obsolete"
             if self.pair(newer, older, ("open",) if j.kind == "review" else ("open", "done")):
                 return "obsolete", None

@@ -36,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.asked.append((self.path, dict(self.headers), json.loads(body)))
-        # whoever has read enough hangs up
+        # a client that has read enough hangs up
         with contextlib.suppress(ConnectionError):
             getattr(self, self.server.mode)()
         self.close_connection = True

@@ -1,4 +1,4 @@
-"""The servers that the suite runs on: a throw-away cluster each, with memfold by one of its ways in."""
+"""The servers that the suite runs on: a throw-away cluster each, with memfold by one of its installation methods."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ LATER_SCHEMA = """\
 -- All writers begin with these tables: who holds them first meets none of them half-way, which would be a deadlock.
 lock table memfold.tenant_roles, memfold.policies, memfold.memories in access exclusive mode;
 
--- PostgreSQL adds no column with a default to a table whose row type a parsed body uses: made anew with the functions.
+-- PostgreSQL adds no column with a default to a table whose row type a parsed body uses: made again with the functions.
 -- squawk-ignore ban-drop-function
 drop function if exists memfold_internal._is_same_value(memfold.memories, memfold.memories);
 alter table memfold.memories add column pinned boolean not null default false;
@@ -342,7 +342,7 @@ drop function if exists memfold_internal._record(memfold_internal.candidate, mem
 drop function if exists memfold.pending_embeddings(text, text, bigint);
 -- squawk-ignore ban-drop-function
 drop function if exists memfold_internal._guard_limit();
--- It has a column before others: made anew.
+-- It has a column before others: made again.
 -- squawk-ignore ban-drop-view
 drop view if exists memfold.runaway_memories;
 drop trigger if exists replace_shipped on memfold.antonyms;
@@ -394,7 +394,7 @@ def package(tree: Path) -> Iterator[None]:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """For a process of its own that shall use that package."""
+    """For a separate process that uses that package."""
     others = os.environ.get("PYTHONPATH", "")
     return {**os.environ, "PYTHONPATH": f"{tree / 'python_client'}{os.pathsep}{others}"}
 

@@ -38,7 +38,7 @@ def rules(texts: dict[Path, str]) -> dict[str, str]:
 
 
 def copied(text: str, homes: dict[str, str]) -> str:
-    """Make the copies in a file's text anew."""
+    """Make the copies in a file's text again."""
     return _COPY.sub(lambda match: _copy(match, homes), text)
 
 

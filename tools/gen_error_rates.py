@@ -2,7 +2,7 @@
 
     python tools/gen_error_rates.py --dsn DSN --model NAME --data "what the pairs are" PAIRS.jsonl
 
-PAIRS.jsonl has a, b, label and cosine a line, and source where --without shall leave some out. Any database with memfold
+PAIRS.jsonl has a, b, label and cosine a line, and source where --without leaves some out. Any database with memfold
 will do: it says what the guard sees and computes features, nothing is stored. The page holds numbers, no texts.
 
 Each pair is measured by bands, and scored by a model, that have seen neither of its texts: folds by text group.

@@ -257,7 +257,7 @@ def replaced(sql: str, data: str) -> str:
 
 
 def faults(sql: str) -> list[str]:
-    """What is wrong with the data in the file, whoever made them."""
+    """What is wrong with the data in the file, no matter who made them."""
     found = re.search(r"^-- SHA-256 (\w+)$.*?\$lexicon\$\n(.*?)\n\$lexicon\$", sql, re.DOTALL | re.MULTILINE)
     if found is None:
         return ["no data between $lexicon$, or no line of their SHA-256"]

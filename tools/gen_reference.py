@@ -437,7 +437,7 @@ order by c.oid
 HEAD = """# Reference
 
 Made by `tools/gen_reference.py` from the comments in the catalog; the outputs are those of the statements.
-Change the comment, then make the page anew. Names are shown without their schema, `memfold`.
+Change the comment, then generate the page again. Names are shown without their schema, `memfold`.
 
 Every writing function checks that its `tenant_id` is the session's tenant (`memfold.tenant_id`) and raises
 MF001 to MF003 if not ([errors](errors.md)); superusers may act for any tenant. A transaction that calls

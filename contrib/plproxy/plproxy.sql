@@ -708,7 +708,7 @@ $$;
 comment on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) is
 'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
 ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
-the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is obsolete.
+the bucket wait for it, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked again, or is obsolete.
 The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
 revoke all on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) from public;
 grant execute on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) to memfold_app, memfold_owner;
@@ -728,7 +728,7 @@ first and the last stay), restatements that were undone, candidates that were re
 stays: what made, folded, retired or judged a memory, values of timelines, what runs did. Counters, confidences, metadata and
 statistics stay as they are; undo() and a repeated call with an idempotency key find archived rows.
 Looks at max_events rows (1 to 10,000) of at most 64 scopes, goes on where the last call ended, and returns how many rows it
-moved, how many stand for them, and whether to call it again. Writers of these scopes wait meanwhile, but not restatements.
+moved, how many stand for them, and whether to call it again. Writers of these scopes wait for it, but restatements do not.
 Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) from public;
 grant execute on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) to memfold_owner;
@@ -875,7 +875,7 @@ without an answer. dry_run (the default) returns the plan and writes nothing. El
 queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
 ''judge'' as kind consolidation (synthesis where on_ambiguous is synthesise), for ''person'' as kind review (see approve_run). Left out
 are pairs that were judged, or told apart by an undo, memories that wait for a judgement (but the oldest of each), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
-stumble over. No lock is held meanwhile. Raises MF001 to MF003, MF013, MF022.';
+stumble over. Holds no lock. Raises MF001 to MF003, MF013, MF022.';
 revoke all on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) from public;
 grant execute on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) to memfold_app, memfold_owner;
 
@@ -1079,7 +1079,7 @@ session_threshold and a clean guard. The most confident stays, then the most oft
 protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
 wait for it, or were told apart by an undo.
 compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
-null. Writers of the bucket wait meanwhile. Raises MF001 to MF003, MF022, MF025.';
+null. Writers of the bucket wait for it. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) from public;
 grant execute on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) to memfold_app, memfold_owner;
 
@@ -1094,7 +1094,7 @@ $$;
 comment on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) is
 'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy and options. About max_memories
 (1 to 10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
-meanwhile is as it was. Writers of the bucket wait for a call; what they write meanwhile goes with a later one. export_bucket()
+is unchanged until then. Writers of the bucket wait for a call; what they write between calls goes with a later one. export_bucket()
 first, if it may be wanted back. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
 Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) from public;
@@ -1126,12 +1126,12 @@ as $$
 $$;
 comment on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) is
 'Forgets a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that
-other turns support stays, in the words of one of them, with its counters derived anew; where the turn''s own text was the
+other turns support stays, in the words of one of them, with its counters derived again; where the turn''s own text was the
 one that others were folded into, the oldest of these takes its place and the folds stay; so does one that the turn''s observation had
 made, while both texts do. An observation of several turns stays,
 without this one. What a judge wrote of several texts goes with any of them. Nothing of it can be undone. Handles max_memories
 (1 to 1000) texts a call: call it until remaining is 0. reason is kept with the rows that say that something was erased. Writers of
-the scopes concerned wait meanwhile. Raises MF001 to MF003, MF022, MF025.';
+the scopes concerned wait for it. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) from public;
 grant execute on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) to memfold_app, memfold_owner;
 
@@ -1806,7 +1806,7 @@ as $$
     select * from memfold.undo("event_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
 comment on function memfold.undo(event_id uuid, tenant_id text, reason text) is
-'Takes back one event of the ledger, whoever made it, in any order: a fold (both texts are memories of their own again, with
+'Takes back one event of the ledger, no matter who made it, in any order: a fold (both texts are memories of their own again, with
 every observation that arrived by them), a supersession (both are active, and a person is asked), a rejection, a pruning, or one
 restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Nothing is
 deleted: an undone row follows in the ledger. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is).';
@@ -1823,8 +1823,8 @@ as $$
 $$;
 comment on function memfold.undo_run(run_id uuid, tenant_id text, reason text) is
 'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
-was stated meanwhile stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
-written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait meanwhile: up to three seconds
+was stated since stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
+written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait for it: up to three seconds
 for 1,000 folds. Of a run of link_subject() or link_predicate() it takes back the link (unlink_subject()), and returns no row. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
 revoke all on function memfold.undo_run(run_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.undo_run(run_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;

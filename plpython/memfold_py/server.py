@@ -76,8 +76,8 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
                 "MF057",
                 "too many sessions hold an embedding model",
                 f"{_sessions(None)} may in this database, and do ({SESSIONS} in the server's environment).",
-                "Let one of them do it. ingest_memory() stores without a vector meanwhile, and embed_pending() makes up "
-                "for it.",
+                "Let one of them do it. ingest_memory() stores without a vector until then, and embed_pending() makes "
+                "up for it.",
             )
         vectors = call(GD, sql_version, function, *args)
         if len(vectors[0]) != dimensions:
@@ -94,7 +94,7 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
 
 
 def _registered(plpy: Any, model: str) -> int:
-    """The dimensions of a registered model: whoever may register says what this server loads."""
+    """The dimensions of a registered model: those who may register say what this server loads."""
     plan = plpy.prepare("select dimensions from memfold.embedding_models where model = $1", ["text"])
     rows = plpy.execute(plan, [model])
     if len(rows) == 0:
@@ -118,7 +118,7 @@ def call(GD: dict[str, Any], sql_version: str, function: str, *args: Any) -> Any
                 "the extension memfold_py and its Python package differ in version",
                 f"The extension is {sql_version}, the package {__version__}.",
                 f"Install memfold_py {sql_version} into the server's Python, or ALTER EXTENSION memfold_py UPDATE; "
-                "then connect anew.",
+                "then reconnect.",
             )
         session = GD["memfold_py"] = _Session()
     with _refusing():
@@ -246,7 +246,7 @@ def _refusing() -> Iterator[None]:
             f'the Python package "{name}" is missing',
             str(error),
             f"pip install 'memfold_py{_PACKAGES.get(name, '[embed]')}' into the server's Python, see docs/plpython.md; "
-            "then connect anew.",
+            "then reconnect.",
         ) from error
     except LookupError as error:
         if isinstance(error, (KeyError, IndexError)):

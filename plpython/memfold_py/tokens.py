@@ -40,7 +40,7 @@ def _chinese() -> Any:
     jieba = importlib.import_module("jieba")
     jieba.setLogLevel("WARNING")
     tokenizer = jieba.Tokenizer()
-    # It keeps what it has read in a file of a known name in /tmp, and would believe whoever had put one there.
+    # It keeps what it has read in a file of a known name in /tmp, and would trust one that somebody else had put there.
     with tempfile.TemporaryDirectory() as private:
         tokenizer.tmp_dir = private
         tokenizer.initialize()

@@ -1,4 +1,4 @@
-"""How statements reach the server, whoever sends them."""
+"""How statements reach the server, no matter who sends them."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ _TALKATIVE: Final = frozenset(
 
 
 def remember_key(key: str | None) -> None:
-    """Never show this key, whoever quotes it."""
+    """Never show this key, no matter who quotes it."""
     if key is not None and len(key) >= _SHORTEST:
         _known.add(key)
 

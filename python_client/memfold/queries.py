@@ -260,7 +260,7 @@ and (%(memory_id)s::uuid is null or a.memory_id > %(memory_id)s)
 order by a.memory_id
 limit %(max_results)s
 """
-# Ids are time-ordered, and the key of a page is that of the table: what is written meanwhile comes on a later page.
+# Ids are time-ordered, and the key of a page is that of the table: what is written while paging comes on a later page.
 LIST = _MEMORY + _FILTERS
 
 # Whose login it is: as the role or the database is set up, else as the role is bound.
@@ -285,7 +285,7 @@ where (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
 order by tenant_id, bucket_id
 """
 
-# What came of a judgement, whoever answered it, in the words of resolve_judgement(). due: it may be claimed;
+# What came of a judgement, no matter who answered it, in the words of resolve_judgement(). due: it may be claimed;
 # successor: one of its memories has been merged since, and this judgement asks about where they lead.
 JUDGEMENT = """
 select

@@ -14,7 +14,7 @@ begin
             end;
         end if;
     end loop;
-    -- Whoever installs hands the objects over to memfold_owner, which takes membership. A superuser has it.
+    -- The installing role hands the objects over to memfold_owner, which takes membership. A superuser has it.
     if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'usage') then
         execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
     end if;
@@ -26,7 +26,7 @@ end;
 $$;
 
 grant usage, create on schema memfold, memfold_internal to memfold_owner, memfold_queue;
--- Whoever writes to an adopted table may call the functions made for it, which stand in schema memfold.
+-- Roles that write to an adopted table may call the functions made for it, which stand in schema memfold.
 grant usage on schema memfold, memfold_internal to memfold_owner with grant option;
 grant usage on schema memfold, memfold_internal to memfold_app, memfold_judge, memfold_auditor;
 comment on schema memfold_internal is
@@ -65,7 +65,7 @@ set to, and without a row such a role reaches nothing. Other members of memfold_
 
 create function memfold_internal._bound_role(role name) returns name
 language sql stable parallel safe
--- Whoever logs in as a bound role stays bound, whatever role it sets.
+-- A login as a bound role stays bound, whatever role it sets.
 return case
     when
         pg_catalog.pg_has_role(role, 'memfold_tenant', 'member')

@@ -1,7 +1,7 @@
 -- The functions that stored columns of memories are computed by. Those that they call come with sql/functions/: no row is
 -- written before.
 
--- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function anew each time it computes a stored column.
+-- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function each time it computes a stored column.
 -- Its strings are written E'': PL/pgSQL reads them when it first runs in a session, by the settings of that session.
 create function memfold_internal._content_hash(
     memory_type text, subject text, predicate text, content text,

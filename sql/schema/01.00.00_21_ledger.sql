@@ -111,7 +111,7 @@ create table memfold.memory_counters (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 comment on table memfold.memory_counters is
 'The aggregates of a root over its own and its aliases'' observations: a narrow row of its own, so that a merge is one
-HOT update. Aliases have a row of zeros or none. Whoever changes a tree or its counters locks the root''s row here. What is
+HOT update. Aliases have a row of zeros or none. A change of a tree or its counters locks the root''s row here. What is
 observed of a root is counted beside its row where that is contended: memory_totals has the sums.';
 comment on column memfold.memory_counters.is_active is 'The root''s status is active.';
 comment on column memfold.memory_counters.on_timeline is
@@ -196,7 +196,7 @@ comment on table memfold.memory_tokens is
 
 -- The ledger -------------------------------------------------------------------------------------------------------
 
--- No CHECK here, on memory_counters and on memory_sources: an INSERT or UPDATE reads and plans each of them anew, which
+-- No CHECK here, on memory_counters and on memory_sources: an INSERT or UPDATE reads and plans each of them again, which
 -- doubled the cost of a replay. Only memfold's own functions write these tables; check_invariants() says what must hold.
 create table memfold.memory_events (
     tenant_id text collate "C" not null,
@@ -247,7 +247,7 @@ create index memory_events_target_idx on memfold.memory_events (tenant_id, targe
 create unique index memory_events_undoes_key on memfold.memory_events (tenant_id, undoes) where undoes is not null;
 create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) where run_id is not null;
 -- What was decided of a text, without its restatements, of which there may be many: the condition is that of the view
--- memfold_internal._decisions. It is short, for each INSERT prepares it anew.
+-- memfold_internal._decisions. It is short, since each INSERT prepares it again.
 create index memory_events_decisions_idx on memfold.memory_events (tenant_id, memory_id, event_id) where tier <> 1 or on_timeline;
 -- The rows that erasure has to look for by what they say: those that name other memories with the guard's signals, which are
 -- words of both, and those whose source turn has no row in memory_sources, for they support nothing.

@@ -88,7 +88,7 @@ comment on column memfold.adoption_repeats.adoption is 'The name of the adoption
 comment on column memfold.adoption_repeats.row_key is
 'The key of the row that was there, by column, as in adoption_archive.';
 
--- Of no use after a crash: whoever had claimed a text is gone then.
+-- Of no use after a crash: the session that had claimed a text is gone then.
 create unlogged table memfold.adoption_claims (claim bigint primary key);
 comment on table memfold.adoption_claims is
 'Texts that are being inserted at the moment into tables whose adoption absorbs: a second insert of one waits here for the first.

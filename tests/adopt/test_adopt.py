@@ -360,7 +360,7 @@ def test_writers_hash_from_step_2_on(db: DB, run: Run) -> None:
         one(db, "update app.memories set reads = 1, meta = '{}' where id = 1 returning content_hash") is None
     )
     assert one(db, "update app.memories set content = content where id = 1 returning content_hash") is None
-    # and nobody can forge it on the way in
+    # and nobody can forge it in an INSERT
     forged = (
         "insert into app.memories (tenant_id, content, content_hash) values ('t9', 'x', 'forged') returning"
     )
@@ -515,7 +515,7 @@ def test_the_conflict_names_the_row(db: DB, run: Run, dsn: str) -> None:
     with pytest.raises(psycopg.errors.UniqueViolation) as other:
         db.execute("insert into app.memories (id, tenant_id, content) values (1, 't3', 'quite new')")
     assert not isinstance(conflict_of(db, other.value, {"content": "quite new"}), MemoryHashConflict)
-    # the row that held it has gone meanwhile
+    # the row that held it has gone since
     db.execute("delete from app.links where memory_id = %s", [kept])
     db.execute("delete from app.memories where id = %s", [kept])
     gone = conflict_of(db, error.value, row)

@@ -152,7 +152,7 @@ def test_another_text_and_another_tenant_do_not_wait(db: DB, absorbing: None, co
 
 
 def test_known_texts_in_another_order_do_not_deadlock(db: DB, absorbing: None, connect: Connect) -> None:
-    """As they do not without memfold: whoever repeats what is there waits for nobody."""
+    """As they do not without memfold: a writer that repeats what is there waits for nobody."""
     for text in ("x", "y", "X", "Y"):
         db.execute(INSERT, [text])
     first, second = connect(), connect()

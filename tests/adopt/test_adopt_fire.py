@@ -157,7 +157,7 @@ def test_adoption_under_fire(db: DB, dsn: str) -> None:
     print(json.dumps(report, indent=1))
     if REPORT:
         Path(REPORT).write_text(json.dumps(report | {"said": said}, indent=1))
-    # whoever asks for kills on a large table gets one in each step
+    # a run with kills on a large table gets one in each step
     if KILLS and ROWS > 100_000:
         assert {step for step, _ in kills} == set(range(1, 7))
 

@@ -334,7 +334,7 @@ def test_locked_rows_are_passed_by_and_found_again(db: DB, dsn: str, connect: Co
 
 
 def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> None:
-    """Whoever writes without the trigger (a replication slot's worker does) makes the build fail: once more, then."""
+    """A writer without the trigger (a replication slot's worker) makes the build fail: once more, then."""
     make_tables(db, 300)
     before = state(db)
     for step in ("1", "2", "3", "4"):

@@ -67,7 +67,7 @@ def test_equal_candidates(db: DB, connect: Connect) -> None:
 def test_paraphrase_races(db: DB, connect: Connect) -> None:
     """16 texts of one fact at once, any two of them within the merge threshold; 50 times."""
     model(db)
-    # races are of whoever would merge; which words do is the guard's and the veto's
+    # races are between texts that would merge; which words do is the guard's and the veto's
     db.execute("select set_policy('acme', guard => 'off')")
     writers = [connect() for _ in range(WRITERS)]
     words = ["likes", "loves", "enjoys", "prefers", "wants", "favours", "picks", "chooses"]

@@ -235,7 +235,7 @@ def waits(db: DB, pid: int) -> bool:
 
 
 def test_a_stopped_client_lets_go_when_it_is_killed(dsn: str, db: DB, connect: Connect) -> None:
-    """Whoever waits for its lock goes on, and finds nothing of it."""
+    """A session that waits for its lock goes on, and finds nothing of it."""
     for turn in range(max(2, CUTS // 20)):
         item = {"content": f"Fact of turn {turn}", "subject": "Ann", "tenant_id": TENANT}
         program = (
@@ -380,7 +380,7 @@ def test_the_client_is_cut(target: Target, db: DB, record_property: Record) -> N
 
 
 def test_a_lost_commit_stays_unknown(target: Target, db: DB) -> None:
-    """The first connection goes after COMMIT, the second at once: whoever has the key may send it again."""
+    """The first connection goes after COMMIT, the second at once: a client that has the key may send it again."""
     plans = iter([faults.Cut("close", True, 1, word=b"COMMIT\0"), faults.Cut("close", True, 1)])
     with (
         proxy(target, lambda: next(plans, None)) as wire,

@@ -193,7 +193,7 @@ def test_what_depends_on_the_order_waits_for_the_row(db: DB, connect: Connect) -
 
 
 def test_transactions_of_many_calls_do_not_wait_for_each_other(db: DB, connect: Connect) -> None:
-    """A transaction that has a stripe goes on adding to it when it is full: whoever would join the stripes holds one."""
+    """A transaction that has a stripe goes on adding to it when it is full: what would join the stripes holds one."""
     memory = hot(db).memory_id
     first, second = connect(), connect()
     while (first.info.backend_pid - second.info.backend_pid) % 64 == 0:
@@ -357,7 +357,7 @@ def test_pruning_sees_what_was_counted_beside(db: DB, connect: Connect, writing:
 
 
 class Load:
-    """Writers of one fact, and who changes it meanwhile; what they were told is refused is no fault."""
+    """Writers of one fact, and who changes it at the same time; what they were told is refused is no fault."""
 
     def __init__(self, connect: Callable[[], DB], until: float) -> None:
         self.connect, self.until = connect, until
@@ -387,7 +387,7 @@ class Load:
                     except (psycopg.errors.SerializationFailure, psycopg.OperationalError):
                         pass
                     except psycopg.Error as error:
-                        # what a person undid, or erased, meanwhile
+                        # what a person undid, or erased, since
                         if not (error.sqlstate or "").startswith("MF"):
                             raise
             except BaseException as error:  # handed to the test
@@ -505,7 +505,7 @@ def equal_to_the_ledger(db: DB) -> None:
 
 
 def test_everything_beside_a_hot_fact(db: DB, target: Target, connect: Connect) -> None:
-    """32 writers of one fact, some killed, beside whoever changes it: counters equal the ledger, no deadlock."""
+    """32 writers of one fact, some killed, beside those that change it: counters equal the ledger, no deadlock."""
     for drink in range(5):
         ingest(db, f"User likes drink {drink}")
     hot(db)

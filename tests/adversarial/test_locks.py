@@ -61,7 +61,7 @@ class Call(threading.Thread):
     def overtakes(self, other: DB) -> bool:
         """Whether it has ended, instead of waiting for one that has the row by now.
 
-        When a row's holder commits a new version, whoever waited is let go, and nothing says who is the first to lock
+        When a row's holder commits a new version, all that waited are let go, and nothing says who is the first to lock
         that: mostly, not always, the one that came first.
         """
         while self.is_alive():

@@ -90,7 +90,7 @@ def test_two_stripes_state_one_turn(db: DB, connect: Connect) -> None:
 
 
 def test_a_block_is_not_made_of_rows_that_are_being_archived(db: DB, connect: Connect) -> None:
-    """Archiving does not keep restatements waiting: whoever would make a block leaves it to the next one."""
+    """Archiving does not keep restatements waiting: one that would make a block leaves it to the next one."""
     small_blocks(db)
     memory = ingest(db, HOT).memory_id
     for turn in "abcd":

@@ -406,7 +406,7 @@ def test_a_database_that_goes_away_while_it_is_judged(
     )
     _, second = pair(client, wait=True)
     assert second.resolution is not None
-    assert second.resolution.action == "merged", "the client has connected anew"
+    assert second.resolution.action == "merged", "the client has reconnected"
 
 
 def test_trouble_after_the_fact_is_stored_is_not_the_callers(

@@ -367,7 +367,7 @@ def test_several_answers_are_undone_one_after_the_other(run: Run, db: DB) -> Non
     check(db)
 
 
-# what others do meanwhile ----------------------------------------------------------------------------------
+# what others do at the time ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -397,7 +397,7 @@ def test_somebody_else_is_faster(run: Run, db: DB, meanwhile: Callable[[str], No
         "select memfold.resolve_judgement(judgement_id, 'distinct', tenant_id => 'acme') from memfold.judgements"
     )
     shown = run("d\n")
-    assert "-> not applied, it was closed meanwhile. Judgement " in shown
+    assert "-> not applied, it has been closed since. Judgement " in shown
     assert "is done: distinct." in shown
     assert "0 answers" in shown
     assert list(statuses(db).values()) == ["active", "active"]
@@ -412,7 +412,7 @@ def test_a_side_that_has_changed_is_asked_anew(run: Run, db: DB, meanwhile: Call
         " from memfold.memories where content = 'User likes Vim.'"
     )
     shown = run("d\nk\n")
-    assert "-> not applied: one of the two has changed meanwhile; the pair as it is now is queued" in shown
+    assert "-> not applied: one of the two has changed since; the pair as it is now is queued" in shown
     assert shown.count("A  older") == 2
     assert "1 answer (1 distinct)" in shown
     assert statuses(db)["User likes Vim very much."] == "active"

@@ -1,4 +1,4 @@
-"""No stored text steers the terminal of whoever looks at it, nor pretends to be a line of its own: every command."""
+"""No stored text steers the terminal of those who look at it, nor pretends to be a line of its own: every command."""
 
 from __future__ import annotations
 

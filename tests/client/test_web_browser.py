@@ -91,7 +91,7 @@ def test_twenty_pairs_are_judged_by_keys_and_the_last_is_undone(
         press(driver, "u")
         row = db.execute("select root_id from memfold.memories where memory_id = %s", [newer]).fetchone()
         assert row == (None,)
-        # no page was loaded anew, and nothing was asked of anybody else
+        # no page was reloaded, and nothing was asked of anybody else
         assert driver.execute_script("return window.stays") is True
         loaded = driver.execute_script(
             "return performance.getEntriesByType('resource').map(e => new URL(e.name).origin)"

@@ -665,7 +665,7 @@ def test_a_run_with_an_end_does_not_wait_for_its_budget(dsn: str, db: DB) -> Non
 
 
 def test_no_call_is_begun_that_could_outlive_its_lease() -> None:
-    """Whoever claims it next has time for it; the attempt does not count."""
+    """The next to claim it has time for it; the attempt does not count."""
     now = time.monotonic()
     short, long = (
         Question(uuid4(), "acme", "default", "write", None, (), 1, Side(uuid4(), text, "fact"), Side(uuid4(), text, "fact"))

@@ -79,7 +79,7 @@ def test_a_slot_says_what_a_later_value_replaces(store: MemfoldStore, dsn: str, 
             content=f"Alice lives in {city}.", subject="Alice", predicate="lives_in", object=city
         ).model_dump()
         store.put(ALICE, key, {"content": fact} if nested else fact)
-    # whoever stated the former one
+    # no matter who stated the former one
     assert (memories(db), memories(db, "superseded")) == (
         {"Alice lives in Paris.": 1},
         {"Alice lives in Lyon.": 2},

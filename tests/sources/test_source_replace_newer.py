@@ -183,7 +183,7 @@ def test_metadata_of_the_newest_and_the_largest_intensity(replace_newer: DB) -> 
         return row[0]
 
     assert metadata() == {"intensity": 0.9, "place": "home"}
-    # added to on the hot path, and derived anew: the same
+    # added to on the hot path, and derived again: the same
     ingest(replace_newer, "Alice owns some cat", metadata={"intensity": 0.95, "mood": "calm"})
     assert metadata() == {"intensity": 0.95, "mood": "calm"}
     ingest(replace_newer, "Alice has a cat", metadata={"intensity": "high"})
@@ -296,7 +296,7 @@ def test_the_pair_counts(replace_newer: DB) -> None:
 
 
 def test_the_batch_asks_in_between(replace_newer: DB) -> None:
-    """0.90 to 0.95: a judge writes one text, oldest to newest; its runs can be taken back whole."""
+    """0.90 to 0.95: a judge writes one text, oldest to newest; its runs can be undone."""
     a, b = fan(replace_newer, 0, 23)  # 0.921
     run = replace_newer.execute(
         "select run_id, action from sweep_duplicates('acme', 'default', dry_run => false)"

@@ -204,7 +204,7 @@ def test_what_is_shown_stays(db: DB) -> None:
     ] == answers
     # and again: nothing is left to do
     assert archive(db) == (0, 0)
-    # derived anew, from what is left
+    # derived again, from what is left
     db.execute("select derive_scope(array(select memory_id from memories), 'acme')")
     assert shown(db) == before
     check(db)

@@ -1,4 +1,4 @@
-"""What the catalog must say: both ways in give the same schema, and the rules that hold for every object."""
+"""What the catalog must say: both installation methods create the same schema, and the rules for every object."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
     assert {name for name, _ in loose} <= {
         # made of built-in functions alone; called by canonicalize(), which is pinned, and by views
         "_fold_1", "_keep_apart_1", "_fail", "_policy", "_options", "_decay", "_canonicalizer_sample", "_require_autocommit",
-        # what an index of words is made of: it is computed by whoever writes the row
+        # what an index of words is made of: it is computed by the role that writes the row
         "_text_words", "_word_keys",
     }  # fmt: skip
 
@@ -143,7 +143,7 @@ def test_nothing_is_public(db: DB) -> None:
 
 @pytest.mark.core
 def test_only_the_owners_roles_make_objects_in_the_schemas(db: DB) -> None:
-    """Whoever could make a function beside memfold's own might have it called in the owner's name."""
+    """A role that could make a function beside memfold's own might have it called in the owner's name."""
     makers = db.execute(
         "select n.nspname::text, r.rolname::text from pg_namespace as n cross join pg_roles as r"
         " where n.nspname in ('memfold', 'memfold_internal') and r.rolname ~ '^memfold_'"

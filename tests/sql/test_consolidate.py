@@ -198,7 +198,7 @@ def test_what_is_merged_in_the_meantime_is_requeued_or_obsolete(db: DB) -> None:
     run_id = run(db)
     db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [b, other])
     db.execute("select reject_memory(%s, tenant_id => 'acme')", [c])
-    assert approve(db, run_id) == 1, "asked anew, about where it leads"
+    assert approve(db, run_id) == 1, "asked again, about where it leads"
     assert approve(db, run_id) == 0
     assert overview(db, run_id)["obsolete"] == 2
     assert (

@@ -267,7 +267,7 @@ def test_it_leaves_a_run(decaying: DB) -> None:
 
 
 def test_use_while_it_runs_is_not_overwritten(decaying: DB, connect: Connect) -> None:
-    """Computed anew of what is there once the rows are locked."""
+    """Computed again from what is there once the rows are locked."""
     memory = remember(decaying)
     mine, other = connect(), connect()
     with mine.transaction():

@@ -100,7 +100,7 @@ def test_many_workers_get_each_judgement_once(db: DB, connect: Connect) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    # whoever skipped a row that another had locked may have stopped early; none was handed out twice
+    # a caller that skipped a row that another had locked may have stopped early; none was handed out twice
     got.extend(c.judgement_id for c in claim(db, max_results=100))
     assert len(got) == len(set(got)) == 80
     assert set(got) == ids
@@ -459,7 +459,7 @@ def test_notifications(m: DB, connect: Connect) -> None:
         resolve(m, c.judgement_id, "distinct")
     m.execute("select set_policy('globex', notify => true)")
     _, d = pair(m, tenant_id="globex")
-    assert heard(listener, 0.1) == [""]  # whoever may listen is told no tenant
+    assert heard(listener, 0.1) == [""]  # those who may listen are told no tenant
     with m.transaction():
         pair(m, bucket_id="4")
         assert heard(listener, 0.1) == []  # not before the commit

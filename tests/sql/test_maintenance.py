@@ -148,7 +148,7 @@ def test_a_plain_row_while_the_bucket_is_busy(db: DB, connect: Connect, busy: st
 
 
 def test_a_plain_row_whose_root_is_busy(db: DB, connect: Connect) -> None:
-    """Whoever restates a memory holds its row, and no lock on the bucket."""
+    """A restatement of a memory holds its row, and no lock on the bucket."""
     plainly(db, "Bob has a dog.")
     ingest(db, "Bob has a dog.")
     plainly(db, "Carol has a cow.", bucket_id="other")

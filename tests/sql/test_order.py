@@ -153,7 +153,7 @@ def test_a_contested_value_comes_back_to_its_slot_while_the_clock_is_behind(db: 
     clock(YEARS)
     oslo = lives(db, "Oslo")
     clock(0)
-    # of two facts that have no slot in common: by this a person has decided about Paris anew
+    # of two facts that have no slot in common: by this a person has decided about Paris again
     db.execute(
         "select memfold.supersede_memory(%s, %s, tenant_id => 'acme')", [tea.memory_id, paris.memory_id]
     )

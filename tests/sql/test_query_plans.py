@@ -143,7 +143,7 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
                 before = read(db)[0]
                 db.execute("select memfold.approve_run(%s, max_operations => 10)", [run[0]])
                 calls.append(read(db)[0] - before)
-        # the first one plans, and any may have to read the catalog anew, by what other databases do meanwhile
+        # the first one plans, and any may have to read the catalog again, by what other databases do
         pages[tenant] = min(calls[1:])
         folded = db.execute(
             "select count(*) from memfold.memories where tenant_id = %s and root_id is not null", [tenant]
@@ -155,7 +155,7 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
 
 @pytest.mark.one_server
 def test_what_looks_dear_is_not_compiled(db: DB) -> None:
-    """Arrays of unknown size make a plan look as dear as a report over millions of rows: JIT took seconds a call."""
+    """Arrays of unknown size make a plan look as expensive as one over millions of rows: JIT took seconds a call."""
     found = db.execute(
         "select proname from pg_proc where pronamespace = any('{memfold,memfold_internal}'::regnamespace[])"
         " and 'jit=off' = any(proconfig)"

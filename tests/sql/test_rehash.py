@@ -183,7 +183,7 @@ def test_metadata_keys(db: DB) -> None:
     db.execute("select undo(event_id, tenant_id => 'acme') from memory_events where tier = 1 and method = 'hash'"
                " and metadata ->> 'lang' = 'en'")  # fmt: skip
     rehash(db, metadata_keys=[])
-    # the text of before, and the one of meanwhile, are one again
+    # the text of before, and the one stored since, are one again
     assert db.execute("select content, status from memories order by 1, 2").fetchall() == [
         ("Hello", "active"), ("Hello", "merged"), ("Hello there", "merged"),
     ]  # fmt: skip
@@ -827,7 +827,7 @@ def test_at_random(db: DB, seed: int) -> None:
     rehash(db, undo_run_id=undo[0])
     settled(db)
     if not history.rehashes:
-        # (what an earlier rehash had folded, and this one has parted, is folded anew by who is who by now)
+        # (what an earlier rehash had folded, and this one has parted, is merged again by the present rules)
         assert catalog(db) == before
 
 

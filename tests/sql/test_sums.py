@@ -1,4 +1,4 @@
-"""Sums of ledger rows: what is derived by them is what all rows say, whoever wrote, took back, moved or erased them."""
+"""Sums of ledger rows: what is derived by them is what all rows say, after any write, undo, move or erasure."""
 
 from __future__ import annotations
 

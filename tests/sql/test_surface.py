@@ -1,6 +1,6 @@
 """The SQL surface, pinned: what applications call and read, who may, and the SQLSTATEs they can meet.
 
-A change shows as a difference to tests/data/surface.txt; ``pytest tests/sql/test_surface.py --pin`` writes it anew, for
+A change shows as a difference to tests/data/surface.txt; ``pytest tests/sql/test_surface.py --pin`` rewrites it, for
 review. tests/install/test_upgrade.py says what a release may not take away.
 """
 

@@ -78,7 +78,7 @@ def recomputed(db: DB, bucket: str) -> State:
                     contested.add(side)
     rejected = {e["memory_id"] for e in in_force if e["action"] == "rejected" and e["tier"] == 3}
 
-    # whoever was stated on the slot, won it by a judge or a person, or lost it
+    # every memory that was stated on the slot, won it by a judge or a person, or lost it
     in_slot = {
         root(e["memory_id"])
         for e in in_force
@@ -102,7 +102,7 @@ def recomputed(db: DB, bucket: str) -> State:
         for e in retirements
         if e["on_timeline"] and scope(e["target_id"]) == scope(e["memory_id"]) == scope(root(e["target_id"]))
     }  # fmt: skip
-    # timelines: a slot is one; elsewhere whoever was judged against another is on one with it
+    # timelines: a slot is one; elsewhere one that was judged against another is on one with it
     timeline: dict[UUID, Any] = {
         m: scope(m) if m in placed and texts[m]["predicate"] is not None else m for m in values if by_root[m]
     }
@@ -667,7 +667,7 @@ def test_a_supersession_before_others(db: DB) -> None:
     undo(db, c.event_id)
     assert [status(db, m.memory_id) for m in (a, b, c)] == ["active", "active", "active"]
     same(db)
-    # nothing is retired by it, and a value stated anew finds its place
+    # nothing is retired by it, and a value stated again finds its place
     d = says(db, "Seat", "07-01")
     assert d.action in ("superseded", "inserted")
     same(db)
@@ -800,7 +800,7 @@ def test_another_tenants_event(db: DB, app: Any) -> None:
 
 
 def test_an_undone_contradiction_leaves_no_timeline(db: DB) -> None:
-    """The loser was stated again meanwhile: that row names the winner too, and puts it on no timeline."""
+    """The loser was stated again since: that row names the winner too, and puts it on no timeline."""
     old = ingest(db, "User likes tea", observed_at="2026-01-01")
     new = ingest(db, "User likes coffee", observed_at="2026-01-02")
     row = db.execute(

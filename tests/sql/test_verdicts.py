@@ -408,7 +408,7 @@ def test_a_contradiction_in_a_single_valued_slot(m: DB) -> None:
 
 
 def test_a_side_was_folded_meanwhile(m: DB) -> None:
-    """The question is asked anew about where the two lead now; nothing is applied."""
+    """The question is asked again about where the two lead now; nothing is applied."""
     a, b = pair(m)
     [asked] = claim(m)
     c = ingest(m, "Tea is what the user likes", subject="tea")

@@ -90,7 +90,7 @@ class Cluster:
         if not self.data.exists():
             self.account = Account.choose()
             return
-        # Whoever made the cluster goes on with it, whatever accounts have come or gone since.
+        # The account that made the cluster goes on with it, whatever accounts have come or gone since.
         found = self.data.stat()
         self.account = Account.of(found.st_uid, found.st_gid)
         if found.st_uid == 0 or os.geteuid() not in (0, found.st_uid):
@@ -324,7 +324,7 @@ class Cluster:
                     where = shlex.quote(str(self.home))
                     raise ServerError(
                         f"the server in {self.home} does not answer: {error}",
-                        f"Start it anew: memfold down --data {where}; memfold up --data {where}",
+                        f"Restart it: memfold down --data {where}; memfold up --data {where}",
                     ) from error
             time.sleep(0.05)
 

@@ -231,9 +231,9 @@ def _numbers(version: str) -> list[int]:
 def drift(dsn: str) -> list[str]:
     """Functions that are not what this package's files make them: edited, missing, or not memfold's.
 
-    In a transaction that is rolled back, the schema steps aside and all files are executed anew, so that the
+    In a transaction that is rolled back, the schema steps aside and all files are executed again, so that the
     same server prints both definitions. Nobody waits for it: no table that is in use is touched. Needs the
-    rights of whoever installed memfold.
+    rights of the role that installed memfold.
     """
     try:
         with psycopg.connect(read_dsn(dsn), client_encoding="UTF8") as connection:

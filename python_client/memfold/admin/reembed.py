@@ -137,9 +137,9 @@ def fill(
 ) -> list[Progress]:
     """Embed what has a vector of the model ``old`` and none of ``new``, for one tenant or all (as the owner).
 
-    Nothing is compared, merged or asked. What is written meanwhile is caught up with, as far as it goes: ``missing`` says
-    what came after. A model that nobody has registered is, if the role may, with default thresholds: calibrate it
-    before anybody uses it. ``told`` hears of each batch.
+    Nothing is compared, merged or asked. What is written during the run is caught up with, as far as
+    it goes: ``missing`` says what came after. A model that nobody has registered is registered with default thresholds, if
+    the role may: calibrate it before anybody uses it. ``told`` hears of each batch.
     """
     if is_async(embedder):
         raise TypeError("a coroutine function cannot be awaited here: give a plain one")
@@ -180,8 +180,8 @@ def _fill(
     if one.missing:
         run = session.call(_START, tenant, **models)[0]["run_id"]
         before = one.missing + 1
-        # What is written meanwhile comes in rounds, each smaller than the last; where it comes faster than it is embedded,
-        # there is no end, and another run is due.
+        # What is written during the run comes in rounds, each smaller than the last; where it comes faster than
+        # it is embedded, there is no end, and another run is due.
         while 0 < one.missing < before:
             before = one.missing
             _round(session, models, embedder, batch, throttle, told, one, run, started)

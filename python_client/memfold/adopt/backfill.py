@@ -72,7 +72,7 @@ def _fill(
                 continue
             raise
         if found["paused"] is None:
-            raise AdoptError("the adoption was undone meanwhile")
+            raise AdoptError("the adoption has been undone")
         return found
 
 

@@ -214,7 +214,7 @@ def load(connection: Connection, oid: int) -> tuple[Table, DictRow]:
         connection.execute("set local search_path = pg_catalog")
         found = fetch(connection, _TABLE, [oid])
         if not found:
-            raise AdoptError("the table has been dropped meanwhile")
+            raise AdoptError("the table has been dropped")
         row = found[0]
         columns = {one["name"]: Column(**one) for one in fetch(connection, _COLUMNS, [oid])}
         primary = [one for one in fetch(connection, _UNIQUE, [oid]) if one["is_primary"]]

@@ -1,7 +1,7 @@
 """Expressions over a row of someone else's table, and statements that are built of them.
 
 sqlglot parses what a user writes; only what it understands as one scalar expression goes on, as a tree, and is
-rendered anew. Statements are templates of this package, parsed by sqlglot too, into whose trees names, values and
+rendered again. Statements are templates of this package, parsed by sqlglot too, into whose trees names, values and
 expressions are put as nodes: no text of a user is ever pasted into SQL. What functions an expression means, and
 whether they are immutable, only the server can say: see ``memfold.adopt.catalog``.
 """

@@ -214,7 +214,7 @@ def _estimates(connection: Connection, definition: Definition, made: Statements)
     yield f"  rows           about {table.rows:,.0f}, {_size(table.bytes)}"
     width = table.bytes / table.rows if table.rows else 0
     yield (
-        f"  disk           step 3 writes each row anew: up to {_size(int(table.bytes + 33 * table.rows))} more until"
+        f"  disk           step 3 rewrites each row: up to {_size(int(table.bytes + 33 * table.rows))} more until"
         f" VACUUM can use the room again; index about {_size(int(table.rows * 80))}"
     )
     tree = build(

@@ -162,9 +162,9 @@ class Session:
     def with_lock_timeout(self, what: str, modes: Sequence[str], work: Callable[[], T]) -> T:
         """Do what takes a strong lock on the table, without queueing behind anyone for longer than a moment.
 
-        Whoever waits for a lock makes all that come later wait behind it. So while a transaction that has gone on
+        A session that waits for a lock makes all later ones wait behind it. So while a transaction that has gone on
         for some time holds what is in the way, this does not ask; otherwise it asks for a tenth of a second, and
-        again after a random while. An autovacuum gives way to whoever has waited for deadlock_timeout: that is done
+        again after a random while. An autovacuum gives way to a session that has waited for deadlock_timeout: that is done
         first, for a lock that only another VACUUM or DDL waits behind.
         """
         quiet = f"lock table {self.definition.table.quoted} in share update exclusive mode"
@@ -221,17 +221,17 @@ class Session:
         )
 
     def reload(self) -> None:
-        """Read the state anew."""
+        """Read the state again."""
         found = load_adoption(self.connection, self.adoption.table_schema, self.adoption.table_name)
         if found is None:
-            raise AdoptError("the adoption was undone meanwhile")
+            raise AdoptError("the adoption has been undone")
         self.adoption = found
 
     def save(self, **columns: Any) -> DictRow:
         """Write columns of the state, within whatever transaction is open. add_...: what is added to a counter."""
         found = self.fetch(*self.saving(**columns))
         if not found:
-            raise AdoptError("the adoption was undone meanwhile")
+            raise AdoptError("the adoption has been undone")
         return found[0]
 
     def saving(self, **columns: Any) -> tuple[str, Sequence[Any]]:

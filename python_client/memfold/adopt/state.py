@@ -149,7 +149,7 @@ def running(connection: Connection, adoption: Adoption) -> int | None:
 
 def installed(connection: Connection) -> None:
     """Refuse a database in which memfold is not, or is older, or where the role may not keep state."""
-    # by the catalog: whoever may not use the schema may not ask for its tables by name
+    # by the catalog: a role that may not use the schema may not ask for its tables by name
     row = fetch(
         connection,
         "select pg_catalog.pg_is_in_recovery() as standby, current_user::text as role, n.oid is not null as present,"

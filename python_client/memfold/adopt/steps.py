@@ -59,7 +59,7 @@ def step_2(session: Session) -> None:
 
 
 def step_4(session: Session) -> Resolver:
-    """Resolve the duplicates that ``duplicates.find`` has found, and what has come meanwhile."""
+    """Resolve the duplicates that ``duplicates.find`` has found, and those that have arrived since."""
     session.save(note=session.note(4, "began"))
     duplicates.refuse_slow(session)
     resolver = Resolver(session)
@@ -143,7 +143,7 @@ def _withhold(session: Session, withhold: bool) -> None:
 
 
 def _wait_for_writers(session: Session) -> None:
-    """Wait until whoever writes to the table now is through: later ones use the function as it is now."""
+    """Wait until those that write to the table now are through: later ones use the function as it is now."""
     began = told = time.monotonic()
     while True:
         # whose transaction is older than this wait
@@ -226,7 +226,7 @@ def _fill_withheld(session: Session) -> dict[str, int]:
                 held = keys_of(session, session.fetch(session.statements.holders(), columns_of(some)))
                 resolver.resolve(sorted({*some, *held}))
             except psycopg.Error as error:
-                # locked, or a writer has inserted the same text meanwhile
+                # locked, or a writer has inserted the same text since
                 if error.sqlstate not in PASSING | {"23505"}:
                     raise
                 if len(some) == 1:

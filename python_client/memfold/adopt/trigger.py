@@ -64,7 +64,7 @@ class TriggerFunction(SqlFragments):
             f"    if {hash_column} is null or current_setting('transaction_isolation') <> 'read committed' then\n"
             "        return new;\n"
             "    end if;\n"
-            "    -- once more after the claim: whoever inserts the same text at the same time is through then\n"
+            "    -- once more after the claim: a concurrent insert of the same text has ended by then\n"
             "    for v_try in 1..2 loop\n"
             "        if tg_op = 'INSERT' then\n"
             f"            {render(self._held())}\n"

@@ -25,7 +25,7 @@ _BINS: Final = 60
 class Calibration:
     """Bands of one embedding model, and what was measured. ``report()`` is what is stored with them.
 
-    ``pairs``, ``scores`` and ``held_out`` (which of them chose nothing) are for whoever wants to look at the errors.
+    ``pairs``, ``scores`` and ``held_out`` (which of them chose nothing) are for those who want to look at the errors.
     """
 
     model: str

@@ -1,7 +1,7 @@
 """The commands of maintenance: maintenance, sweep, consolidate, approve.
 
 They call functions of memfold's schema again and again until nothing is left, each time in a transaction of its own:
-whoever writes to the bucket waits for one call at most.
+a writer of the bucket waits for one call at most.
 """
 
 from __future__ import annotations

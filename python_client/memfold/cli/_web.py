@@ -49,7 +49,7 @@ def web(
 ) -> None:
     """Look at memories, judge and undo, in a browser.
 
-    Prints its URL, with a token that is made up at each start: whoever has it acts as this login. It listens on this
+    Prints its URL, with a token that is made up at each start: anyone who has it acts as this login. It listens on this
     machine only, unless --host says otherwise. A model that embeds lets the page search by meaning too.
 
     Needs memfold[web].
@@ -66,7 +66,7 @@ def web(
     logging.basicConfig(level=logging.WARNING, handlers=[log])
     if not _is_loopback(host):
         say(
-            f"warning: {host} is not this machine alone: whoever has the URL acts as this login, and HTTP is not encrypted"
+            f"warning: {host} is not this machine alone: anyone with the URL acts as this login, and HTTP is not encrypted"
         )
     place = serving.Place(resolve(dsn), tenant, embedder)
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it ends

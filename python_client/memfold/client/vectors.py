@@ -77,7 +77,7 @@ class Vectors(Sending):
     def vectors_or_none(
         self, embedder: EmbedderProtocol, texts: list[str]
     ) -> Steps[list[VectorBinary | None]]:
-        """A failing embedder costs no data: whoever gets None stores without a vector."""
+        """A failing embedder costs no data: a caller that gets None stores without a vector."""
         try:
             return list((yield from self._vectors(embedder, texts)))
         except errors.EmbedderError:
@@ -92,7 +92,7 @@ class Vectors(Sending):
                     "" if self._has_embedded else _NEVER_EMBEDDED,
                 )
                 return [None]
-        # One text may have spoilt the batch: the others shall not wait for it. After two the embedder counts
+        # One text may have spoilt the batch: the others must not wait for it. After two the embedder counts
         # as down.
         made: list[VectorBinary | None] = []
         for text in texts:

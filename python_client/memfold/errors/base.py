@@ -26,7 +26,7 @@ class MemfoldError(Exception):
             parts.append(f"DETAIL: {self.detail}")
         if self.hint:
             parts.append(f"HINT: {self.hint}")
-        # a text that is quoted shall not look like a DETAIL or HINT of its own
+        # a quoted text must not look like a DETAIL or HINT of its own
         return "\n".join(part.replace("\n", "\n    ") for part in parts)
 
 

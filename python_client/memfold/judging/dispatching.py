@@ -162,7 +162,7 @@ class Dispatcher(Writer):
                 continue  # its lease ended while its answer could not be written
             try:
                 self._ready.append(Claimed(Question.from_row(row), began + self._lease))
-            except Exception as error:  # what this release cannot read shall not stop the others
+            except Exception as error:  # what this release cannot read must not stop the others
                 logger.exception("cannot read judgement=%s tenant=%s", judgement_id, tenant_id)
                 self._settle_later(judgement_id, self._fail(judgement_id, tenant_id, describe_error(error)))
         self._start_calls()
@@ -187,7 +187,7 @@ class Dispatcher(Writer):
                 reason = _TROUBLES[self._breaker.trouble]
                 self._give_back(reason, self._breaker.pause(now))
             elif self._ready[0].until - now < self._timeout:
-                # A call could outlive the lease: whoever claims it next has time for it.
+                # A call could outlive the lease: the next to claim it has time for it.
                 self._give_back("waited too long for a free slot", 0.0, only_first=True)
             elif self._budget.left(len(self._asking), now) < 1:
                 if self._asking:

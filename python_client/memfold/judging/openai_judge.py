@@ -37,7 +37,7 @@ MAX_MERGED_TEXT: Final = 20_000
 """Longest merged text that is accepted, in characters, where the memories are not longer together."""
 MAX_REASON: Final = 1_000
 
-# 408, 409, 425, 429 and 5xx pass by; 401, 402, 403, 404 and the like wait for whoever set up the endpoint. Only
+# 408, 409, 425, 429 and 5xx pass by; 401, 402, 403, 404 and the like wait for the one who set up the endpoint. Only
 # these may be about the pair: it cannot be processed, is too long, or may not be.
 _PAIRS_FAULT = frozenset({400, 413, 422, 451})
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")

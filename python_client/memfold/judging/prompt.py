@@ -16,7 +16,7 @@ _MAX_TURNS: Final = 20
 # No memory can end the data and speak as memfold. Three defences, each of which would do alone:
 #  1. The fence is made of < and >. In the data every < and > is written as an escape, as is every character that
 #     some Unicode normalisation turns into one: what lies between the fences cannot spell a fence, however it
-#     was composed and whoever reads it.
+#     was composed and its reader.
 #  2. The data are one line; line breaks of any kind are escaped. The end of the fence is a line of its own.
 #  3. The fence bears 128 bits that the operating system drew after the memories were stored, for this one call.
 #     A text cannot hold them, not even for a reader who undoes the escapes before looking for the fence.
@@ -212,7 +212,7 @@ class _Escapes(dict[int, str]):
         # json.dumps knows how to write what lies beyond \uFFFF.
         escaped = f"\\u{code:04x}" if code < 0x10000 else json.dumps(char)[1:-1]
         made = char if plain else escaped
-        # Enough for what people write; a text of every character there is shall not stay in memory.
+        # Enough for what people write; a text of every character there is must not stay in memory.
         if len(self) < 20_000:
             self[code] = made
         return made

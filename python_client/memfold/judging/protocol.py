@@ -1,4 +1,4 @@
-"""Claim, ask, resolve, fail: the one protocol of whoever judges, be it the worker, a client or a person.
+"""Claim, ask, resolve, fail: the one protocol of all judges: the worker, a client, a person.
 
 Nothing is sent here. A ``Call`` is what to send; it leaves out what the server has a default for.
 """

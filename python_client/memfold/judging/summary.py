@@ -15,11 +15,11 @@ class Summary:
     """Judgements answered, by the verdict that the database stored."""
     calls: int = 0
     requeued: int = 0
-    """Answered, but a side had changed meanwhile: asked again for the present pair."""
+    """Answered, but a side had changed since: asked again for the present pair."""
     obsolete: int = 0
     """Answered, but the question was gone."""
     answered_elsewhere: int = 0
-    """Answered by somebody else meanwhile: the first verdict won."""
+    """Answered by somebody else first: the first verdict won."""
     failed: int = 0
     """Attempts that failed and count: the endpoint answered, and of no use."""
     last_failure: str | None = None

@@ -1,4 +1,4 @@
-"""What a person's answer does and how it is taken back, whoever shows the question: a terminal, or a page."""
+"""What a person's answer does and how it is taken back, on a terminal or on a page."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def describe_closed(question: Question, status: str) -> str:
             "there is nothing to decide any more" if question.names is None else "other links do not admit it"
         )
     if question.members:
-        return "one of them has changed meanwhile; the question as it is now is queued"
-    return "one of the two has changed meanwhile; the pair as it is now is queued"
+        return "one of them has changed since; the question as it is now is queued"
+    return "one of the two has changed since; the pair as it is now is queued"
 
 
 def answer_manually(

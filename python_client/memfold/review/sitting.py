@@ -285,7 +285,9 @@ class Review:
                 self._core.answer_by_person(question, verdict, richer_memory_id, named)
             )
         except (errors.JudgementClosedError, errors.JudgementNotFoundError) as error:
-            click.echo(f"-> not applied, it was closed meanwhile. {escape_line(error.detail or '')}".rstrip())
+            click.echo(
+                f"-> not applied, it has been closed since. {escape_line(error.detail or '')}".rstrip()
+            )
             self._leased.pop(question.judgement_id, None)
             return
         except (errors.MemoryStateError, errors.MemoryNotFoundError) as error:

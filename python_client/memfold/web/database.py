@@ -29,7 +29,7 @@ class Place:
 
     dsn: str
     tenant_id: str | None = None
-    """None: whoever looks chooses among those that the login sees."""
+    """None: the user chooses among those that the login sees."""
     embedder: EmbedderProtocol | None = None
 
 

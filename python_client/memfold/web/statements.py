@@ -1,6 +1,6 @@
 """What the pages show: each a view or function of memfold, read as the login that the server has."""
 
-# Whoever sees all tenants chooses among them: an index is read from one to the next.
+# A login that sees all tenants chooses among them: an index is read from one to the next.
 TENANTS = """
 with recursive t (tenant_id) as (
     (select m.tenant_id from memfold.memories as m order by m.tenant_id limit 1)

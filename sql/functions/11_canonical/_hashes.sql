@@ -104,7 +104,7 @@ revoke all on function memfold_internal._scope_key_of(text, text, text, text) fr
 comment on function memfold_internal._scope_key_of(text, text, text, text) is
 'What _scope_key() gives. One expression, which its caller inlines.';
 
--- Definer: whoever writes to an adopted table has no rights in memfold; the owner of that table is given this function alone.
+-- Definer: a role that writes to an adopted table has no rights in memfold; the owner of that table is given this function alone.
 create or replace function memfold_internal._adopted_hash(content text, profile text) returns bytea
 language plpgsql immutable strict parallel safe security definer
 set search_path = pg_catalog, pg_temp

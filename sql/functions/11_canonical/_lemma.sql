@@ -1,5 +1,5 @@
 -- Profile lemma/1, which memfold_py makes: an extension for servers that have PL/Python. Its functions are called by name at run
--- time, for they may not be there: then whoever asks for them is refused, and all else works.
+-- time, for they may not be there: then a request for them is refused, and all else works.
 
 create or replace function memfold_internal._other_profile(content text, profile text) returns text
 language plpgsql immutable strict parallel safe

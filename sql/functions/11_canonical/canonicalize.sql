@@ -13,7 +13,7 @@ $$;
 revoke all on function memfold_internal._unknown_profile(text, text) from public;
 
 -- For PL/pgSQL functions of memfold: they inline it, which saves a call. Not for a generated column or a CHECK: there
--- the inlining is done anew by every INSERT, and takes a hundred times what the call takes.
+-- the inlining is repeated by every INSERT, and takes a hundred times what the call takes.
 create or replace function memfold_internal._canonical(content text, profile text) returns text
 immutable parallel safe
 return case profile collate "C"

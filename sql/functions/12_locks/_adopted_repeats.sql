@@ -1,7 +1,7 @@
 -- What the trigger of an adoption that absorbs calls. Definers, as _adopted_hash is: the owner of the table has no other rights here.
 
 -- Advisory locks would do the same, but each insert of many rows would fill the table of locks that all sessions share. The row that is
--- inserted and deleted again stays in the primary key until the transaction ends, and whoever inserts its like waits for that.
+-- inserted and deleted again stays in the primary key until the transaction ends, and an insert of the same text waits for that.
 create or replace function memfold_internal._adopted_claim(adoption text, scope text[], content_hash bytea) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -19,7 +19,7 @@ end;
 $$;
 revoke all on function memfold_internal._adopted_claim(text, text[], bytea) from public;
 comment on function memfold_internal._adopted_claim(text, text[], bytea) is
-'Wait for whoever else is inserting the text into the adopted table, and have others wait until the transaction ends.';
+'Waits for others that are inserting the text into the adopted table, and makes later ones wait until the transaction ends.';
 
 -- A line that another transaction has counted in, and not committed, is passed by: two inserts of many known texts in another order
 -- would deadlock otherwise.

@@ -70,7 +70,7 @@ $$;
 revoke all on function memfold_internal._try_root(text, uuid) from public;
 comment on function memfold_internal._try_root(text, uuid) is
 'For a call that may hold the row of a memory which is an alias by now: locks its root''s row, if it is free, else raises 40001.
-Whoever merges and undoes locks roots before aliases, so that waiting here would be a deadlock.';
+Merges and undos lock roots before aliases, so that waiting here would be a deadlock.';
 
 create or replace function memfold_internal._fail_busy() returns void
 language plpgsql volatile

@@ -128,7 +128,7 @@ $$;
 revoke all on function memfold_internal._note_scope(bigint) from public;
 comment on function memfold_internal._note_scope(bigint) is
 'Counts a scope''s key as held, in a setting of the transaction, which ends with it and with a savepoint that is rolled
-back, as the lock does. It is only counted by it: whoever sets it to something else locks more, or is refused earlier.';
+back, as the lock does. It is only counted by it: a session that sets it to something else locks more, or is refused earlier.';
 
 create or replace function memfold_internal._lock_scope(bucket_lock bigint, scope_lock bigint, wait boolean) returns boolean
 language plpgsql volatile

@@ -109,5 +109,5 @@ end;
 $$;
 revoke all on function memfold_internal._check_names(text, text, text, text, text, text, text) from public;
 comment on function memfold_internal._check_names(text, text, text, text, text, text, text) is
-'For whoever has resolved the names of a candidate and then waited for the lock, in a statement of its own: raises 40001 where they
+'For a caller that has resolved the names of a candidate and then waited for the lock, in a statement of its own: raises 40001 where they
 are others by now.';

@@ -67,7 +67,7 @@ comment on function memfold_internal._event(text, uuid) is
 
 create or replace function memfold_internal._unarchive(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
--- arrays of ids tempt the planner to plan anew
+-- arrays of ids tempt the planner to replan
 set plan_cache_mode = force_generic_plan
 as $$
 declare

@@ -1,6 +1,6 @@
 create or replace function memfold_internal._lock_memories(tenant_id text, memory_ids uuid[], wait boolean default true) returns boolean
 language plpgsql volatile
--- arrays of ids tempt the planner to plan anew
+-- arrays of ids tempt the planner to replan
 set plan_cache_mode = force_generic_plan
 as $$
 declare

@@ -165,7 +165,7 @@ begin
         ) as e
     ),
     contests as (
-        -- until a judge or a person has decided between them anew
+        -- until a judge or a person has decided between them again
         select distinct r.id
         from relations as r
         cross join lateral (

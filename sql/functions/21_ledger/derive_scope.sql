@@ -33,7 +33,7 @@ create or replace function memfold.derive_scope(
     tenant_id text default current_setting('memfold.tenant_id', true)
 ) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
--- planning these statements anew, as their arrays of ids tempt the planner to, takes longer than they do
+-- replanning these statements, as their arrays of ids tempt the planner to, takes longer than they do
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column

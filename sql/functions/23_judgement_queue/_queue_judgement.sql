@@ -68,7 +68,7 @@ begin
         -- who links a name closes what waits about it
         return j;
     elsif j.member_ids is not null then
-        -- whoever is no longer a memory of its own drops out
+        -- what is no longer a memory of its own drops out
         j.member_ids := array(
             select i.id
             from pg_catalog.unnest(j.member_ids) as i (id)
@@ -214,14 +214,14 @@ begin
         where j.tenant_id = _wake_judges.tenant_id collate "C" and j.status in ('open', 'leased')
             and (j.kind = 'review') = _wake_judges.review
     ) then
-        -- (no tenant in it: whoever is connected may listen)
+        -- (no tenant in it: anyone who is connected may listen)
         perform pg_catalog.pg_notify('memfold_judgements', '');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._wake_judges(text, text, text, boolean) from public;
 comment on function memfold_internal._wake_judges(text, text, text, boolean) is
-'For whoever is about to queue a judgement: wakes those who wait for one, where the policy says so (notify) and none is queued yet.';
+'For a caller that is about to queue a judgement: wakes those who wait for one, where the policy says so (notify) and none is queued yet.';
 
 create or replace function memfold_internal._queue_judgement(
     tenant_id text, kind text, memory_id uuid, other_id uuid, similarity double precision, guard text[], again boolean
@@ -288,7 +288,7 @@ language plpgsql volatile
 as $$
 begin
     update memfold.judgements as o
-    set status = 'obsolete', reason = 'one of its memories was folded: asked anew about what is left', resolved_at = memfold_internal._clock()
+    set status = 'obsolete', reason = 'one of its memories was merged: asked again about what is left', resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     perform memfold_internal._close_parts(j, '{}', '{}');
     return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));

@@ -6,7 +6,7 @@ as $$
 declare
     v_now memfold.policies;
 begin
-    -- Whoever writes a policy sets updated_at. A row that is less specific than the one that was read changes nothing.
+    -- Every write of a policy sets updated_at. A row that is less specific than the one that was read changes nothing.
     if exists (
         select from memfold.policies as p
         where p.tenant_id in (_check_rules.tenant_id collate "C", '*')
@@ -35,8 +35,8 @@ end;
 $$;
 revoke all on function memfold_internal._check_rules(text, text, text, memfold.policies, text[]) from public;
 comment on function memfold_internal._check_rules(text, text, text, memfold.policies, text[]) is
-'For whoever has read the policy, checked the vectors'' models and then waited for the lock, in a statement of its own: raises 40001 where
-any rule is another one by now, or a model was replaced. (Predicates are read under the lock.)';
+'For a caller that has read the policy, checked the vectors'' models and then waited for the lock, in a statement of its own: raises 40001
+if a rule has changed since, or a model was replaced. (Predicates are read under the lock.)';
 
 create or replace function memfold_internal._known_in_rehash(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
@@ -115,7 +115,7 @@ end;
 $$;
 revoke all on function memfold_internal._known_before_insert(memfold_internal.candidate) from public;
 comment on function memfold_internal._known_before_insert(memfold_internal.candidate) is
-'_known_candidate() for whoever stores the text where there is none: then nothing is in its way. The caller holds the lock.';
+'_known_candidate() for a caller that stores the text where there is none: then nothing is in its way. The caller holds the lock.';
 
 create or replace function memfold_internal._displace_stale_hash(c memfold_internal.candidate) returns boolean
 language plpgsql volatile

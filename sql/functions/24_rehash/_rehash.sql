@@ -329,4 +329,4 @@ end;
 $$;
 revoke all on function memfold_internal._settle_rehash_aliases(text, uuid[]) from public;
 comment on function memfold_internal._settle_rehash_aliases(text, uuid[]) is
-'After an undo: a text that a rehash has left without a hash because it was rejected is compared anew.';
+'After an undo: a text that a rehash has left without a hash because it was rejected is compared again.';

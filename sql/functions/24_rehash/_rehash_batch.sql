@@ -3,7 +3,7 @@ create or replace function memfold_internal._rehash_rows(
 ) returns memfold_internal.rehash_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
--- Whoever holds a row may be waited for by writers, who wait for the bucket: it is tried again later.
+-- Writers may wait for the holder of a row, who wait for the bucket: it is tried again later.
 set lock_timeout = '100ms'
 as $$
 declare

@@ -106,7 +106,7 @@ create or replace function memfold_internal._take_up(
     tenant_id text, bucket_id text, kind text, alias text, run_id uuid, rows_at_most bigint
 ) returns bigint
 language plpgsql volatile
--- whoever holds a row may be waited for by writers, who wait for the bucket
+-- writers may wait for the holder of a row, who wait for the bucket
 set lock_timeout = '500ms'
 as $$
 declare

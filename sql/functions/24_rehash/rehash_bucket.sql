@@ -51,7 +51,7 @@ begin
     if undo_run_id is not null then
         if memfold_internal._rules(v_old) <> v_run.arguments -> 'to' and v_run.status <> 'open' then
             perform memfold_internal._fail('MF032', 'the run cannot be undone',
-                'The bucket has been rehashed again since.', 'Take back the later runs first, or rehash the bucket anew.');
+                'The bucket has been rehashed again since.', 'Take back the later runs first, or rehash the bucket again.');
         end if;
         canonicalizer := v_run.arguments #>> '{from,canonicalizer}';
         v_new.key_fields := v_run.arguments #>> '{from,key_fields}';
@@ -215,7 +215,7 @@ comment on procedure memfold.rehash_bucket(text, text, text, text[], text[], tex
 set_policy() (null: as it is), for one memory_type or for all that have no rules of their own. Texts that are one under the
 new rules are folded: the newer becomes an alias without a hash; texts that an earlier rehash has folded, and that differ
 under the new rules, come apart again. It commits after each batch of at most batch_size texts (1 to 100,000) or about 50 ms;
-meanwhile new texts are stored by the new rules and compared by both. Interrupted, it goes on when it is called without
+until it ends, new texts are stored by the new rules and compared by both. Interrupted, it goes on when it is called without
 rules. undo_run_id: takes the bucket''s last rehash back, also one under way; its status is then undone. One row of runs says
 how many rows changed (rows), were folded, were parted, or are without_hash. Not inside a transaction block (25001). Raises
 MF011, MF017, MF022, MF032 (it was rehashed again since), MF033 (undone already), MF041 (another rehash is under way).';

@@ -50,7 +50,7 @@ begin atomic
         m.dimensions,
         m.replaced_by
     from memfold.embedding_models as m
-    -- whoever sets thresholds of the cosine means the cosine
+    -- thresholds of the cosine apply to the cosine
     cross join
         lateral (
             select case

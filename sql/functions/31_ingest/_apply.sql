@@ -183,7 +183,7 @@ declare
     v_derive boolean := d.on_timeline or v_memory_id is not null or pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0;
 begin
     if v_memory_id is not null then
-        -- whoever gives a row its observation derives it: not for what was recalled
+        -- the one that gives a row its observation derives it: not for what was recalled
         if c.origin <> 'recalled' then
             perform memfold_internal._adopt_row(c.tenant_id, v_memory_id);
         end if;

@@ -39,7 +39,7 @@ begin
     end if;
     -- What this session found striped last, and probably still is: saves the UPDATE that would find it so.
     v_is_striped := coalesce(pg_catalog.current_setting('memfold.striped', true) = v_memory_id::text, false);
-    -- An UPDATE that had to wait looks again: a root that has been folded or retired meanwhile is not active.
+    -- An UPDATE that had to wait looks again: a root that has been merged or retired since is not active.
     for v_attempt in 1..2 loop
         if not v_is_striped then
             -- copy of count_in_row

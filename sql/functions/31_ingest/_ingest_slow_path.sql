@@ -30,7 +30,7 @@ the text before the lock.';
 
 create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
--- The caller holds rows. Whoever waits for another one may be waited for.
+-- The caller holds rows. If it waits for another one, others may wait for it.
 set lock_timeout = '100ms'
 as $$
 declare
@@ -59,7 +59,7 @@ row for long (55P03; the caller has _fail_busy() for that).';
 
 create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
 language plpgsql volatile
--- an array of turns tempts the planner to plan anew, which takes longer than the statement does
+-- an array of turns tempts the planner to replan, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
 as $$
 declare

@@ -19,7 +19,7 @@ begin
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = tenant_id collate "C" and o.judgement_id = judgement_id;
-    -- a link that is made meanwhile closes the question
+    -- a link made in the meantime closes the question
     perform memfold_internal._lock_links(tenant_id, j.bucket_id);
     j := memfold_internal._waiting_judgement(tenant_id, judgement_id, model, input_tokens, output_tokens, cost);
     j.status := 'done';

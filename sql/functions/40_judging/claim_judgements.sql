@@ -40,7 +40,7 @@ begin
         n.status := 'open';
         return n;
     elsif j.attempts >= 8 then
-        -- whoever had it never came back
+        -- its lease expired without an answer
         n.status := 'dead';
         n.last_error := coalesce(j.last_error, 'its worker never came back');
     else
@@ -60,7 +60,7 @@ $$;
 revoke all on function memfold_internal._lease(memfold.judgements, text, interval) from public;
 comment on function memfold_internal._lease(memfold.judgements, text, interval) is
 'Leases one judgement, which the caller has locked, after a look at the present state of its pair: status is leased, or obsolete,
-dead (its eighth lease has ended), or open (one of its memories was folded: asked anew under another id).';
+dead (its eighth lease has ended), or open (one of its memories was merged: asked again under another id).';
 
 create or replace function memfold_internal._claim(
     worker text, max bigint, lease interval, review boolean, only_tenant text, judgement_ids uuid[]
@@ -143,7 +143,7 @@ begin
                     v_given := v_given + 1;
                     n := memfold_internal._lease(j, worker, lease);
                     if n.status = 'open' then
-                        -- asked anew: the tenant's next turn meets it
+                        -- asked again: the tenant's next turn meets it
                         v_given := v_share;
                     end if;
                     if n.status = 'leased' then

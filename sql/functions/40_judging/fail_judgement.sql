@@ -42,7 +42,7 @@ begin
         perform memfold_internal._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
             'It is 0 to one year, or null: as the number of attempts has it.');
     end if;
-    -- what it has cost is spent, whoever holds it now
+    -- what it has cost is spent, no matter who holds it now
     update memfold.judgements as o
     set model = coalesce(fail_judgement.model, o.model),
         input_tokens = coalesce(o.input_tokens + fail_judgement.input_tokens, o.input_tokens, fail_judgement.input_tokens),
@@ -64,7 +64,7 @@ begin
     set status = j.status, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
         next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    -- where that was not foreseen (the policy has changed meanwhile), maintenance does it, under the lock
+    -- where that was not foreseen (the policy has changed since), maintenance does it, under the lock
     if v_is_locked and j.status = 'dead' and memfold_internal._falls_back(j) then
         return case memfold_internal._fall_back(j) when 'done' then 'replaced' else 'obsolete' end;
     end if;

@@ -16,7 +16,7 @@ begin
         ) as d
         join memfold.judgements as j on j.tenant_id = d.tenant_id and j.judgement_id = d.judgement_id
         where j.status = 'dead'
-            -- asked again meanwhile
+            -- asked again since
             and not memfold_internal._is_in_question(j.tenant_id, j.memory_id, j.other_id)
         order by j.tenant_id, j.judgement_id
         for no key update of j skip locked

@@ -90,7 +90,7 @@ create or replace function memfold_internal._undo(
     tenant_id text, event_ids uuid[], reason text, run_id uuid
 ) returns setof memfold.undone_memory
 language plpgsql volatile
--- arrays of ids tempt the planner to plan anew
+-- arrays of ids tempt the planner to replan
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
@@ -100,7 +100,7 @@ declare
     v_undo_ids uuid[];
     v_sides uuid[];
 begin
-    -- With a restatement go its turns and what it adds to sums: under the rows of counters, as whoever restates has them.
+    -- With a restatement go its turns and what it adds to sums: under the rows of counters, as a restatement has them.
     v_sides := array(
         select distinct x.id
         from pg_catalog.unnest(event_ids) as i (id)
@@ -230,7 +230,7 @@ $$;
 revoke all on function memfold.undo(uuid, text, text) from public;
 grant execute on function memfold.undo(uuid, text, text) to memfold_app;
 comment on function memfold.undo(uuid, text, text) is
-'Takes back one event of the ledger, whoever made it, in any order: a fold (both texts are memories of their own again, with
+'Takes back one event of the ledger, no matter who made it, in any order: a fold (both texts are memories of their own again, with
 every observation that arrived by them), a supersession (both are active, and a person is asked), a rejection, a pruning, or one
 restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Nothing is
 deleted: an undone row follows in the ledger. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is).';

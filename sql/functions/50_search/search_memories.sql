@@ -22,7 +22,7 @@ create or replace function memfold.search_memories(
     metadata_path jsonpath default null
 ) returns setof memfold.found_memory
 language plpgsql volatile security definer rows 10 set search_path = pg_catalog, pg_temp
--- planning these statements anew takes longer than they do
+-- replanning these statements takes longer than they do
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column

@@ -37,7 +37,7 @@ begin
     for e in 1..v_edges loop
         v_from := a[e];
         v_to := b[e];
-        -- edges come in order of their first side: whoever has no leader by then leads
+        -- edges come in order of their first side: one that has no leader by then leads
         if v_leader[v_from] = 0 then
             v_leader[v_from] := v_from;
         end if;
@@ -187,7 +187,7 @@ begin
         members := array(select m.place from unnest(members) as m (place) order by 1);
         return next;
     end loop;
-    -- whoever is near to members of clusters alone: beside the nearest of them
+    -- one that is near to members of clusters alone: beside the nearest of them
     for v_here in 1..size loop
         if not v_used[v_here] and v_begin[v_here + 1] > v_begin[v_here] then
             v_next := v_to[v_begin[v_here]];

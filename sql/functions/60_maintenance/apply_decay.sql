@@ -27,7 +27,7 @@ begin
         select e.memory_id, row_number() over (order by e.decayed_at nulls first, e.memory_id) as number
         from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, as_of, null) as e
     ) as d;
-    -- in order, before anything is computed of what may have changed meanwhile
+    -- in order, before anything is computed of what may have changed since
     perform from memfold.memory_counters as k
     where k.tenant_id = v_tenant_id and k.memory_id = any(v_ids)
     order by k.memory_id

@@ -103,7 +103,7 @@ begin
         order by o.judgement_id
         limit least(max_operations, 100)
     );
-    -- what a fold meanwhile adds to these is locked out of turn, and may meet another call half-way (40P01)
+    -- what a concurrent merge adds to these is locked out of turn, and may meet another call half-way (40P01)
     v_texts := memfold_internal._texts_to_lock(r.tenant_id, array(
         select distinct x.id
         from unnest(v_ids) as i (id)
@@ -171,7 +171,7 @@ begin
             - memfold_internal._merge_answered(r, 'replaced', v_replaced, verdict);
     end loop;
     if v_waiting <= 0 then
-        -- others may have asked or answered meanwhile
+        -- others may have asked or answered since
         select count(*) filter (where o.kind <> 'synthesis' and o.status in ('open', 'leased')), count(*)
         into v_waiting, v_asked
         from memfold.judgements as o
@@ -189,5 +189,5 @@ grant execute on function memfold.approve_run(uuid, text, text, bigint) to memfo
 comment on function memfold.approve_run(uuid, text, text, bigint) is
 'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
 ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
-the bucket wait meanwhile, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked anew, or is obsolete.
+the bucket wait for it, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked again, or is obsolete.
 The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';

@@ -153,4 +153,4 @@ without an answer. dry_run (the default) returns the plan and writes nothing. El
 queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
 ''judge'' as kind consolidation (synthesis where on_ambiguous is synthesise), for ''person'' as kind review (see approve_run). Left out
 are pairs that were judged, or told apart by an undo, memories that wait for a judgement (but the oldest of each), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
-stumble over. No lock is held meanwhile. Raises MF001 to MF003, MF013, MF022.';
+stumble over. Holds no lock. Raises MF001 to MF003, MF013, MF022.';

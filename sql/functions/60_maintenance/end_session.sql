@@ -169,7 +169,7 @@ create or replace function memfold.end_session(
     avg_similarity double precision, considered bigint
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
--- arrays of unknown size look dear: compiling the plan takes seconds, and the bucket is locked
+-- arrays of unknown size look expensive: compiling the plan takes seconds, and the bucket is locked
 set jit = off
 as $$
 #variable_conflict use_column
@@ -210,4 +210,4 @@ session_threshold and a clean guard. The most confident stays, then the most oft
 protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
 wait for it, or were told apart by an undo.
 compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
-null. Writers of the bucket wait meanwhile. Raises MF001 to MF003, MF022, MF025.';
+null. Writers of the bucket wait for it. Raises MF001 to MF003, MF022, MF025.';

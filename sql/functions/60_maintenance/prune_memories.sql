@@ -115,7 +115,7 @@ begin
         select p.memory_id
         from memfold_internal._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
     );
-    -- what was used meanwhile stays
+    -- what was used since stays
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     r := memfold_internal._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
         'max_confidence', max_confidence, 'unused_for', unused_for, 'max_operations', max_operations));

@@ -45,7 +45,7 @@ $$;
 revoke all on function memfold.schedule_maintenance(text, text, text[]) from public;
 comment on function memfold.schedule_maintenance(text, text, text[]) is
 'Has pg_cron run run_maintenance() of a tenant, or run_maintenance_all() (tenant_id ''*''), by a schedule of cron ("minute hour day month
-weekday"; every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as whoever calls this: as a member of
+weekday"; every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as the caller: as a member of
 memfold_owner. Returns pg_cron''s job id. Only the owner may call it. Raises MF022, MF040 (there is no pg_cron).';
 
 create or replace function memfold.unschedule_maintenance(tenant_id text default '*') returns boolean

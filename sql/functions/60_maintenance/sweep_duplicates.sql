@@ -40,7 +40,7 @@ begin
         v_policy := v_group.policy;
         v_size := pg_catalog.cardinality(v_group.ids);
         v_method := case when v_group.score is null then 'vector' else 'score' end;
-        -- whoever stays comes first: the oldest, or where the newer text replaces the older the newest
+        -- the one that stays comes first: the oldest, or where the newer text replaces the older the newest
         v_ids := case v_policy.on_merge
             when 'replace' then array(select i.id from pg_catalog.unnest(v_group.ids) as i (id) order by 1 desc) else v_group.ids end;
         select pg_catalog.array_agg(e.a order by e.a, e.b), pg_catalog.array_agg(e.b order by e.a, e.b),
@@ -312,7 +312,7 @@ begin
                 array(select v_into_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_similarities[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 null, null, null);
-            -- what has changed meanwhile is for a later sweep
+            -- what has changed since is for a later sweep
             for i in 1..cardinality(v_places) loop
                 if i <> all(v_done) then
                     v_actions[v_places[i]] := null;
@@ -359,7 +359,7 @@ create or replace function memfold.duplicate_pairs(
     thresholds double precision[] default '{0.98,0.95,0.9}'
 ) returns table (threshold double precision, pairs bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
--- arrays of unknown size look dear: compiling the plan takes seconds
+-- arrays of unknown size look expensive: compiling the plan takes seconds
 set jit = off
 as $$
 #variable_conflict use_column

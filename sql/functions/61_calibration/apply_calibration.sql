@@ -76,7 +76,7 @@ begin
     elsif not memfold_internal._is_score(v_sql, v_name) then
         perform memfold_internal._fail('MF045', 'the score is not a function of its features alone',
             pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', calibration_id),
-            'Calibrate anew.');
+            'Calibrate again.');
     end if;
     execute v_sql;
     execute pg_catalog.format('revoke all on function memfold_internal.%I(double precision[]) from public', v_name);
@@ -147,5 +147,5 @@ $$;
 revoke all on function memfold.undo_calibration(text) from public;
 comment on function memfold.undo_calibration(text) is
 'Takes back the last apply_calibration() of a model that is not taken back yet: its thresholds and its score are those of before.
-Returns the calibration that holds now; null: none. What was merged meanwhile stays (undo, undo_run). Logged as well. Only for
+Returns the calibration that holds now; null: none. What was merged in between stays (undo, undo_run). Logged as well. Only for
 members of memfold_owner. Raises MF013, MF043.';

@@ -32,7 +32,7 @@ begin
     elsif current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
             'The transaction runs at ' || current_setting('transaction_isolation')
-            || ': it could not see what has become of the memories meanwhile.',
+            || ': it could not see what has become of the memories since.',
             'Run the call in a READ COMMITTED transaction.');
     elsif run_id is not null then
         perform memfold_internal._run(tenant_id, run_id);

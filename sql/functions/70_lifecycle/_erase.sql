@@ -19,7 +19,7 @@ end;
 $$;
 revoke all on function memfold_internal._beside(text, uuid[], text[]) from public;
 comment on function memfold_internal._beside(text, uuid[], text[]) is
-'Whoever is, or ever was, put beside one of these texts by an action: on a timeline, or folded with it. Only reads.';
+'The memories that are, or ever were, put beside one of these texts by an action: on a timeline, or folded with it. Only reads.';
 
 create or replace function memfold_internal._lock_to_erase(tenant_id text, memory_ids uuid[], wait boolean) returns boolean
 language plpgsql volatile
@@ -45,7 +45,7 @@ end;
 $$;
 revoke all on function memfold_internal._lock_to_erase(text, uuid[], boolean) from public;
 comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
-'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived anew without
+'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived again without
 them (see _lock_memories()). wait false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
 
 create or replace function memfold_internal._lock_erased(tenant_id text, texts uuid[]) returns void
@@ -179,7 +179,7 @@ begin
         from members as t
         join trees as r on r.root = t.root
         where r.loses and not t.has and (
-            -- what a person wrote stays, whoever had restated it
+            -- what a person wrote stays, no matter who had restated it
             t.lost and not t.is_written or not r.stays
             -- what a judge or an agent made of the others says what they said
             or exists (

@@ -219,7 +219,7 @@ begin
             v_locked := v_locked || v_text.memory_id::text;
         end loop;
         if v_locked <> '{}' then
-            -- against _extend_sums(), which whoever restates calls without the scope's lock
+            -- against _extend_sums(), which a restatement calls without the scope's lock
             perform from unnest(v_locked::uuid[]) as i (id)
             join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
             order by m.memory_id
@@ -303,5 +303,5 @@ first and the last stay), restatements that were undone, candidates that were re
 stays: what made, folded, retired or judged a memory, values of timelines, what runs did. Counters, confidences, metadata and
 statistics stay as they are; undo() and a repeated call with an idempotency key find archived rows.
 Looks at max_events rows (1 to 10,000) of at most 64 scopes, goes on where the last call ended, and returns how many rows it
-moved, how many stand for them, and whether to call it again. Writers of these scopes wait meanwhile, but not restatements.
+moved, how many stand for them, and whether to call it again. Writers of these scopes wait for it, but restatements do not.
 Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025.';

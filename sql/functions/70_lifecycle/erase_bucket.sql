@@ -250,6 +250,6 @@ grant execute on function memfold.erase_bucket(text, text, text, bigint) to memf
 comment on function memfold.erase_bucket(text, text, text, bigint) is
 'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy and options. About max_memories
 (1 to 10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
-meanwhile is as it was. Writers of the bucket wait for a call; what they write meanwhile goes with a later one. export_bucket()
+is unchanged until then. Writers of the bucket wait for a call; what they write between calls goes with a later one. export_bucket()
 first, if it may be wanted back. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
 Raises MF001 to MF003, MF022, MF025.';

@@ -96,7 +96,7 @@ end;
 $$;
 revoke all on function memfold_internal._import_rows(text, text, text, jsonb) from public;
 comment on function memfold_internal._import_rows(text, text, text, jsonb) is
-'Writes exported rows of one table as those of a tenant, and compares what is generated anew. Raises MF054.';
+'Writes exported rows of one table as those of a tenant, and compares what is generated. Raises MF054.';
 
 create or replace function memfold_internal._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
 language plpgsql stable
@@ -246,7 +246,7 @@ begin
             perform memfold_internal._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
         end if;
         perform set_config('memfold.importing', '', true);
-        -- sums are made anew, for they are not exported
+        -- sums are computed again, since they are not exported
         perform memfold_internal._extend_sums(v_tenant_id, m.memory_id)
         from memfold.memories as m
         where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id;

@@ -88,7 +88,7 @@ begin
     loop
         execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);
     end loop;
-    -- what an index of words holds is computed as whoever writes the row, or reads by it
+    -- what an index of words holds is computed as the role that writes the row, or reads by it
     for v_function in
         select p.oid::regprocedure::text
         from pg_catalog.pg_proc as p

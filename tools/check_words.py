@@ -1,0 +1,109 @@
+"""Finds words and phrases that memfold's prose does without, and says what to write instead.
+
+It reads Markdown outside of code, comments and strings of Python, and SQL; identifiers and other code are free.
+``--all`` ignores the list of what is allowed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# what is found (a regular expression): what to write
+WORDS = {
+    "anew": "again",
+    "dear": "expensive",
+    "meanwhile": "at the same time, in the meantime, since",
+    "moot": "obsolete",
+    "shall": "must, should, will",
+    "taken back whole": "undone as a run",
+    "thereby": "by this, so",
+    "upkeep": "maintenance",
+    "ways? in": "installation method",
+    "whoever": "anyone who, no matter who, the one that",
+}
+# Data, generated and recorded files, and this one.
+_SKIPPED = re.compile(
+    r"LICENSE|bench/results/|docs/reference\.md|contrib/plproxy/plproxy\.sql|tests/data/|sql/schema/\S*(guard|lexicon)\.sql"
+    r"|sql/functions/(11_canonical/_lexicon|22_guard/_guard\w*)\.sql|plpython/memfold_py/(golden|lemma|words)\.py"
+    r"|tools/(check_words|gen_lexicon)\.py"
+)
+# Where a line is right as it is: path, part of the line, reason.
+_ALLOWED = (
+    ("CHANGELOG.md", "| ", "the table of old names and new ones"),
+    ("CONTRIBUTING.md", "the ways in which", "not a method of installing"),
+    ("bench/peers.py", "for way in", "code in an f-string"),
+    ("python_client/memfold/integrations/adk.py", "whoever states it again", "right: no matter who does"),
+    ("tests/chat_server.py", "should|now", "what people write to a judge"),
+)
+_BETWEEN = r"(?:\s|--|#)+"
+_FOUND = re.compile(
+    r"\b(?:" + "|".join(word.replace(" ", _BETWEEN) for word in WORDS) + r")\b", re.IGNORECASE
+)
+_CODE = re.compile(r"^( *)```.*?^\1```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def _prose(path: Path, text: str) -> Iterator[tuple[int, str]]:
+    """Yield pieces of prose, each with the number of its first line."""
+    if path.suffix == ".md":
+        yield 1, _CODE.sub(lambda code: "\n" * code[0].count("\n") or "`", text)
+    elif path.suffix == ".py":
+        prose = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in prose and " " in token.string:
+                yield token.start[0], token.string
+    else:
+        yield 1, text
+
+
+def _hits(name: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line number, line and what was found, for each hit in a file."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if not _FOUND.search(text):
+        return
+    lines = text.split("\n")
+    for start, piece in _prose(Path(name), text):
+        for match in _FOUND.finditer(piece):
+            number = start + piece.count("\n", 0, match.start())
+            yield number, lines[number - 1], match[0]
+
+
+def _instead(found: str) -> str:
+    return next(
+        new for old, new in WORDS.items() if re.fullmatch(old.replace(" ", _BETWEEN), found, re.IGNORECASE)
+    )
+
+
+def main() -> int:
+    """Print the hits; fail if there are any."""
+    everything = "--all" in sys.argv[1:]
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md", "*.py", "*.sql", "Makefile"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    count = 0
+    for name in listed.stdout.splitlines():
+        if _SKIPPED.match(name) or not (ROOT / name).is_file():
+            continue
+        for number, line, found in _hits(name):
+            if not everything and any(name == path and part in line for path, part, _ in _ALLOWED):
+                continue
+            count += 1
+            print(f"{name}:{number}: {found!r}: write {_instead(found)}")
+    if count:
+        print(f"{count} words to replace", file=sys.stderr)
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
