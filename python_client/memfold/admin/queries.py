@@ -85,6 +85,17 @@ select
         select pg_catalog.pg_has_role(current_user, r.oid, 'member')
         from pg_catalog.pg_roles as r where r.rolname = 'memfold_owner'
     ), false) as owns,
+    -- a dump: the policies that let every row be read, and the right to read every table
+    exists (
+        select from pg_catalog.pg_roles as r
+        where r.rolname = 'memfold_auditor' and pg_catalog.pg_has_role(current_user, r.oid, 'usage')
+    ) as audits,
+    not exists (
+        select from pg_catalog.pg_class as c
+        where c.relnamespace = any(
+            array[pg_catalog.to_regnamespace('memfold'), pg_catalog.to_regnamespace('memfold_internal')]
+        ) and c.relkind in ('r', 'p') and not pg_catalog.has_table_privilege(current_user, c.oid, 'select')
+    ) as reads_all,
     -- which of the roles that look across tenants, and which that are bound to one tenant, this login is a member of
     array(
         select r.rolname::text from pg_catalog.pg_roles as r
