@@ -31,8 +31,11 @@ def _exemption(found: Mapping[str, Any]) -> tuple[bool, str]:
     elif "memfold_auditor" in found["groups"]:
         why = "is a member of memfold_auditor"
     if why is not None:
-        return True, f"{why} and sees every tenant: connect agents as a member of memfold_app"
-    if "memfold_tenant" in found["groups"]:
+        return (
+            True,
+            f"{why} and sees every tenant: connect agents as a member of memfold_app or memfold_agent",
+        )
+    if "memfold_agent" in found["groups"]:
         return False, "is bound to one tenant, by tenant_roles"
     if "memfold_judge" in found["groups"]:
         return False, "is a judge: it is handed the questions of every tenant, and reads no table"
