@@ -332,7 +332,8 @@ alter table memfold.pins enable row level security;
 alter table memfold.pins force row level security;
 create policy tenant_isolation on memfold.pins to memfold_owner
 using (tenant_id = pg_catalog.current_setting('memfold.tenant_id', true));
-create policy tenant_read on memfold.pins for select to memfold_app using (tenant_id = memfold_internal._tenant());
+create policy tenant_read on memfold.pins for select to memfold_app, memfold_agent
+using (tenant_id = memfold_internal._tenant());
 create policy audit_read on memfold.pins for select to memfold_auditor using (true);
 
 -- They have one more argument, or are not needed any more.

@@ -43,7 +43,7 @@ end;
 $$;
 
 -- Roles go where an object names them, and with them their memberships; nothing else names this one.
-grant usage on schema memfold, memfold_internal to memfold_tenant, memfold_rules;
+grant usage on schema memfold, memfold_internal to memfold_agent, memfold_tenant, memfold_rules;
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ begin
         execute format('alter function %s owner to memfold_owner', v_function.name);
         execute format('revoke all on function %s from public', v_function.name);
         if v_function.is_for_sessions then
-            execute format('grant execute on function %s to memfold_app, memfold_judge, memfold_auditor', v_function.name);
+            execute format('grant execute on function %s to memfold_app, memfold_agent, memfold_judge, memfold_auditor', v_function.name);
         end if;
     end loop;
 end;

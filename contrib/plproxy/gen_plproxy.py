@@ -168,17 +168,22 @@ do $$
 declare
     v_role text;
 begin
-    foreach v_role in array array['memfold_owner', 'memfold_app', 'memfold_tenant', 'memfold_judge', 'memfold_auditor'] loop
+    foreach v_role in array array[
+        'memfold_owner', 'memfold_app', 'memfold_agent', 'memfold_tenant', 'memfold_judge', 'memfold_auditor'
+    ] loop
         if not exists (select from pg_catalog.pg_roles where rolname = v_role) then
             execute pg_catalog.format('create role %I nologin', v_role);
         end if;
     end loop;
+    if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_agent', 'member') then
+        grant memfold_agent to memfold_tenant;
+    end if;
     if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_app', 'member') then
         grant memfold_app to memfold_tenant;
     end if;
 end;
 $$;
-grant usage on schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+grant usage on schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 
 -- the type vector, wherever pgvector is
 select pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', n.nspname), true)
@@ -196,15 +201,15 @@ create table if not exists memfold.tenant_roles (
     tenant_id text collate "C" not null check (tenant_id <> '')
 );
 comment on table memfold.tenant_roles is
-'Which tenant a login role of this router belongs to that is a member of memfold_tenant.';
+'Which tenant a login role of this router belongs to that is a member of memfold_agent or memfold_tenant.';
 alter table memfold.tenant_roles enable row level security;
-grant select on memfold.tenant_roles to memfold_app, memfold_judge, memfold_auditor;
+grant select on memfold.tenant_roles to memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 grant select, insert, update, delete on memfold.tenant_roles to memfold_owner;
 """
 
 ROUTES = """
 drop policy if exists own_row on memfold.tenant_roles;
-create policy own_row on memfold.tenant_roles for select to memfold_app
+create policy own_row on memfold.tenant_roles for select to memfold_app, memfold_agent
 using (role_name = memfold_internal._bound_role(current_user));
 drop policy if exists owner_all on memfold.tenant_roles;
 create policy owner_all on memfold.tenant_roles to memfold_owner using (true);
@@ -510,11 +515,11 @@ def view(name: str, of_tenants: bool, columns: list[str]) -> str:
     lines = [
         made,
         f"comment on function {reader}(text) is 'The rows of {name}, from the servers.';",
-        *grants(f"{reader}(text)", ["memfold_app", "memfold_auditor"]),
+        *grants(f"{reader}(text)", ["memfold_app", "memfold_agent", "memfold_auditor"]),
         f"create view memfold.{name} with (security_invoker = true) as",
         f"select * from {reader}(coalesce(memfold_internal._tenant(), ''));",  # noqa: S608
         f"comment on view memfold.{name} is 'As on a server, whole: conditions are tried here.';",
-        f"grant select on memfold.{name} to memfold_owner, memfold_app, memfold_auditor;",
+        f"grant select on memfold.{name} to memfold_owner, memfold_app, memfold_agent, memfold_auditor;",
     ]
     return "\n".join(lines)
 
@@ -568,7 +573,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
     out.append(
         "revoke all on all functions in schema memfold, memfold_internal from public;\n"
         "grant execute on all functions in schema memfold, memfold_internal"
-        " to memfold_owner, memfold_app, memfold_judge, memfold_auditor;"
+        " to memfold_owner, memfold_app, memfold_agent, memfold_judge, memfold_auditor;"
     )
 
     out.append("-- Results " + "-" * 107)

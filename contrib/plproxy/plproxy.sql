@@ -49,17 +49,22 @@ do $$
 declare
     v_role text;
 begin
-    foreach v_role in array array['memfold_owner', 'memfold_app', 'memfold_tenant', 'memfold_judge', 'memfold_auditor'] loop
+    foreach v_role in array array[
+        'memfold_owner', 'memfold_app', 'memfold_agent', 'memfold_tenant', 'memfold_judge', 'memfold_auditor'
+    ] loop
         if not exists (select from pg_catalog.pg_roles where rolname = v_role) then
             execute pg_catalog.format('create role %I nologin', v_role);
         end if;
     end loop;
+    if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_agent', 'member') then
+        grant memfold_agent to memfold_tenant;
+    end if;
     if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_app', 'member') then
         grant memfold_app to memfold_tenant;
     end if;
 end;
 $$;
-grant usage on schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+grant usage on schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 
 -- the type vector, wherever pgvector is
 select pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', n.nspname), true)
@@ -77,9 +82,9 @@ create table if not exists memfold.tenant_roles (
     tenant_id text collate "C" not null check (tenant_id <> '')
 );
 comment on table memfold.tenant_roles is
-'Which tenant a login role of this router belongs to that is a member of memfold_tenant.';
+'Which tenant a login role of this router belongs to that is a member of memfold_agent or memfold_tenant.';
 alter table memfold.tenant_roles enable row level security;
-grant select on memfold.tenant_roles to memfold_app, memfold_judge, memfold_auditor;
+grant select on memfold.tenant_roles to memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 grant select, insert, update, delete on memfold.tenant_roles to memfold_owner;
 
 CREATE OR REPLACE FUNCTION memfold_internal._fail(code text, message text, detail text, hint text)
@@ -106,10 +111,10 @@ CREATE OR REPLACE FUNCTION memfold_internal._bound_role(role name)
  RETURNS name
  LANGUAGE sql
  STABLE PARALLEL SAFE
-RETURN CASE WHEN (pg_has_role(role, 'memfold_tenant'::name, 'member'::text) AND (NOT pg_has_role(role, 'memfold_owner'::name, 'member'::text))) THEN role WHEN (pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text) AND (NOT pg_has_role(SESSION_USER, 'memfold_owner'::name, 'member'::text))) THEN SESSION_USER ELSE NULL::name END;
+RETURN CASE WHEN (pg_has_role(role, 'memfold_agent'::name, 'member'::text) AND (NOT pg_has_role(role, 'memfold_owner'::name, 'member'::text))) THEN role WHEN (pg_has_role(SESSION_USER, 'memfold_agent'::name, 'member'::text) AND (NOT pg_has_role(SESSION_USER, 'memfold_owner'::name, 'member'::text))) THEN SESSION_USER ELSE NULL::name END;
 comment on function memfold_internal._bound_role(name) is
-'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_tenant (and
-not of memfold_owner, as superusers are). Null: the caller is not bound.';
+'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_agent (as members of
+memfold_tenant are, and not of memfold_owner, as superusers are). Null: the caller is not bound.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._bound_tenant()
  RETURNS text
@@ -117,13 +122,13 @@ CREATE OR REPLACE FUNCTION memfold_internal._bound_tenant()
  STABLE PARALLEL SAFE
 RETURN CASE WHEN (memfold_internal._bound_role(CURRENT_USER) IS NOT NULL) THEN (SELECT r.tenant_id FROM memfold.tenant_roles r WHERE (r.role_name = memfold_internal._bound_role(CURRENT_USER))) ELSE current_setting('memfold.tenant_id'::text, true) END;
 comment on function memfold_internal._bound_tenant() is
-'_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
+'_tenant(), for a session in which a member of memfold_agent (or a superuser) takes part.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._tenant()
  RETURNS text
  LANGUAGE sql
  STABLE PARALLEL SAFE
-RETURN CASE WHEN (pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text) OR ((CURRENT_USER <> SESSION_USER) AND pg_has_role(CURRENT_USER, 'memfold_tenant'::name, 'member'::text))) THEN memfold_internal._bound_tenant() ELSE current_setting('memfold.tenant_id'::text, true) END;
+RETURN CASE WHEN (pg_has_role(SESSION_USER, 'memfold_agent'::name, 'member'::text) OR ((CURRENT_USER <> SESSION_USER) AND pg_has_role(CURRENT_USER, 'memfold_agent'::name, 'member'::text))) THEN memfold_internal._bound_tenant() ELSE current_setting('memfold.tenant_id'::text, true) END;
 comment on function memfold_internal._tenant() is
 'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
 
@@ -139,7 +144,7 @@ CREATE OR REPLACE FUNCTION memfold_internal._is_authorized(tenant_id text)
  RETURNS boolean
  LANGUAGE sql
  STABLE PARALLEL SAFE
-RETURN ((current_setting('role'::text) = 'none'::text) AND (current_setting('memfold.tenant_id'::text, true) = tenant_id) AND (tenant_id > ('*'::text COLLATE "C")) AND (NOT pg_has_role(SESSION_USER, 'memfold_tenant'::name, 'member'::text)));
+RETURN ((current_setting('role'::text) = 'none'::text) AND (current_setting('memfold.tenant_id'::text, true) = tenant_id) AND (tenant_id > ('*'::text COLLATE "C")) AND (NOT pg_has_role(SESSION_USER, 'memfold_agent'::name, 'member'::text)));
 comment on function memfold_internal._is_authorized(text) is
 'The usual case of _authorize_tenant(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
 or in doubt, is for _authorize_tenant(). On Citus always false, so that every call reaches _on_tenant_node().';
@@ -167,7 +172,7 @@ begin
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
-            'memfold.tenant_roles says which tenant a member of memfold_tenant belongs to.');
+            'memfold.tenant_roles says which tenant a member of memfold_agent or memfold_tenant belongs to.');
     elsif v_bound is null and not v_trusted and (
         tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from tenant_id
     ) then
@@ -255,7 +260,7 @@ comment on function memfold_internal._authorize_queue(text) is
 'The check where judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns whose queue it is, or null.';
 
 drop policy if exists own_row on memfold.tenant_roles;
-create policy own_row on memfold.tenant_roles for select to memfold_app
+create policy own_row on memfold.tenant_roles for select to memfold_app, memfold_agent
 using (role_name = memfold_internal._bound_role(current_user));
 drop policy if exists owner_all on memfold.tenant_roles;
 create policy owner_all on memfold.tenant_roles to memfold_owner using (true);
@@ -346,7 +351,7 @@ comment on function memfold_internal._route_rows(text) is
 session, and nowhere without a tenant.';
 
 revoke all on all functions in schema memfold, memfold_internal from public;
-grant execute on all functions in schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+grant execute on all functions in schema memfold, memfold_internal to memfold_owner, memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 
 -- Results -----------------------------------------------------------------------------------------------------------
 
@@ -387,11 +392,11 @@ as $$
 $$;
 comment on function memfold_internal._read_dedup_stats(text) is 'The rows of dedup_stats, from the servers.';
 revoke all on function memfold_internal._read_dedup_stats(text) from public;
-grant execute on function memfold_internal._read_dedup_stats(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_dedup_stats(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.dedup_stats with (security_invoker = true) as
 select * from memfold_internal._read_dedup_stats(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.dedup_stats is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.dedup_stats to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.dedup_stats to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_judge_costs(tenant text)
 returns table (tenant_id text, day date, judgements numeric, calls numeric, input_tokens numeric, output_tokens numeric, cost double precision, duplicates numeric, refinements numeric, contradictions numeric, distincts numeric, unsure numeric, dead numeric, avoided_by_hash numeric, avoided_by_alias numeric, avoided_by_vector numeric)
@@ -404,11 +409,11 @@ as $$
 $$;
 comment on function memfold_internal._read_judge_costs(text) is 'The rows of judge_costs, from the servers.';
 revoke all on function memfold_internal._read_judge_costs(text) from public;
-grant execute on function memfold_internal._read_judge_costs(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_judge_costs(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.judge_costs with (security_invoker = true) as
 select * from memfold_internal._read_judge_costs(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.judge_costs is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.judge_costs to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.judge_costs to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_open_judgements(tenant text)
 returns table (tenant_id text, bucket_id text, judgement_id uuid, kind text, status text, similarity double precision, guard text[], content text, other_content text, subject text, predicate text, object text, other_object text, last_seen timestamp with time zone, other_last_seen timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, created_at timestamp with time zone, memory_id uuid, other_id uuid, member_ids uuid[], member_contents text[], link jsonb)
@@ -421,11 +426,11 @@ as $$
 $$;
 comment on function memfold_internal._read_open_judgements(text) is 'The rows of open_judgements, from the servers.';
 revoke all on function memfold_internal._read_open_judgements(text) from public;
-grant execute on function memfold_internal._read_open_judgements(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_open_judgements(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.open_judgements with (security_invoker = true) as
 select * from memfold_internal._read_open_judgements(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.open_judgements is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.open_judgements to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.open_judgements to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_memory_audit(tenant text)
 returns table (tenant_id text, bucket_id text, memory_id uuid, status text, content text, memory_type text, subject text, predicate text, object text, repetition_count bigint, independent_repetitions bigint, aliases bigint, source_confidence double precision, extractor_confidence double precision, confidence double precision, first_seen timestamp with time zone, last_seen timestamp with time zone, access_count bigint, helpful_count bigint, harmful_count bigint, metadata jsonb, merged_into uuid, root_id uuid, session_id text, canonicalizer text, content_hash bytea, embedding_pending boolean, created_at timestamp with time zone, effective_confidence double precision, decayed_confidence double precision, decayed_at timestamp with time zone, last_accessed timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone)
@@ -438,11 +443,11 @@ as $$
 $$;
 comment on function memfold_internal._read_memory_audit(text) is 'The rows of memory_audit, from the servers.';
 revoke all on function memfold_internal._read_memory_audit(text) from public;
-grant execute on function memfold_internal._read_memory_audit(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_memory_audit(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.memory_audit with (security_invoker = true) as
 select * from memfold_internal._read_memory_audit(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.memory_audit is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.memory_audit to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.memory_audit to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_runs_overview(tenant text)
 returns table (tenant_id text, run_id uuid, bucket_id text, kind text, status text, waiting bigint, judged bigint, obsolete bigint, dead bigint, merged bigint, replaced bigint, superseded bigint, rejected bigint, pruned bigint, undone bigint, report jsonb, arguments jsonb, started_at timestamp with time zone, ended_at timestamp with time zone, actor text)
@@ -455,11 +460,11 @@ as $$
 $$;
 comment on function memfold_internal._read_runs_overview(text) is 'The rows of runs_overview, from the servers.';
 revoke all on function memfold_internal._read_runs_overview(text) from public;
-grant execute on function memfold_internal._read_runs_overview(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_runs_overview(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.runs_overview with (security_invoker = true) as
 select * from memfold_internal._read_runs_overview(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.runs_overview is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.runs_overview to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.runs_overview to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_runaway_memories(tenant text)
 returns table (tenant_id text, bucket_id text, memory_id uuid, content text, repetition_count bigint, independent_observations bigint, first_seen timestamp with time zone, last_seen timestamp with time zone)
@@ -472,11 +477,11 @@ as $$
 $$;
 comment on function memfold_internal._read_runaway_memories(text) is 'The rows of runaway_memories, from the servers.';
 revoke all on function memfold_internal._read_runaway_memories(text) from public;
-grant execute on function memfold_internal._read_runaway_memories(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_runaway_memories(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.runaway_memories with (security_invoker = true) as
 select * from memfold_internal._read_runaway_memories(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.runaway_memories is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.runaway_memories to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.runaway_memories to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_memories(tenant text)
 returns table (tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text, canonicalizer text, key_fields text, metadata_signature text, content_hash bytea, scope_key bigint, status text, merged_into uuid, root_id uuid, session_id text, metadata jsonb, embedding_pending boolean, created_at timestamp with time zone, is_ingested boolean)
@@ -489,11 +494,11 @@ as $$
 $$;
 comment on function memfold_internal._read_memories(text) is 'The rows of memories, from the servers.';
 revoke all on function memfold_internal._read_memories(text) from public;
-grant execute on function memfold_internal._read_memories(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_memories(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.memories with (security_invoker = true) as
 select * from memfold_internal._read_memories(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.memories is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.memories to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.memories to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_memory_events(tenant text)
 returns table (tenant_id text, event_id uuid, recorded_at timestamp with time zone, bucket_id text, action text, tier smallint, method text, memory_id uuid, target_id uuid, similarity double precision, guard text[], similar_memories jsonb, reason text, observation boolean, on_timeline boolean, content text, memory_type text, subject text, predicate text, object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, judgement_id uuid, verdict text, undoes uuid, run_id uuid, actor text, cause text, observations bigint, without_turns bigint, first_observed_at timestamp with time zone, turn_events uuid[])
@@ -506,11 +511,11 @@ as $$
 $$;
 comment on function memfold_internal._read_memory_events(text) is 'The rows of memory_events, from the servers.';
 revoke all on function memfold_internal._read_memory_events(text) from public;
-grant execute on function memfold_internal._read_memory_events(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_memory_events(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.memory_events with (security_invoker = true) as
 select * from memfold_internal._read_memory_events(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.memory_events is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.memory_events to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.memory_events to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_judgements(tenant text)
 returns table (tenant_id text, judgement_id uuid, bucket_id text, scope_key bigint, kind text, status text, memory_id uuid, other_id uuid, member_ids uuid[], similarity double precision, guard text[], worker text, leased_until timestamp with time zone, attempts bigint, next_attempt_at timestamp with time zone, last_error text, verdict text, confidence double precision, reason text, merged_text text, model text, input_tokens bigint, output_tokens bigint, cost double precision, run_id uuid, created_at timestamp with time zone, resolved_at timestamp with time zone, cluster_id uuid, link jsonb)
@@ -523,11 +528,11 @@ as $$
 $$;
 comment on function memfold_internal._read_judgements(text) is 'The rows of judgements, from the servers.';
 revoke all on function memfold_internal._read_judgements(text) from public;
-grant execute on function memfold_internal._read_judgements(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_judgements(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.judgements with (security_invoker = true) as
 select * from memfold_internal._read_judgements(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.judgements is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.judgements to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.judgements to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_labelled_pairs(tenant text)
 returns table (tenant_id text, pair_id uuid, content_a text, content_b text, label text, origin text, labelled_at timestamp with time zone, pair_key bytea, similarities jsonb, evidence text, weak boolean, memory_a uuid, memory_b uuid, labelled_by text)
@@ -540,11 +545,11 @@ as $$
 $$;
 comment on function memfold_internal._read_labelled_pairs(text) is 'The rows of labelled_pairs, from the servers.';
 revoke all on function memfold_internal._read_labelled_pairs(text) from public;
-grant execute on function memfold_internal._read_labelled_pairs(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_labelled_pairs(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.labelled_pairs with (security_invoker = true) as
 select * from memfold_internal._read_labelled_pairs(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.labelled_pairs is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.labelled_pairs to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.labelled_pairs to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_policies(tenant text)
 returns table (tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text, metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, guard text, merge_veto double precision, on_ambiguous text, on_merge text, on_refinement text, metadata_merge text, conflict text, confidence_floor double precision, weight_source double precision, weight_extractor double precision, weight_repetition double precision, notify boolean, max_content_length bigint, max_metadata_size bigint, updated_at timestamp with time zone, lexical_neighbours bigint, session_neighbours bigint, metadata_max text[], on_judge_failure text, rehash_run uuid, rehash_from_canonicalizer text, rehash_from_key_fields text, rehash_from_metadata_keys text[], max_session_repeats bigint, embed text, embed_model text, segmenter text)
@@ -557,11 +562,11 @@ as $$
 $$;
 comment on function memfold_internal._read_policies(text) is 'The rows of policies, from the servers.';
 revoke all on function memfold_internal._read_policies(text) from public;
-grant execute on function memfold_internal._read_policies(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_policies(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.policies with (security_invoker = true) as
 select * from memfold_internal._read_policies(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.policies is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.policies to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.policies to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_options(tenant text)
 returns table (tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, link_interval interval, text_search text, updated_at timestamp with time zone)
@@ -574,11 +579,11 @@ as $$
 $$;
 comment on function memfold_internal._read_options(text) is 'The rows of options, from the servers.';
 revoke all on function memfold_internal._read_options(text) from public;
-grant execute on function memfold_internal._read_options(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_options(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.options with (security_invoker = true) as
 select * from memfold_internal._read_options(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.options is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.options to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.options to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_predicates(tenant text)
 returns table (tenant_id text, predicate text, cardinality text, conflict text, updated_at timestamp with time zone)
@@ -591,11 +596,11 @@ as $$
 $$;
 comment on function memfold_internal._read_predicates(text) is 'The rows of predicates, from the servers.';
 revoke all on function memfold_internal._read_predicates(text) from public;
-grant execute on function memfold_internal._read_predicates(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_predicates(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.predicates with (security_invoker = true) as
 select * from memfold_internal._read_predicates(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.predicates is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.predicates to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.predicates to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_links(tenant text)
 returns table (tenant_id text, bucket_id text, kind text, alias text, name text, run_id uuid, linked_at timestamp with time zone)
@@ -608,11 +613,11 @@ as $$
 $$;
 comment on function memfold_internal._read_links(text) is 'The rows of links, from the servers.';
 revoke all on function memfold_internal._read_links(text) from public;
-grant execute on function memfold_internal._read_links(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_links(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.links with (security_invoker = true) as
 select * from memfold_internal._read_links(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.links is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.links to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.links to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 create function memfold_internal._read_embedding_models(tenant text)
 returns table (model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision, calibration_id uuid, registered_at timestamp with time zone, score_function text, candidate_threshold double precision, score_merge_threshold double precision, score_judge_threshold double precision, replaced_by text, replaced_at timestamp with time zone)
@@ -625,11 +630,11 @@ as $$
 $$;
 comment on function memfold_internal._read_embedding_models(text) is 'The rows of embedding_models, from the servers.';
 revoke all on function memfold_internal._read_embedding_models(text) from public;
-grant execute on function memfold_internal._read_embedding_models(text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold_internal._read_embedding_models(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.embedding_models with (security_invoker = true) as
 select * from memfold_internal._read_embedding_models(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.embedding_models is 'As on a server, whole: conditions are tried here.';
-grant select on memfold.embedding_models to memfold_owner, memfold_app, memfold_auditor;
+grant select on memfold.embedding_models to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
 -- Functions ---------------------------------------------------------------------------------------------------------
 
@@ -764,7 +769,7 @@ the newer), escalated, or embedded (nothing else to do). Where it was one value 
 of a vector (row 10), and is none beside it, that is taken back, whichever of the two is current.
 Raises MF012 to MF015, MF018 (no such memory), MF019 (it has one of this model), MF022, MF025.';
 revoke all on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) from public;
-grant execute on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) to memfold_app, memfold_owner;
+grant execute on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.canonicalize(content text, profile text)
 returns text
@@ -792,7 +797,7 @@ its locale and collations (canonicalizer_selftest() proves it for yours). A prof
 another version. Lower case is the simple mapping of Unicode 14, with final sigma as sigma and any dotted i as i.
 NULL gives NULL. Raises MF011 for an unknown profile. Needs database encoding UTF8.';
 revoke all on function memfold.canonicalize(content text, profile text) from public;
-grant execute on function memfold.canonicalize(content text, profile text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold.canonicalize(content text, profile text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 
 create function memfold.canonicalizer_selftest()
 returns TABLE(profile text, input text, expected text, actual text, ok boolean)
@@ -954,7 +959,7 @@ is then known_at. What has been erased since is not shown. It derives the bucket
 takes back) rows: MF022 where a transaction is read-only.
 valid_from, valid_to: the interval, within the validity; valid_to null: still so. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) from public;
-grant execute on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 
 create function memfold.current_memory(id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns TABLE(memory_id uuid, content text, status text)
@@ -969,7 +974,7 @@ comment on function memfold.current_memory(id uuid, tenant_id text) is
 handed out keeps its meaning; no row: it was erased. Without a tenant (argument or memfold.tenant_id) it looks among all that
 the role may read.';
 revoke all on function memfold.current_memory(id uuid, tenant_id text) from public;
-grant execute on function memfold.current_memory(id uuid, tenant_id text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold.current_memory(id uuid, tenant_id text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 
 create function memfold.derive_scope(memory_ids uuid[], tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns void
@@ -1031,7 +1036,7 @@ days since last use, by its options, in [0, 1]. Last use is the later of last_ac
 decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,
 it is the confidence. Computed, nothing is written. Null: a row without an observation. Raises MF001, MF002, MF018.';
 revoke all on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) from public;
-grant execute on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) to memfold_app, memfold_owner;
+grant execute on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.embed_pending(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, max_results bigint DEFAULT 32)
 returns bigint
@@ -1048,7 +1053,7 @@ allowed held a model. At most max_results (1 to 1,000) a call, oldest first, of 
 it until it returns 0, which it also does where this session may hold no model, or another one is at it. Raises MF001 to
 MF003, MF022, MF056 to MF059; 40001 and 40P01 as ingest_memory() does.';
 revoke all on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) from public;
-grant execute on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
+grant execute on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.end_reembedding(run_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns bigint
@@ -1164,7 +1169,7 @@ comment on function memfold.explain_memory(memory_id uuid, tenant_id text) is
 its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, or the veto, what added most
 to the score in force now. Raises MF018.';
 revoke all on function memfold.explain_memory(memory_id uuid, tenant_id text) from public;
-grant execute on function memfold.explain_memory(memory_id uuid, tenant_id text) to memfold_app, memfold_auditor, memfold_owner;
+grant execute on function memfold.explain_memory(memory_id uuid, tenant_id text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 
 create function memfold.export_bucket(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
 returns SETOF jsonb
@@ -1215,7 +1220,7 @@ with more than 10,000, among all by an index (create_vector_index), nearly alway
 well, and complete is false. content and similarity: the memory''s own text and its cosine (null: it has no vector of the model); matched:
 the nearest of its texts, the own one where none is nearer. Nothing is written. Raises MF012 to MF015, MF022.';
 revoke all on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
-grant execute on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) to memfold_app, memfold_owner;
+grant execute on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.import_bucket(lines jsonb, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
 returns bigint
@@ -1251,7 +1256,7 @@ JSON null stands for the default. embeddings: one vector for each candidate, nul
 A candidate may have a member embedding instead, an array of numbers or a string as pgvector prints a vector: it is read in
 ten times the time. Raises MF022, MF025, MF035; may raise 40001: retry it with the same idempotency keys.';
 revoke all on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) from public;
-grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) to memfold_app, memfold_owner;
+grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.ingest_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_from timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_until timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
@@ -1272,7 +1277,7 @@ the memory in between only; null: no bound; what its latest observation says hol
 returns the first one''s result, and raises MF062 where it is about another candidate (content, type, subject, predicate, object or metadata).
 Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
 revoke all on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) from public;
-grant execute on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
+grant execute on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.ingest_plain_rows(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT NULL::text, max_rows bigint DEFAULT 1000)
 returns memfold.plain_rows
@@ -1304,7 +1309,7 @@ comment on function memfold.known_memory(content text, tenant_id text, bucket_id
 matched_id: the text itself; status: the memory''s). A known text needs no embedding. No row: it is not known.
 Nothing is written. Raises what ingest_memory() raises for bad input.';
 revoke all on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) from public;
-grant execute on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) to memfold_app, memfold_owner;
+grant execute on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.link_predicate(alias text, predicate text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text)
 returns uuid
@@ -1397,7 +1402,7 @@ comment on function memfold.pending_embeddings(tenant_id text, bucket_id text, m
 'Memories of a tenant (of one bucket, where given) that were stored without a vector, oldest first: embed their content and
 hand it to attach_embedding(). max_results: at least 1; null: all. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) from public;
-grant execute on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
+grant execute on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.preview_memory(content text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, memory_type text DEFAULT 'fact'::text, subject text DEFAULT NULL::text, predicate text DEFAULT NULL::text, object text DEFAULT NULL::text, embedding vector DEFAULT NULL::vector, embedding_model text DEFAULT NULL::text, source_turn_ids text[] DEFAULT '{}'::text[], source_confidence double precision DEFAULT 0.5, extractor_confidence double precision DEFAULT 0.5, session_id text DEFAULT NULL::text, origin text DEFAULT 'observed'::text, metadata jsonb DEFAULT '{}'::jsonb, observed_at timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_from timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_until timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text)
 returns memfold.ingest_result
@@ -1411,7 +1416,7 @@ comment on function memfold.preview_memory(content text, tenant_id text, bucket_
 'What ingest_memory() would do with the same arguments now: the same row, without ids of what is not there yet. Nothing is
 written, no lock is taken. Raises what ingest_memory() raises for bad input.';
 revoke all on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) from public;
-grant execute on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_app, memfold_owner;
+grant execute on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.prune_memories(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), bucket_id text DEFAULT 'default'::text, max_confidence double precision DEFAULT 0.3, unused_for interval DEFAULT '90 days'::interval, max_operations bigint DEFAULT 200, dry_run boolean DEFAULT true)
 returns TABLE(run_id uuid, memory_id uuid, content text, confidence double precision, last_used timestamp with time zone, helpful_count bigint, harmful_count bigint, reason text)
@@ -1441,7 +1446,7 @@ comment on function memfold.record_feedback(memory_id uuid, helpful boolean, ten
 'Counts whether a memory (of an alias: the memory where it leads) helped or harmed, and returns both counts: search_memories()
 ranks by them. Raises MF001, MF002, MF018 (no such memory), MF022.';
 revoke all on function memfold.record_feedback(memory_id uuid, helpful boolean, tenant_id text, OUT helpful_count bigint, OUT harmful_count bigint) from public;
-grant execute on function memfold.record_feedback(memory_id uuid, helpful boolean, tenant_id text, OUT helpful_count bigint, OUT harmful_count bigint) to memfold_app, memfold_owner;
+grant execute on function memfold.record_feedback(memory_id uuid, helpful boolean, tenant_id text, OUT helpful_count bigint, OUT harmful_count bigint) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.reembed_status(from_model text, to_model text, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns TABLE(old_vectors bigint, new_vectors bigint, missing bigint, pending bigint, own_thresholds bigint, run_id uuid, added bigint)
@@ -1500,7 +1505,7 @@ comment on function memfold.reject_memory(memory_id uuid, tenant_id text, reason
 and those of its aliases are rejected when they arrive again. A value that it had superseded is current again.
 undo(event_id) takes it back. Raises MF018 (no such memory), MF034 (it is rejected already), MF025.';
 revoke all on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) from public;
-grant execute on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
+grant execute on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.remove_labelled_pair(pair_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true))
 returns void
@@ -1582,7 +1587,7 @@ takes it back) and distinct keeps them apart; both for good.
 model null: a person answered. The first answer counts.
 Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
 revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) from public;
-grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
+grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) to memfold_agent, memfold_app, memfold_judge, memfold_owner;
 
 create function memfold.run_maintenance(tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), tasks text[] DEFAULT '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'::text[])
 returns jsonb
@@ -1633,7 +1638,7 @@ and with as_of: what was believed at that time, values that were superseded sinc
 options'', unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
 MF012 to MF015, MF022.';
 revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) from public;
-grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) to memfold_app, memfold_owner;
+grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold_internal._all_set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, link_interval interval)
 returns setof memfold.options
@@ -1811,7 +1816,7 @@ every observation that arrived by them), a supersession (both are active, and a 
 restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Nothing is
 deleted: an undone row follows in the ledger. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is).';
 revoke all on function memfold.undo(event_id uuid, tenant_id text, reason text) from public;
-grant execute on function memfold.undo(event_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
+grant execute on function memfold.undo(event_id uuid, tenant_id text, reason text) to memfold_agent, memfold_app, memfold_owner;
 
 create function memfold.undo_run(run_id uuid, tenant_id text DEFAULT current_setting('memfold.tenant_id'::text, true), reason text DEFAULT NULL::text)
 returns SETOF memfold.undone_memory
@@ -1899,7 +1904,7 @@ scope, into which the old one is folded; ids and observations of the old one lea
 the new text: action is then merged or escalated where it meets another memory, else replaced. undo(event_id) takes it
 back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected or withdrawn), MF004 to MF015, MF025.';
 revoke all on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) from public;
-grant execute on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) to memfold_app, memfold_owner;
+grant execute on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) to memfold_agent, memfold_app, memfold_owner;
 
 -- The judges' queue: of one tenant, or of all, server after server.
 

@@ -60,7 +60,7 @@ set
                 select from pg_catalog.aclexplode(array[a.item]) as x
                 where
                     x.grantee in (0, x.grantor)
-                    or pg_catalog.pg_get_userbyid(x.grantee) ~ '^memfold_(owner|queue|app|tenant|judge|auditor)$'
+                    or pg_catalog.pg_get_userbyid(x.grantee) ~ '^memfold_(owner|queue|app|agent|tenant|judge|auditor)$'
             )
         order by a.place
     )

@@ -4,7 +4,7 @@ declare
     v_role text;
 begin
     foreach v_role in array array[
-        'memfold_owner', 'memfold_queue', 'memfold_app', 'memfold_tenant', 'memfold_judge', 'memfold_auditor'
+        'memfold_owner', 'memfold_queue', 'memfold_app', 'memfold_agent', 'memfold_tenant', 'memfold_judge', 'memfold_auditor'
     ] loop
         if not exists (select from pg_catalog.pg_roles where rolname = v_role) then
             begin
@@ -18,7 +18,10 @@ begin
     if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'usage') then
         execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
     end if;
-    -- logins that are bound to one tenant (tenant_roles) are an application all the same
+    -- Members of memfold_agent are bound to one tenant (tenant_roles). Those of memfold_tenant are an application all the same.
+    if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_agent', 'member') then
+        grant memfold_agent to memfold_tenant;
+    end if;
     if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_app', 'member') then
         grant memfold_app to memfold_tenant;
     end if;
@@ -28,7 +31,7 @@ $$;
 grant usage, create on schema memfold, memfold_internal to memfold_owner, memfold_queue;
 -- Roles that write to an adopted table may call the functions made for it, which stand in schema memfold.
 grant usage on schema memfold, memfold_internal to memfold_owner with grant option;
-grant usage on schema memfold, memfold_internal to memfold_app, memfold_judge, memfold_auditor;
+grant usage on schema memfold, memfold_internal to memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 comment on schema memfold_internal is
 'memfold: what its functions and views call. Not an API: any release may change it.';
 comment on schema memfold is
@@ -60,24 +63,24 @@ create table memfold.tenant_roles (
     tenant_id text collate "C" not null check (tenant_id <> '')
 );
 comment on table memfold.tenant_roles is
-'Which tenant a login role belongs to that is a member of memfold_tenant: this row decides, whatever memfold.tenant_id is
-set to, and without a row such a role reaches nothing. Other members of memfold_app are trusted to set it.';
+'Which tenant a login role belongs to that is a member of memfold_agent or memfold_tenant: this row decides, whatever
+memfold.tenant_id is set to, and without a row such a role reaches nothing. Other members of memfold_app are trusted to set it.';
 
 create function memfold_internal._bound_role(role name) returns name
 language sql stable parallel safe
 -- A login as a bound role stays bound, whatever role it sets.
 return case
     when
-        pg_catalog.pg_has_role(role, 'memfold_tenant', 'member')
+        pg_catalog.pg_has_role(role, 'memfold_agent', 'member')
         and not pg_catalog.pg_has_role(role, 'memfold_owner', 'member') then role
     when
-        pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
+        pg_catalog.pg_has_role(session_user, 'memfold_agent', 'member')
         and not pg_catalog.pg_has_role(session_user, 'memfold_owner', 'member') then session_user
 end;
 revoke all on function memfold_internal._bound_role(name) from public;
 comment on function memfold_internal._bound_role(name) is
-'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_tenant (and
-not of memfold_owner, as superusers are). Null: the caller is not bound.';
+'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_agent (as members of
+memfold_tenant are, and not of memfold_owner, as superusers are). Null: the caller is not bound.';
 
 create function memfold_internal._bound_tenant() returns text
 language sql stable parallel safe
@@ -88,15 +91,15 @@ return case
 end;
 revoke all on function memfold_internal._bound_tenant() from public;
 comment on function memfold_internal._bound_tenant() is
-'_tenant(), for a session in which a member of memfold_tenant (or a superuser) takes part.';
+'_tenant(), for a session in which a member of memfold_agent (or a superuser) takes part.';
 
 -- A policy runs for every statement that reads a table: what it calls is inlined but for roles that may be bound.
 create function memfold_internal._tenant() returns text
 language sql stable parallel safe
 return case
     when
-        pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member')
-        or current_user <> session_user and pg_catalog.pg_has_role(current_user, 'memfold_tenant', 'member')
+        pg_catalog.pg_has_role(session_user, 'memfold_agent', 'member')
+        or current_user <> session_user and pg_catalog.pg_has_role(current_user, 'memfold_agent', 'member')
         then memfold_internal._bound_tenant()
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;

@@ -18,7 +18,8 @@ begin
             'create policy tenant_isolation on memfold.%I to memfold_owner'
             ' using (tenant_id = pg_catalog.current_setting(''memfold.tenant_id'', true))', v_table);
         execute pg_catalog.format(
-            'create policy tenant_read on memfold.%I for select to memfold_app using (tenant_id = memfold_internal._tenant())',
+            'create policy tenant_read on memfold.%I for select to memfold_app, memfold_agent'
+            ' using (tenant_id = memfold_internal._tenant())',
             v_table);
         execute pg_catalog.format(
             'create policy audit_read on memfold.%I for select to memfold_auditor using (true)', v_table);
@@ -26,7 +27,7 @@ begin
     -- rules of any tenant are everyone's to read
     foreach v_table in array array['policies', 'options', 'predicates', 'antonyms'] loop
         execute pg_catalog.format(
-            'create policy any_tenant_read on memfold.%I for select to memfold_owner, memfold_app'
+            'create policy any_tenant_read on memfold.%I for select to memfold_owner, memfold_app, memfold_agent'
             ' using (tenant_id = ''*'')', v_table);
     end loop;
     -- the judge's functions work across tenants, and read both sides of a pair
@@ -42,7 +43,7 @@ $$;
 alter table memfold.tenant_roles enable row level security;
 -- its owner too goes by its policies (owner_all), as everywhere
 alter table memfold.tenant_roles force row level security;
-create policy own_row on memfold.tenant_roles for select to memfold_app
+create policy own_row on memfold.tenant_roles for select to memfold_app, memfold_agent
 using (role_name = memfold_internal._bound_role(current_user));
 create policy owner_all on memfold.tenant_roles to memfold_owner using (true);
 create policy audit_read on memfold.tenant_roles for select to memfold_auditor using (true);

@@ -411,7 +411,8 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     result = run("doctor", "--tenant", "t")
     assert result.exit_code == 0, result.output
     states = [line.split()[0] for line in result.stdout.splitlines()]
-    assert states == ["ok"] * 10 + ["warning"] * 2
+    assert states == ["ok"] * 11 + ["warning"] * 2
+    assert "ok       pg_dump by postgres is whole" in result.stdout
     assert "bypasses row-level security: postgres (" in result.stdout.splitlines()[-2], (
         "the test's own connection"
     )

@@ -310,9 +310,10 @@ def test_no_caller_chooses_the_tenant(dsn: str, db: DB) -> None:
     assert rows == [("acme", "notes", "Acme makes anvils."), ("globex", "default", "Globex makes rockets.")]
 
 
-def test_a_login_that_is_bound_to_a_tenant_needs_no_other_word(dsn: str, db: DB) -> None:
+@pytest.mark.parametrize("group", ["memfold_tenant", "memfold_agent"])
+def test_a_login_that_is_bound_to_a_tenant_needs_no_other_word(dsn: str, db: DB, group: str) -> None:
     role = f"agent_{db.info.dbname}"
-    db.execute(f"create role {role} login in role memfold_tenant")
+    db.execute(f"create role {role} login in role {group}")
     try:
         db.execute("insert into memfold.tenant_roles (role_name, tenant_id) values (%s, 'acme')", [role])
         bound = psycopg.conninfo.make_conninfo(dsn, user=role)

@@ -42,6 +42,12 @@ OWNERS = {
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
 PROCEDURES = {"rehash_bucket", "run_maintenance_all", "take_up_links"}
+# What an agent may call, of what an application may. Whatever is not named here it may not.
+AGENTS = {
+    "attach_embedding", "canonicalize", "current_memories", "current_memory", "effective_confidence", "embed_pending",
+    "explain_memory", "find_similar", "ingest_memories", "ingest_memory", "known_memory", "pending_embeddings",
+    "preview_memory", "record_feedback", "reject_memory", "resolve_judgement", "search_memories", "undo", "update_memory",
+}  # fmt: skip
 # What a judge, who belongs to no tenant, may call.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}
 # What reaches across tenants belongs to memfold_queue, whose policies let it.
@@ -135,6 +141,17 @@ def test_nothing_is_public(db: DB) -> None:
         " and has_function_privilege('memfold_app', p.oid, 'execute')"
     ).fetchall()
     assert {row[0] for row in granted} == PUBLIC - OWNERS
+    agents = db.execute(
+        f"select distinct proname {FUNCTIONS} and proname !~ '^_'"
+        " and has_function_privilege('memfold_agent', p.oid, 'execute')"
+    ).fetchall()
+    assert {row[0] for row in agents} == AGENTS
+    # private ones that run as their owner: they read
+    definers = db.execute(
+        f"select distinct proname, provolatile::text {FUNCTIONS} and proname ~ '^_' and prosecdef"
+        " and has_function_privilege('memfold_agent', p.oid, 'execute')"
+    ).fetchall()
+    assert {name for name, _ in definers} == {"_believed_memories", "_explain_pair", "_veto_reasons"}
     judges = db.execute(
         f"select distinct proname {FUNCTIONS} and has_function_privilege('memfold_judge', p.oid, 'execute')"
     ).fetchall()

@@ -194,10 +194,11 @@ def test_the_application_can_work(db: DB, app: App) -> None:
     check(db)
 
 
-def test_a_role_bound_to_a_tenant(two_tenants: DB, db: DB, connect: Callable[..., DB]) -> None:
+@pytest.mark.parametrize("group", ["memfold_tenant", "memfold_agent"])
+def test_a_role_bound_to_a_tenant(two_tenants: DB, db: DB, connect: Callable[..., DB], group: str) -> None:
     role = f"bound_{db.info.dbname}"
     db.execute(f"drop role if exists {role}")
-    db.execute(f"create role {role} login in role memfold_tenant")
+    db.execute(f"create role {role} login in role {group}")
     try:
         login = connect(user=role)
         login.execute("set memfold.tenant_id = 'acme'")
@@ -215,7 +216,12 @@ def test_a_role_bound_to_a_tenant(two_tenants: DB, db: DB, connect: Callable[...
         assert ingest(login, "User likes Vim", tenant_id="globex").action == "inserted"
         assert login.execute("select role_name from memfold.tenant_roles").fetchall() == [(role,)]
         # another role does not unbind the login
-        login.execute("set role memfold_app; set memfold.tenant_id = 'acme'")
+        if group == "memfold_agent":
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                login.execute("set role memfold_app")
+        else:
+            login.execute("set role memfold_app")
+        login.execute("set memfold.tenant_id = 'acme'")
         assert {r[0] for r in login.execute("select tenant_id from memories").fetchall()} == {"globex"}
         with pytest.raises(psycopg.Error) as error:
             ingest(login, "User likes Vim")
@@ -350,6 +356,48 @@ PLANS = {
         "memories_pending_idx",
     ),
 }
+
+NOT_FOR_AGENTS = (
+    "set_policy('globex', merge_threshold => 0.5)", "set_options('globex', decay_floor => 0.5)",
+    "set_predicate('likes', 'globex')", "link_subject('Anna', 'Ann', 'globex')", "erase_bucket('globex', 'default')",
+    "erase_memory(gen_random_uuid(), tenant_id => 'globex')", "run_maintenance('globex')", "consolidate('globex')",
+    "end_session('s', 'globex')", "export_bucket('globex')", "undo_run(gen_random_uuid(), tenant_id => 'globex')",
+)  # fmt: skip
+
+
+def test_an_agent_has_no_rules_links_maintenance_or_erasure(
+    two_tenants: DB, db: DB, connect: Callable[..., DB]
+) -> None:
+    role = f"agent_{db.info.dbname}"
+    db.execute(f"drop role if exists {role}")
+    db.execute(f"create role {role} login in role memfold_agent")
+    try:
+        db.execute("insert into memfold.tenant_roles values (%s, 'globex')", [role])
+        login = connect(user=role)
+        for call in NOT_FOR_AGENTS:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                login.execute(f"select memfold.{call}".encode())
+        for table in ("policies", "antonyms", "links", "memories", "memory_events"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                login.execute(f"delete from memfold.{table}".encode())
+        # and what it reads, by every view
+        views = db.execute(
+            "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind = 'v'"
+        ).fetchall()
+        for (view,) in views:
+            login.execute(f"select * from memfold.{view}".encode())
+        made = ingest(login, "User likes Vim a lot", tenant_id="globex")
+        for call in (
+            f"explain_memory('{made.memory_id}', 'globex')",
+            f"update_memory('{made.memory_id}', 'User likes Emacs', tenant_id => 'globex')",
+            "preview_memory('User likes Ed', 'globex')", "known_memory('User likes Ed', 'globex')",
+            "search_memories(query => 'likes', tenant_id => 'globex')", "canonicalize('A', 'prose/1')",
+        ):  # fmt: skip
+            login.execute(f"select memfold.{call}".encode())
+        login.close()
+    finally:
+        db.execute("delete from memfold.tenant_roles")
+        db.execute(f"drop role {role}")
 
 
 def nodes(plan: dict[str, Any]) -> list[tuple[str, str | None]]:

@@ -85,10 +85,21 @@ select
         select pg_catalog.pg_has_role(current_user, r.oid, 'member')
         from pg_catalog.pg_roles as r where r.rolname = 'memfold_owner'
     ), false) as owns,
+    -- a dump: the policies that let every row be read, and the right to read every table
+    exists (
+        select from pg_catalog.pg_roles as r
+        where r.rolname = 'memfold_auditor' and pg_catalog.pg_has_role(current_user, r.oid, 'usage')
+    ) as audits,
+    not exists (
+        select from pg_catalog.pg_class as c
+        where c.relnamespace = any(
+            array[pg_catalog.to_regnamespace('memfold'), pg_catalog.to_regnamespace('memfold_internal')]
+        ) and c.relkind in ('r', 'p') and not pg_catalog.has_table_privilege(current_user, c.oid, 'select')
+    ) as reads_all,
     -- which of the roles that look across tenants, and which that are bound to one tenant, this login is a member of
     array(
         select r.rolname::text from pg_catalog.pg_roles as r
-        where r.rolname in ('memfold_auditor', 'memfold_queue', 'memfold_judge', 'memfold_tenant')
+        where r.rolname in ('memfold_auditor', 'memfold_queue', 'memfold_judge', 'memfold_agent')
             and pg_catalog.pg_has_role(current_user, r.oid, 'member')
         order by 1
     ) as groups
@@ -142,13 +153,13 @@ with isolated as (
 meant (policy, command, roles, condition, tables) as (
     values
     ('tenant_isolation', 'ALL', 'memfold_owner', 'tenant_id = current_setting(''memfold.tenant_id''::text, true)', null),
-    ('tenant_read', 'SELECT', 'memfold_app', 'tenant_id = _tenant()', null),
+    ('tenant_read', 'SELECT', 'memfold_agent, memfold_app', 'tenant_id = _tenant()', null),
     ('audit_read', 'SELECT', 'memfold_auditor', 'true', array(select name from isolated)),
-    ('any_tenant_read', 'SELECT', 'memfold_app, memfold_owner', 'tenant_id = ''*''::text',
+    ('any_tenant_read', 'SELECT', 'memfold_agent, memfold_app, memfold_owner', 'tenant_id = ''*''::text',
         array['antonyms', 'options', 'policies', 'predicates']),
     ('queue_all', 'ALL', 'memfold_queue', 'true', array['judgements', 'memories']),
     ('queue_read', 'SELECT', 'memfold_queue', 'true', array['memory_counters', 'memory_counter_stripes', 'memory_events']),
-    ('own_row', 'SELECT', 'memfold_app', 'role_name = _bound_role(CURRENT_USER)', array['tenant_roles']),
+    ('own_row', 'SELECT', 'memfold_agent, memfold_app', 'role_name = _bound_role(CURRENT_USER)', array['tenant_roles']),
     ('owner_all', 'ALL', 'memfold_owner', 'true', array['tenant_roles'])
 ),
 wanted as (

@@ -14,7 +14,8 @@ from memfold.errors import InstallError, translate
 __all__ = ["Removed", "uninstall"]
 
 ROLES: Final = (
-    "memfold_tenant", "memfold_judge", "memfold_auditor", "memfold_queue", "memfold_rules", "memfold_app", "memfold_owner",
+    "memfold_tenant", "memfold_agent", "memfold_judge", "memfold_auditor", "memfold_queue", "memfold_rules", "memfold_app",
+    "memfold_owner",
 )  # fmt: skip
 
 _STATE: LiteralString = """

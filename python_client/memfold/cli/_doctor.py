@@ -31,12 +31,27 @@ def _exemption(found: Mapping[str, Any]) -> tuple[bool, str]:
     elif "memfold_auditor" in found["groups"]:
         why = "is a member of memfold_auditor"
     if why is not None:
-        return True, f"{why} and sees every tenant: connect agents as a member of memfold_app"
-    if "memfold_tenant" in found["groups"]:
+        return (
+            True,
+            f"{why} and sees every tenant: connect agents as a member of memfold_app or memfold_agent",
+        )
+    if "memfold_agent" in found["groups"]:
         return False, "is bound to one tenant, by tenant_roles"
     if "memfold_judge" in found["groups"]:
         return False, "is a judge: it is handed the questions of every tenant, and reads no table"
     return False, "is held to row-level security"
+
+
+def _dump(found: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether this role's dump would hold every row of every table, and what there is to say of it."""
+    bypasses = found["is_superuser"] or found["bypasses"]
+    if found["reads_all"] and bypasses:
+        return True, f"pg_dump by {found['role']} is whole"
+    if found["reads_all"] and found["audits"]:
+        return True, f"pg_dump --enable-row-security by {found['role']} is whole"
+    needs = [] if bypasses or found["audits"] else ["memfold_auditor"]
+    needs += [] if found["reads_all"] else ["pg_read_all_data"]
+    return False, f"a dump by {found['role']} would miss rows, or fail: it needs {' and '.join(needs)}"
 
 
 def _revision(client: Memfold) -> str | None:
@@ -174,8 +189,12 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
             check(False, f"{what}, which memfold maintenance calls", problem=False)
     faults = [str(row["fault"]) for row in client._query(admin_queries.ISOLATION_FAULTS)]
     check(not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}")
+    is_exempt, said = _exemption(found)
+    if is_exempt:
+        # nobody makes a dump as an agent
+        is_whole, dump = _dump(found)
+        check(is_whole, dump, problem=False)
     others = [f"{row['role']} ({row['sessions']})" for row in client._query(admin_queries.BYPASSING_SESSIONS)]
     if others:
         check(False, f"connected too, and bypasses row-level security: {', '.join(others)}", problem=False)
-    is_exempt, said = _exemption(found)
     check(not is_exempt, f"role {found['role']} {said}", problem=False)

@@ -32,7 +32,7 @@ language sql stable parallel safe
 return pg_catalog.current_setting('role') = 'none'
 and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
 and tenant_id > '*' collate "C"
-and not pg_catalog.pg_has_role(session_user, 'memfold_tenant', 'member');
+and not pg_catalog.pg_has_role(session_user, 'memfold_agent', 'member');
 revoke all on function memfold_internal._is_authorized(text) from public;
 comment on function memfold_internal._is_authorized(text) is
 'The usual case of _authorize_tenant(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
@@ -60,7 +60,7 @@ begin
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
-            'memfold.tenant_roles says which tenant a member of memfold_tenant belongs to.');
+            'memfold.tenant_roles says which tenant a member of memfold_agent or memfold_tenant belongs to.');
     elsif v_bound is null and not v_trusted and (
         tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from tenant_id
     ) then

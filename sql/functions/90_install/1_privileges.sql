@@ -99,3 +99,35 @@ begin
     end loop;
 end;
 $$;
+
+-- An agent reads what an application reads, and may call what a conversation needs: here, all of it in one place. Private
+-- functions come with what calls them, but for the steps of rehash_bucket() and take_up_links().
+do $$
+declare
+    v_object record;
+begin
+    for v_object in
+        select 'select on ' || c.oid::regclass::text as privilege
+        from pg_catalog.pg_class as c
+        cross join lateral pg_catalog.aclexplode(c.relacl) as a
+        where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind in ('r', 'p', 'v')
+            and a.grantee = 'memfold_app'::regrole and a.privilege_type = 'SELECT'
+        union all
+        select 'execute on function ' || p.oid::regprocedure::text
+        from pg_catalog.pg_proc as p
+        cross join lateral pg_catalog.aclexplode(p.proacl) as a
+        where a.grantee = 'memfold_app'::regrole and p.prokind = 'f' and (
+            p.pronamespace = 'memfold_internal'::regnamespace
+            and p.proname not in ('_rehash_begin', '_rehash_batch', '_take_up_batch', '_no_commit')
+            or p.pronamespace = 'memfold'::regnamespace and p.proname in (
+                'ingest_memory', 'ingest_memories', 'preview_memory', 'known_memory',
+                'pending_embeddings', 'attach_embedding', 'embed_pending',
+                'search_memories', 'find_similar', 'current_memory', 'current_memories', 'effective_confidence', 'record_feedback',
+                'explain_memory', 'canonicalize', 'update_memory', 'reject_memory', 'undo', 'resolve_judgement'
+            )
+        )
+    loop
+        execute pg_catalog.format('grant %s to memfold_agent', v_object.privilege);
+    end loop;
+end;
+$$;
