@@ -98,18 +98,20 @@ class Items:
         value: Any,
         *,
         embed: bool = True,
+        known: bool = True,
         **fields: Any,
     ) -> Steps[IngestResult]:
         """Store what a key stands for now: what it alone stated before becomes history.
 
-        fields: further arguments of ``ingest``. embed: whether the client's embedder is asked.
+        fields: further arguments of ``ingest``. embed: whether the client's embedder is asked. known: the key may be in
+        use.
         """
         asked = core if embed else _without_embedder(core)
         given = self._given(bucket_id, key, value, fields)
         result = yield from asked.ingest(content, None, given)
-        if (yield from self._retire_others(core, bucket_id, given["source_turn_ids"][0], result)):
-            return result
-        return (yield from asked.ingest(content, None, given))
+        if known and (yield from self._retire_others(core, bucket_id, [(given, result)])):
+            return (yield from asked.ingest(content, None, given))
+        return result
 
     def put_many(
         self,
@@ -120,6 +122,12 @@ class Items:
         known: bool,
     ) -> Steps[None]:
         """As ``put``, of (key, content, value, fields), in batches: all of one or none. known: keys may be in use."""
+        puts = list(puts)
+        if len(puts) == 1:
+            # a batch of one costs more than a call
+            ((key, content, value, fields),) = puts
+            yield from self.put(core, bucket_id, key, content, value, known=known, **fields)
+            return
         batches = Batches(core, None, {}, batch_size=BATCH, wait=False, on_error="abort", progress=None)
         # of two with one key the later one counts
         last = {
@@ -128,23 +136,41 @@ class Items:
         }
         for entries in batches.taken(last.values()):
             yield from batches.embed((yield from batches.look_up(entries)))
-            for item in (yield from batches.store(entries)):
-                given = dict(list(last.values())[item.index])
-                if known and item.result is not None:
-                    turn = given["source_turn_ids"][0]
-                    if not (yield from self._retire_others(core, bucket_id, turn, item.result)):
-                        yield from core.ingest(given.pop("content"), None, given)
+            items = yield from batches.store(entries)
+            if known:
+                given = list(last.values())
+                stored = [(given[item.index], item.result) for item in items if item.result is not None]
+                for forgotten in (yield from self._retire_others(core, bucket_id, stored)):
+                    fields = dict(forgotten)
+                    yield from core.ingest(fields.pop("content"), None, fields)
 
     def _given(self, bucket_id: str, key: str, value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
         turns = [self._turn(bucket_id, key)]
         return {**fields, "bucket_id": bucket_id, "source_turn_ids": turns, "metadata": {"value": value}}
 
-    def _retire_others(self, core: Core, bucket_id: str, turn: str, result: IngestResult) -> Steps[bool]:
-        """What a key stated before its last statement. False: the key was forgotten, and is to be stored again."""
-        if result.action in ("rejected", "historical") or result.memory_id is None:
-            return True
+    def _retire_others(
+        self, core: Core, bucket_id: str, stored: Iterable[tuple[dict[str, Any], IngestResult]]
+    ) -> Steps[list[dict[str, Any]]]:
+        """What keys stated before their last statement. Gives those that were forgotten, and are to be stored again."""
+        by_turn = {
+            given["source_turn_ids"][0]: (given, result.memory_id)
+            for given, result in stored
+            if result.action not in ("rejected", "historical") and result.memory_id is not None
+        }
+        if not by_turn:
+            return []
+        asked = {"turns": list(by_turn), "memory_ids": [memory_id for _, memory_id in by_turn.values()]}
+        forgotten = []
+        for row in (yield from self._read(core, _queries.CHANGED_TURNS, asked)):
+            given, memory_id = by_turn[row["turn"]]
+            if not (yield from self._retire_others_of(core, bucket_id, row["turn"], memory_id)):
+                forgotten.append(given)
+        return forgotten
+
+    def _retire_others_of(self, core: Core, bucket_id: str, turn: str, memory_id: UUID) -> Steps[bool]:
+        """False: the key was forgotten."""
         for _ in range(core.max_attempts):
-            given = {"turn": turn, "memory_id": result.memory_id, "bucket_id": bucket_id}
+            given = {"turn": turn, "memory_id": memory_id, "bucket_id": bucket_id}
             others = yield from self._read(core, _queries.OTHERS_OF_TURN, given)
             if not all(row["is_sole"] for row in others):
                 # what other keys state as well stays as theirs
@@ -153,7 +179,7 @@ class Items:
             for row in others:
                 named = {
                     "memory_id": row["memory_id"],
-                    "by_id": result.memory_id,
+                    "by_id": memory_id,
                     "reason": f"{turn} was put again",
                 }
                 # what somebody has merged, rejected or erased at this moment is no longer there to be superseded

@@ -113,7 +113,9 @@ class MemfoldStore(BaseStore):
 
     def _put(self, core: Core, op: PutOp) -> Steps[None]:
         assert op.value is not None  # noqa: S101 (else it deletes)
-        until = {} if op.ttl is None else {"valid_until": datetime.now(UTC) + timedelta(minutes=op.ttl)}
+        given: dict[str, Any] = {"embed": op.index is not False}
+        if op.ttl is not None:
+            given["valid_until"] = datetime.now(UTC) + timedelta(minutes=op.ttl)
         fields = op.index if isinstance(op.index, list) else self._fields
         slot = slot_of(op.value, op.value.get("content"))
         text = _text(op.value, fields) or " ".join(slot.values()).replace("_", " ")
@@ -123,9 +125,9 @@ class MemfoldStore(BaseStore):
             if not any(character.isalnum() for character in text):
                 text = f"{op.key}: {text}"
             slot = {"memory_type": "document", "subject": op.key}
-        embed = op.index is not False
+        given |= slot
         namespace = ".".join(op.namespace)
-        yield from self._items.put(core, namespace, op.key, text, op.value, embed=embed, **slot, **until)
+        yield from self._items.put(core, namespace, op.key, text, op.value, **given)
 
     def _namespaces(self, core: Core, op: ListNamespacesOp) -> Steps[list[tuple[str, ...]]]:
         conditions = op.match_conditions or ()
