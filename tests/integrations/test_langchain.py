@@ -12,7 +12,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from langchain_tests.integration_tests import VectorStoreIntegrationTests
 
-from memfold import Memfold, errors
+from memfold import Memfold, errors, queries
 from memfold.client.blocking_driver import BlockingDriver
 from memfold.client.steps import Transact
 from memfold.integrations import _items, _queries
@@ -229,6 +229,7 @@ def test_what_is_stored_takes_few_transactions(
         return len(sent)
 
     assert statements(["Bob has a dog."]) == 2
+    assert queries.INGEST_MANY not in sent
     assert statements(["Carol sails on Sundays.", "Dave plays the organ."]) == 2
     # keys of the caller's: whether they are in use, once for all of them
     assert statements(["Eve reads Kafka.", "Frank lives in Oslo."], ["e", "f"]) == 3

@@ -11,7 +11,7 @@ import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -34,7 +34,7 @@ OPERATORS: Final = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 class Item:
     """What a key stands for. ``key``: of a memory that this framework has not stored, its id; ``value`` is None then.
 
-    ``content`` and ``value`` are as they were stored under the key, last; all else is the memory's.
+    ``content``, ``value`` and ``ttl`` are as they were stored under the key, last; all else is the memory's.
     """
 
     key: str
@@ -48,6 +48,7 @@ class Item:
     created_at: datetime
     updated_at: datetime
     score: float | None = None
+    ttl: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +100,19 @@ class Items:
         *,
         embed: bool = True,
         known: bool = True,
+        ttl: float | None = None,
         **fields: Any,
     ) -> Steps[IngestResult]:
         """Store what a key stands for now: what it alone stated before becomes history.
 
         fields: further arguments of ``ingest``. embed: whether the client's embedder is asked. known: the key may be in
-        use.
+        use. ttl: minutes until it expires, for ``put_off``.
         """
         asked = core if embed else _without_embedder(core)
         given = self._given(bucket_id, key, value, fields)
+        if ttl is not None:
+            given["metadata"]["ttl"] = ttl
+            given["valid_until"] = datetime.now(UTC) + timedelta(minutes=ttl)
         result = yield from asked.ingest(content, None, given)
         if known and (yield from self._retire_others(core, bucket_id, [(given, result)])):
             return (yield from asked.ingest(content, None, given))
@@ -206,6 +211,13 @@ class Items:
                         )  # fmt: skip
         return [found[key] for key in keys if key in found]
 
+    def put_off(self, core: Core, items: Iterable[Item]) -> Steps[None]:
+        """Let those with a ttl expire a ttl from now; what has been forgotten meanwhile stays so."""
+        turns = [self._turn(item.bucket_id, item.key) for item in items if item.ttl is not None]
+        if turns:
+            given = {"tenant_id": core.tenant_id, "turns": turns}
+            yield from core.send(_queries.PUT_OFF, given, repeatable=True, keep=_restated)
+
     def delete(self, core: Core, bucket_id: str, keys: Iterable[str]) -> Steps[int]:
         """Forget keys, with what they alone support; how many stood for something."""
         count = 0
@@ -301,6 +313,10 @@ def _without_embedder(core: Core) -> Core:
     asked = copy.copy(core)
     asked.embedder = None
     return asked
+
+
+def _restated(rows: Sequence[Row]) -> bool:
+    return all(row["action"] == "merged" for row in rows)
 
 
 def _uuid(text: str) -> UUID | None:
