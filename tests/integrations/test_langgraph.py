@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langgraph.store.base import (
@@ -16,6 +18,9 @@ from langgraph.store.base import (
 )
 
 from memfold import errors
+from memfold.client.core import Core
+from memfold.client.steps import Transact
+from memfold.integrations._items import Item, Items
 from memfold.integrations.langgraph import MemfoldStore
 from tests.integrations.toys import embedder, memories
 from tests.support import DB, check
@@ -104,6 +109,16 @@ def test_reading_makes_nothing_last_less_long(store: MemfoldStore, db: DB) -> No
     count = db.execute("select count(*) from memfold.memory_events").fetchone()
     assert [bool(store.get(ALICE, key)) for key in ("short", "long", "long")] == [True] * 3
     assert db.execute("select count(*) from memfold.memory_events").fetchone() == count
+
+
+def test_what_is_erased_while_it_is_read_stays_erased() -> None:
+    now = datetime.now(UTC)
+    item = Item("k", "memories.alice", uuid4(), "A cat.", None, None, None, None, now, now, ttl=30)
+    step = next(Items("lg").put_off(Core("acme", None, False, 1), [item]))
+    assert isinstance(step, Transact)
+    assert step.keep is not None
+    assert step.keep([{"action": "merged"}])
+    assert not step.keep([{"action": "merged"}, {"action": "inserted"}])
 
 
 def test_an_item_is_put_read_changed_and_deleted(store: MemfoldStore) -> None:
