@@ -12,8 +12,10 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from langchain_tests.integration_tests import VectorStoreIntegrationTests
 
-from memfold import Memfold, errors
-from memfold.integrations import _items
+from memfold import Memfold, errors, queries
+from memfold.client.blocking_driver import BlockingDriver
+from memfold.client.steps import Transact
+from memfold.integrations import _items, _queries
 from memfold.integrations.langchain import LangChainEmbedder, MemfoldVectorStore
 from memfold.integrations.langgraph import MemfoldStore
 from tests.integrations.toys import at_once, memories, run_page, vector
@@ -206,3 +208,32 @@ def test_its_models_embed_for_the_other_adapters(dsn: str) -> None:
 def test_the_page_prints_what_it_says(dsn: str) -> None:
     printed, said_so = run_page("LangChain", dsn=dsn, embeddings=Words())
     assert printed == said_so
+
+
+def test_what_is_stored_takes_few_transactions(
+    store: MemfoldVectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    transact = BlockingDriver._transact
+
+    def counted(driver: BlockingDriver, step: Transact) -> Any:
+        sent.append(step.statement)
+        return transact(driver, step)
+
+    monkeypatch.setattr(BlockingDriver, "_transact", counted)
+    store.add_texts(["Alice has a cat.", "Zoe skis."])  # what a connection asks once
+
+    def statements(texts: list[str], ids: list[str] | None = None) -> int:
+        sent.clear()
+        store.add_texts(texts, ids=ids)
+        return len(sent)
+
+    assert statements(["Bob has a dog."]) == 2
+    assert queries.INGEST_MANY not in sent
+    assert statements(["Carol sails on Sundays.", "Dave plays the organ."]) == 2
+    # keys of the caller's: whether they are in use, once for all of them
+    assert statements(["Eve reads Kafka.", "Frank lives in Oslo."], ["e", "f"]) == 3
+    assert statements(["Grace brews beer."], ["g"]) == 3
+    assert _queries.OTHERS_OF_TURN not in sent
+    assert statements(["Grace keeps bees."], ["g"]) > 3
+    assert _queries.OTHERS_OF_TURN in sent

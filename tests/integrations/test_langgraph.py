@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langgraph.store.base import (
@@ -16,6 +18,9 @@ from langgraph.store.base import (
 )
 
 from memfold import errors
+from memfold.client.core import Core
+from memfold.client.steps import Transact
+from memfold.integrations._items import Item, Items
 from memfold.integrations.langgraph import MemfoldStore
 from tests.integrations.toys import embedder, memories
 from tests.support import DB, check
@@ -51,6 +56,69 @@ def test_what_has_a_time_to_live_is_no_longer_shown_after_it(store: MemfoldStore
     assert keys(store.search(ALICE)) == ["k"]
     assert db.execute("select count(*) from memfold.memories").fetchone() == (1,)
     check(db)
+
+
+def test_reading_puts_the_end_of_a_time_to_live_off(store: MemfoldStore, db: DB) -> None:
+    def left() -> float:
+        row = db.execute(
+            "select extract(epoch from valid_until - now()) / 60 from memfold.memory_totals"
+        ).fetchone()
+        assert row is not None
+        return float(row[0])
+
+    def expires_in(minutes: float) -> None:
+        """As if it had been put so long ago that this is left of an hour."""
+        with db.transaction():
+            db.execute("set local session_replication_role = replica")
+            until = "set valid_until = now() + %s * interval '1 minute'"
+            db.execute(f"update memfold.memory_events {until}", [minutes])
+            db.execute(f"update memfold.memory_counters {until}", [minutes])
+
+    value = {"content": "Alice lives in Oslo.", "subject": "Alice", "predicate": "lives_in", "object": "Oslo"}
+    for one in ({"state": 3}, value):
+        store.put(ALICE, "k", one, ttl=60)
+        before = store.get(ALICE, "k")
+        assert before is not None
+        for read in (
+            lambda refresh: store.get(ALICE, "k", refresh_ttl=refresh),
+            lambda refresh: store.search(ALICE, refresh_ttl=refresh),
+        ):
+            expires_in(2)
+            assert read(False)
+            assert left() < 3
+            assert read(None)
+            assert left() > 58
+        assert store.get(ALICE, "k") == before
+        assert db.execute("select independent from memfold.memory_totals").fetchone() == (1,)
+        expires_in(-1)
+        assert store.get(ALICE, "k") is None
+        assert store.search(ALICE) == []
+        assert left() < 0
+        store.delete(ALICE, "k")
+    check(db)
+
+
+def test_reading_makes_nothing_last_less_long(store: MemfoldStore, db: DB) -> None:
+    value = {"content": "Alice has a cat."}
+    store.put(ALICE, "short", value, ttl=30)
+    store.put(ALICE, "long", value)
+    assert store.get(ALICE, "short")
+    assert db.execute("select valid_until from memfold.memory_totals").fetchall() == [(None,)]
+    # each is a row of the ledger: not one a read
+    store.put(ALICE, "long", value, ttl=60)
+    count = db.execute("select count(*) from memfold.memory_events").fetchone()
+    assert [bool(store.get(ALICE, key)) for key in ("short", "long", "long")] == [True] * 3
+    assert db.execute("select count(*) from memfold.memory_events").fetchone() == count
+
+
+def test_what_is_erased_while_it_is_read_stays_erased() -> None:
+    now = datetime.now(UTC)
+    item = Item("k", "memories.alice", uuid4(), "A cat.", None, None, None, None, now, now, ttl=30)
+    step = next(Items("lg").put_off(Core("acme", None, False, 1), [item]))
+    assert isinstance(step, Transact)
+    assert step.keep is not None
+    assert step.keep([{"action": "merged"}])
+    assert not step.keep([{"action": "merged"}, {"action": "inserted"}])
 
 
 def test_an_item_is_put_read_changed_and_deleted(store: MemfoldStore) -> None:

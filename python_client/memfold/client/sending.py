@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, LiteralString, NoReturn
 
 import psycopg
@@ -60,10 +60,12 @@ class Sending:
         repeatable: bool = False,
         reads: bool = False,
         notices: list[Notice] | None = None,
+        keep: Callable[[list[Row]], bool] | None = None,
     ) -> Steps[list[Row]]:
         """Send until it is through. A repeatable call may be sent again even when COMMIT was under way.
 
-        reads: it writes nothing, which is repeatable too. notices: where what the server says beside it is put.
+        reads: it writes nothing, which is repeatable too. notices: where what the server says beside it is put. keep:
+        whether to commit, by the rows.
         """
         for name, value in arguments.items():
             if isinstance(value, str):
@@ -74,7 +76,7 @@ class Sending:
         while True:
             error: psycopg.Error
             try:
-                rows: list[Row] = yield Transact(statement, parameters, reads=reads, notices=notices)
+                rows: list[Row] = yield Transact(statement, parameters, keep, reads, notices)
                 return rows
             except CommitLostError as lost:
                 unsure = True

@@ -11,7 +11,7 @@ import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -34,7 +34,7 @@ OPERATORS: Final = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 class Item:
     """What a key stands for. ``key``: of a memory that this framework has not stored, its id; ``value`` is None then.
 
-    ``content`` and ``value`` are as they were stored under the key, last; all else is the memory's.
+    ``content``, ``value`` and ``ttl`` are as they were stored under the key, last; all else is the memory's.
     """
 
     key: str
@@ -48,6 +48,7 @@ class Item:
     created_at: datetime
     updated_at: datetime
     score: float | None = None
+    ttl: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +99,24 @@ class Items:
         value: Any,
         *,
         embed: bool = True,
+        known: bool = True,
+        ttl: float | None = None,
         **fields: Any,
     ) -> Steps[IngestResult]:
         """Store what a key stands for now: what it alone stated before becomes history.
 
-        fields: further arguments of ``ingest``. embed: whether the client's embedder is asked.
+        fields: further arguments of ``ingest``. embed: whether the client's embedder is asked. known: the key may be in
+        use. ttl: minutes until it expires, for ``put_off``.
         """
         asked = core if embed else _without_embedder(core)
         given = self._given(bucket_id, key, value, fields)
+        if ttl is not None:
+            given["metadata"]["ttl"] = ttl
+            given["valid_until"] = datetime.now(UTC) + timedelta(minutes=ttl)
         result = yield from asked.ingest(content, None, given)
-        if (yield from self._retire_others(core, bucket_id, given["source_turn_ids"][0], result)):
-            return result
-        return (yield from asked.ingest(content, None, given))
+        if known and (yield from self._retire_others(core, bucket_id, [(given, result)])):
+            return (yield from asked.ingest(content, None, given))
+        return result
 
     def put_many(
         self,
@@ -120,6 +127,12 @@ class Items:
         known: bool,
     ) -> Steps[None]:
         """As ``put``, of (key, content, value, fields), in batches: all of one or none. known: keys may be in use."""
+        puts = list(puts)
+        if len(puts) == 1:
+            # a batch of one costs more than a call
+            ((key, content, value, fields),) = puts
+            yield from self.put(core, bucket_id, key, content, value, known=known, **fields)
+            return
         batches = Batches(core, None, {}, batch_size=BATCH, wait=False, on_error="abort", progress=None)
         # of two with one key the later one counts
         last = {
@@ -128,23 +141,41 @@ class Items:
         }
         for entries in batches.taken(last.values()):
             yield from batches.embed((yield from batches.look_up(entries)))
-            for item in (yield from batches.store(entries)):
-                given = dict(list(last.values())[item.index])
-                if known and item.result is not None:
-                    turn = given["source_turn_ids"][0]
-                    if not (yield from self._retire_others(core, bucket_id, turn, item.result)):
-                        yield from core.ingest(given.pop("content"), None, given)
+            items = yield from batches.store(entries)
+            if known:
+                given = list(last.values())
+                stored = [(given[item.index], item.result) for item in items if item.result is not None]
+                for forgotten in (yield from self._retire_others(core, bucket_id, stored)):
+                    fields = dict(forgotten)
+                    yield from core.ingest(fields.pop("content"), None, fields)
 
     def _given(self, bucket_id: str, key: str, value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
         turns = [self._turn(bucket_id, key)]
         return {**fields, "bucket_id": bucket_id, "source_turn_ids": turns, "metadata": {"value": value}}
 
-    def _retire_others(self, core: Core, bucket_id: str, turn: str, result: IngestResult) -> Steps[bool]:
-        """What a key stated before its last statement. False: the key was forgotten, and is to be stored again."""
-        if result.action in ("rejected", "historical") or result.memory_id is None:
-            return True
+    def _retire_others(
+        self, core: Core, bucket_id: str, stored: Iterable[tuple[dict[str, Any], IngestResult]]
+    ) -> Steps[list[dict[str, Any]]]:
+        """What keys stated before their last statement. Gives those that were forgotten, and are to be stored again."""
+        by_turn = {
+            given["source_turn_ids"][0]: (given, result.memory_id)
+            for given, result in stored
+            if result.action not in ("rejected", "historical") and result.memory_id is not None
+        }
+        if not by_turn:
+            return []
+        asked = {"turns": list(by_turn), "memory_ids": [memory_id for _, memory_id in by_turn.values()]}
+        forgotten = []
+        for row in (yield from self._read(core, _queries.CHANGED_TURNS, asked)):
+            given, memory_id = by_turn[row["turn"]]
+            if not (yield from self._retire_others_of(core, bucket_id, row["turn"], memory_id)):
+                forgotten.append(given)
+        return forgotten
+
+    def _retire_others_of(self, core: Core, bucket_id: str, turn: str, memory_id: UUID) -> Steps[bool]:
+        """False: the key was forgotten."""
         for _ in range(core.max_attempts):
-            given = {"turn": turn, "memory_id": result.memory_id, "bucket_id": bucket_id}
+            given = {"turn": turn, "memory_id": memory_id, "bucket_id": bucket_id}
             others = yield from self._read(core, _queries.OTHERS_OF_TURN, given)
             if not all(row["is_sole"] for row in others):
                 # what other keys state as well stays as theirs
@@ -153,7 +184,7 @@ class Items:
             for row in others:
                 named = {
                     "memory_id": row["memory_id"],
-                    "by_id": result.memory_id,
+                    "by_id": memory_id,
                     "reason": f"{turn} was put again",
                 }
                 # what somebody has merged, rejected or erased at this moment is no longer there to be superseded
@@ -179,6 +210,13 @@ class Items:
                             memory.object, memory.created_at, memory.last_seen or memory.created_at,
                         )  # fmt: skip
         return [found[key] for key in keys if key in found]
+
+    def put_off(self, core: Core, items: Iterable[Item]) -> Steps[None]:
+        """Let those with a ttl expire a ttl from now; what has been forgotten meanwhile stays so."""
+        turns = [self._turn(item.bucket_id, item.key) for item in items if item.ttl is not None]
+        if turns:
+            given = {"tenant_id": core.tenant_id, "turns": turns}
+            yield from core.send(_queries.PUT_OFF, given, repeatable=True, keep=_restated)
 
     def delete(self, core: Core, bucket_id: str, keys: Iterable[str]) -> Steps[int]:
         """Forget keys, with what they alone support; how many stood for something."""
@@ -275,6 +313,10 @@ def _without_embedder(core: Core) -> Core:
     asked = copy.copy(core)
     asked.embedder = None
     return asked
+
+
+def _restated(rows: Sequence[Row]) -> bool:
+    return all(row["action"] == "merged" for row in rows)
 
 
 def _uuid(text: str) -> UUID | None:

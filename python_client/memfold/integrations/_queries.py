@@ -21,8 +21,10 @@ _TREE: LiteralString = """
 """
 _STATED_LAST: LiteralString = (
     """
-    select e.memory_id, e.content, e.metadata -> 'value' as value, e.recorded_at as updated_at,
-        pg_catalog.min(e.recorded_at) over () as created_at
+    select e.memory_id, e.content, e.memory_type, e.subject, e.predicate, e.object, e.metadata,
+        e.metadata -> 'value' as value, (e.metadata ->> 'ttl')::double precision as ttl,
+        coalesce(e.observed_at, e.recorded_at) as updated_at,
+        pg_catalog.min(coalesce(e.observed_at, e.recorded_at)) over () as created_at
     from memfold.memory_sources as s
     join memfold.memory_events as e on e.tenant_id = s.tenant_id and e.memory_id = s.memory_id
     where s.tenant_id = %(tenant_id)s and s.source_turn_id = k.turn and e.source_turn_ids @> array[k.turn] and"""  # noqa: S608 (literals of this file)
@@ -38,7 +40,7 @@ _IS_VALID: LiteralString = (
 GET_ITEMS: LiteralString = (
     """
 select k.turn, r.memory_id, r.bucket_id, r.subject, r.predicate, r.object, n.content, n.value, n.created_at, n.updated_at,
-    null::double precision as score
+    null::double precision as score, n.ttl
 from pg_catalog.unnest(%(turns)s::text[]) with ordinality as k (turn, place)
 cross join lateral ("""
     + _STATED_LAST
@@ -52,6 +54,45 @@ where r.status in ('active', 'superseded') and """
 order by k.place
 """
 )
+
+# Puts off the end of what some turns stated with a ttl, in minutes: stated again as of its last observation, so that neither
+# its confidence nor its order changes, and in steps of a hundredth of the ttl, for each is a row of the ledger. What is to
+# stay for longer, by another key, does.
+PUT_OFF: LiteralString = (
+    """
+select i.action
+from (
+    select k.turn, r.bucket_id, c.last_seen, n.*, pg_catalog.now() + n.ttl * interval '1 minute' as valid_until
+    from pg_catalog.unnest(%(turns)s::text[]) as k (turn)
+    cross join lateral ("""  # noqa: S608 (literals of this file)
+    + _STATED_LAST
+    + """) as n
+    join memfold.memories as m on m.tenant_id = %(tenant_id)s and m.memory_id = n.memory_id
+    join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = coalesce(m.root_id, m.memory_id)
+    join memfold.memory_totals as c on c.tenant_id = r.tenant_id and c.memory_id = r.memory_id
+    where r.status = 'active' and c.valid_until > pg_catalog.now()
+        and c.valid_until < pg_catalog.now() + n.ttl * interval '0.99 minutes'
+    order by k.turn
+    offset 0
+) as d
+cross join lateral memfold.ingest_memory(
+    content => d.content, tenant_id => %(tenant_id)s, bucket_id => d.bucket_id, memory_type => d.memory_type,
+    subject => d.subject, predicate => d.predicate, object => d.object, source_turn_ids => array[d.turn],
+    metadata => d.metadata, observed_at => d.last_seen, valid_until => d.valid_until
+) as i
+"""
+)
+
+# Which of some turns have ever stated another memory than that beside them: mostly none, and OTHERS_OF_TURN takes far longer
+# to plan than this.
+CHANGED_TURNS: LiteralString = """
+select k.turn
+from rows from (pg_catalog.unnest(%(turns)s::text[]), pg_catalog.unnest(%(memory_ids)s::uuid[])) as k (turn, memory_id)
+where exists (
+    select from memfold.memory_sources as s
+    where s.tenant_id = %(tenant_id)s and s.source_turn_id = k.turn and s.memory_id <> k.memory_id
+)
+"""
 
 # The active memories that a turn states beside the one given; is_sole: nothing else states them, in this bucket.
 OTHERS_OF_TURN: LiteralString = (
@@ -164,7 +205,8 @@ where not exists (
 )
 _SHOWN: LiteralString = """
 select k.turn, r.memory_id, r.bucket_id, r.subject, r.predicate, r.object, coalesce(n.content, r.content) as content,
-    n.value, coalesce(n.created_at, r.created_at) as created_at, coalesce(n.updated_at, r.last_seen) as updated_at, r.score
+    n.value, coalesce(n.created_at, r.created_at) as created_at, coalesce(n.updated_at, r.last_seen) as updated_at, r.score,
+    n.ttl
 """
 
 # The active memories of some buckets, those observed last first.

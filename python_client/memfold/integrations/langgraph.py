@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memfold._extras import needs
@@ -44,8 +43,9 @@ class MemfoldStore(BaseStore):
     a fact that other keys state stays. ``search`` gives each fact once, under its first key; without an embedder it ignores
     a query, as LangGraph's own stores do.
 
-    ``ttl`` minutes after a put the fact is no longer shown, nor are its keys; reading does not put that off. Put again, it
-    is shown again, for ever without a ``ttl``: of several keys with one fact the last put counts.
+    ``ttl`` minutes after a put, or after a ``get`` or ``search`` that showed it (unless ``refresh_ttl`` is false), the fact
+    is no longer shown, nor are its keys. Put again, it is shown again, for ever without a ``ttl``: of several keys with one
+    fact the last put counts.
     """
 
     supports_ttl = True
@@ -93,6 +93,8 @@ class MemfoldStore(BaseStore):
         match op:
             case GetOp():
                 found = yield from self._items.get(core, ".".join(op.namespace), [op.key])
+                if op.refresh_ttl:
+                    yield from self._items.put_off(core, found)
                 return StoredItem(**_fields_of(found[0])) if found else None
             case PutOp(value=None):
                 yield from self._items.delete(core, ".".join(op.namespace), [op.key])
@@ -106,6 +108,8 @@ class MemfoldStore(BaseStore):
                     items = yield from self._items.find(core, under, op.query, filters, op.limit, op.offset)
                 else:
                     items = yield from self._items.newest(core, under, filters, op.limit, op.offset)
+                if op.refresh_ttl:
+                    yield from self._items.put_off(core, items)
                 return [SearchItem(**_fields_of(item), score=item.score) for item in items]
             case ListNamespacesOp():
                 return (yield from self._namespaces(core, op))
@@ -113,7 +117,6 @@ class MemfoldStore(BaseStore):
 
     def _put(self, core: Core, op: PutOp) -> Steps[None]:
         assert op.value is not None  # noqa: S101 (else it deletes)
-        until = {} if op.ttl is None else {"valid_until": datetime.now(UTC) + timedelta(minutes=op.ttl)}
         fields = op.index if isinstance(op.index, list) else self._fields
         slot = slot_of(op.value, op.value.get("content"))
         text = _text(op.value, fields) or " ".join(slot.values()).replace("_", " ")
@@ -123,9 +126,9 @@ class MemfoldStore(BaseStore):
             if not any(character.isalnum() for character in text):
                 text = f"{op.key}: {text}"
             slot = {"memory_type": "document", "subject": op.key}
-        embed = op.index is not False
+        given: dict[str, Any] = {"embed": op.index is not False, "ttl": op.ttl, **slot}
         namespace = ".".join(op.namespace)
-        yield from self._items.put(core, namespace, op.key, text, op.value, embed=embed, **slot, **until)
+        yield from self._items.put(core, namespace, op.key, text, op.value, **given)
 
     def _namespaces(self, core: Core, op: ListNamespacesOp) -> Steps[list[tuple[str, ...]]]:
         conditions = op.match_conditions or ()
