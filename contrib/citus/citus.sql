@@ -477,8 +477,8 @@ begin
                     -- part of other calls
                     'derive_scope'
                 )
-                -- of the procedure rehash_bucket, which commits where it is called, what it calls
-                or p.proname in ('_rehash_begin', '_rehash_batch')
+                -- of the procedures rehash_bucket and take_up_links, which commit where they are called, what they call
+                or p.proname in ('_rehash_begin', '_rehash_batch', '_take_up_batch')
             )
             -- a wrapper already
             and ('citus.allow_nested_distributed_execution=on' = any(p.proconfig)) is not true
