@@ -477,8 +477,8 @@ begin
                     -- part of other calls
                     'derive_scope'
                 )
-                -- of the procedure rehash_bucket, which commits where it is called, what it calls
-                or p.proname in ('_rehash_begin', '_rehash_batch')
+                -- of the procedures rehash_bucket and take_up_links, which commit where they are called, what they call
+                or p.proname in ('_rehash_begin', '_rehash_batch', '_take_up_batch')
             )
             -- a wrapper already
             and ('citus.allow_nested_distributed_execution=on' = any(p.proconfig)) is not true
@@ -525,7 +525,7 @@ declare
     v_body text;
 begin
     for v_function in
-        select distinct p.oid, p.proretset
+        select distinct p.oid, p.proretset, p.prosqlbody is not null as is_parsed, p.prosrc
         from pg_proc as p
         join pg_depend as d on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass
         join pg_class as c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v')
@@ -534,15 +534,30 @@ begin
             and exists (
                 select from pg_dist_partition as t where t.logicalrelid = c.oid
             )
+        union all
+        -- one that reads a view has a text for a body, and no dependencies
+        select p.oid, p.proretset, false, p.prosrc
+        from pg_proc as p
+        join pg_language as l on l.oid = p.prolang and l.lanname = 'sql'
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prosqlbody is null
+            and exists (
+                select from pg_dist_partition as t
+                where strpos(p.prosrc, 'from ' || t.logicalrelid::regclass::text || ' ') > 0
+            )
     loop
-        v_body := pg_get_function_sqlbody(v_function.oid);
         v_head := pg_get_functiondef(v_function.oid);
-        v_head := replace(left(v_head, length(v_head) - length(v_body) - 1), E'\n LANGUAGE sql\n', E'\n LANGUAGE plpgsql\n');
+        v_body := case when v_function.is_parsed then pg_get_function_sqlbody(v_function.oid)
+            else rtrim(v_function.prosrc, E' \n;') end;
+        v_head := case when v_function.is_parsed then left(v_head, length(v_head) - length(v_body) - 1)
+            else left(v_head, strpos(v_head, E'\nAS $function$') - 1) || E'\n' end;
+        v_head := replace(v_head, E'\n LANGUAGE sql\n', E'\n LANGUAGE plpgsql\n');
         if starts_with(v_body, 'RETURN ') then
             v_body := v_body || ';';
         else
-            -- between BEGIN ATOMIC and ; END
-            v_body := substr(v_body, 13, length(v_body) - 17);
+            if v_function.is_parsed then
+                -- between BEGIN ATOMIC and ; END
+                v_body := substr(v_body, 13, length(v_body) - 17);
+            end if;
             v_body := case when v_function.proretset then 'return query ' || v_body || ';' else 'return (' || v_body || ');' end;
         end if;
         execute v_head || E'\nas $body$\n#variable_conflict use_column\nbegin\n' || v_body || E'\nend;\n$body$';

@@ -137,14 +137,15 @@ create or replace function memfold_internal._note_taken_up(tenant_id text, run_i
 language plpgsql volatile
 as $$
 declare
-    -- not in the UPDATE: to Citus none may call what is volatile
+    -- not in the UPDATE: to Citus none may call what is volatile, nor what is stable (jsonb_build_object) of a column
     v_now constant timestamptz := clock_timestamp();
+    v_merged jsonb;
 begin
+    select pg_catalog.jsonb_build_object('merged', count(*)) into v_merged
+    from memfold.memory_events as e
+    where e.tenant_id = _note_taken_up.tenant_id collate "C" and e.run_id = _note_taken_up.run_id and e.action = 'merged';
     update memfold.runs as r
-    set report = r.report || pg_catalog.jsonb_build_object('texts', coalesce((r.report ->> 'texts')::bigint, 0) + texts, 'merged', (
-            select count(*) from memfold.memory_events as e
-            where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.action = 'merged'
-        )),
+    set report = pg_catalog.jsonb_set(r.report || v_merged, '{texts}', (coalesce((r.report ->> 'texts')::bigint, 0) + texts)::text::jsonb),
         status = case when is_done then 'done' else r.status end, ended_at = case when is_done then v_now end
     where r.tenant_id = _note_taken_up.tenant_id collate "C" and r.run_id = _note_taken_up.run_id and r.status <> 'undone';
 end;

@@ -80,15 +80,17 @@ begin
         and l.alias = v_alias;
     if not found then
         -- no chains: what has led to the alias leads to the name
-        with led as (
-            update memfold.links as l
-            set name = v_name
-            where l.tenant_id = _link.tenant_id collate "C" and l.bucket_id = _link.bucket_id collate "C"
-                and (l.kind = _link.kind collate "C" or (_link.kind, l.kind) = ('subject', 'beginning')) and _link.kind <> 'beginning'
-                and memfold_internal._link_key(l.kind, l.name) = v_alias
-            returning l.kind || ' ' || l.alias as led
-        )
-        select array_agg(led.led) into v_aliases from led;
+        if kind <> 'beginning' then
+            with led as (
+                update memfold.links as l
+                set name = v_name
+                where l.tenant_id = _link.tenant_id collate "C" and l.bucket_id = _link.bucket_id collate "C"
+                    and (l.kind = _link.kind collate "C" or (_link.kind, l.kind) = ('subject', 'beginning'))
+                    and memfold_internal._link_key(l.kind, l.name) = v_alias
+                returning l.kind || ' ' || l.alias as led
+            )
+            select array_agg(led.led) into v_aliases from led;
+        end if;
         v_run := memfold_internal._start_run(tenant_id, bucket_id, 'link', pg_catalog.jsonb_build_object('kind', kind, 'alias', v_alias,
             'name', v_name, 'was', alias, 'repointed', v_aliases));
         insert into memfold.links (tenant_id, bucket_id, kind, alias, name, run_id)

@@ -7,6 +7,7 @@ declare
     v_run memfold.runs;
     v_bucket_id text;
     v_number bigint := 0;
+    v_now timestamptz;
 begin
     delete from memfold.links as l
     where l.tenant_id = tenant_id collate "C" and l.bucket_id = bucket_id collate "C" and l.kind = kind collate "C"
@@ -37,8 +38,10 @@ begin
             v_number := v_number + memfold_internal._give_back(tenant_id, v_bucket_id, kind, v_link.name, v_link.run_id);
         end loop;
     end if;
+    -- not in the UPDATE: to Citus none may call what is volatile
+    v_now := clock_timestamp();
     update memfold.runs as r
-    set status = 'undone', ended_at = clock_timestamp(), report = r.report || jsonb_build_object('given_back', v_number)
+    set status = 'undone', ended_at = v_now, report = r.report || jsonb_build_object('given_back', v_number)
     where r.tenant_id = v_link.tenant_id and r.run_id = v_link.run_id;
     return v_number;
 end;
