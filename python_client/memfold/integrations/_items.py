@@ -212,7 +212,7 @@ class Items:
         return [found[key] for key in keys if key in found]
 
     def put_off(self, core: Core, items: Iterable[Item]) -> Steps[None]:
-        """Let those with a ttl expire a ttl from now; what has been forgotten meanwhile stays so."""
+        """Let those with a ttl expire a ttl from now; what has been forgotten since stays so."""
         turns = [self._turn(item.bucket_id, item.key) for item in items if item.ttl is not None]
         if turns:
             given = {"tenant_id": core.tenant_id, "turns": turns}
