@@ -28,7 +28,7 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words
 
 .DEFAULT_GOAL := all
-.PHONY: all docs help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
+.PHONY: all deb dist docs help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
         bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ uninstall:
 	cd '$(DESTDIR)$(SHAREDIR)/extension' && rm -f $(EXTENSION).control $(BUILT)
 
 clean: ## remove what make made
-	rm -rf $(VENV) .venv-demo $(EXTENSION)--*.sql site .pytest_cache .mypy_cache .ruff_cache .hypothesis python_client/dist plpython/dist
+	rm -rf $(VENV) .venv-demo $(EXTENSION)--*.sql site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis python_client/dist plpython/dist
 
 endif
 
@@ -76,6 +76,46 @@ install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_
 	@test -n '$(DIR)' || { echo 'say where: make install-to DIR=/some/dir' >&2; exit 2; }
 	install -d '$(DIR)/extension'
 	install -m 644 $(EXTENSION).control $(BUILT) '$(DIR)/extension/'
+
+# --- archives -----------------------------------------------------------------------------------------------------
+
+# What a release consists of, each archive made of the last commit alone and by its time, so that two runs give the same bytes.
+dist deb: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+dist: setup ## make dist/: wheels and sdists, the archive for PGXN, SHA256SUMS
+	@git diff --quiet HEAD || echo 'make: dist/ has what is committed, in the archive for PGXN; the work tree has more' >&2
+	rm -rf dist && mkdir dist
+	for package in python_client plpython; do \
+	    (cd $$package && '$(CURDIR)/$(PY)' -m hatchling build -d '$(CURDIR)/dist' >/dev/null) || exit; done
+	git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o dist/$(EXTENSION)-$(VERSION).zip HEAD
+	cd dist && sha256sum *.whl *.tar.gz *.zip >SHA256SUMS && cat SHA256SUMS
+
+# Of the server that PG_CONFIG names. pgvector is only recommended: who has built it (Debian 12's is too old) has no package of it,
+# and CREATE EXTENSION says so where it is missing.
+MAJOR   = $(shell $(PG_CONFIG) --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+PACKAGE = postgresql-$(MAJOR)-$(EXTENSION)
+DEB     = dist/$(PACKAGE)_$(VERSION)-1_all.deb
+define DEB_CONTROL
+Package: $(PACKAGE)
+Version: $(VERSION)-1
+Architecture: all
+Maintainer: The memfold developers <memfold@localhost>
+Depends: postgresql-$(MAJOR)
+Recommends: postgresql-$(MAJOR)-pgvector (>= 0.8.0)
+Section: database
+Priority: optional
+Description: duplicate memories of AI agents are merged inside PostgreSQL
+ The extension memfold: functions and triggers that merge duplicate memories,
+ keep a ledger of every decision, and undo any of them.
+endef
+export DEB_CONTROL
+deb: $(BUILT) ## make dist/postgresql-NN-memfold_VERSION-1_all.deb for the server of PG_CONFIG
+	@test -n '$(MAJOR)' || { echo 'no pg_config at PG_CONFIG=$(PG_CONFIG)' >&2; exit 1; }
+	rm -rf dist/deb && install -d dist/deb/DEBIAN
+	$(MAKE) --no-print-directory install-to DIR='dist/deb$(shell $(PG_CONFIG) --sharedir)'
+	install -D -m 644 LICENSE 'dist/deb/usr/share/doc/$(PACKAGE)/copyright'
+	install -m 644 LICENSE-WordNet 'dist/deb/usr/share/doc/$(PACKAGE)/'
+	printf '%s\n' "$$DEB_CONTROL" >dist/deb/DEBIAN/control
+	dpkg-deb --root-owner-group --build dist/deb '$(DEB)' && rm -rf dist/deb
 
 # When a release is out: its schema files never change again, and upgrades from it are built and tested.
 FROZEN := tests/data/released

@@ -1,0 +1,55 @@
+"""One version everywhere, and what META.json says of the extension is what its control file says."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import memfold_py
+from memfold._version import __version__
+from tests.servers import ROOT
+
+
+def control(path: str) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+) *= *'?([^'\n]*)'?$", (ROOT / path).read_text(), re.M))
+
+
+def meta() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((ROOT / "META.json").read_text())
+    return read
+
+
+def test_one_version_everywhere() -> None:
+    extension = control("memfold.control")
+    beside = control("plpython/memfold_py/extension/memfold_py.control")
+    described = meta()
+    assert {
+        "memfold.control": extension["default_version"],
+        "memfold_py.control": beside["default_version"],
+        "memfold_py": memfold_py.__version__,
+        "META.json": described["version"],
+        "META.json, provides": described["provides"]["memfold"]["version"],
+    } == dict.fromkeys(
+        ("memfold.control", "memfold_py.control", "memfold_py", "META.json", "META.json, provides"),
+        __version__,
+    )
+    scripts = [path.name for path in (ROOT / "plpython/memfold_py/extension").glob("memfold_py--*.sql")]
+    assert f"memfold_py--{__version__}.sql" in scripts
+
+
+def test_what_meta_json_asks_for_is_what_the_extension_needs() -> None:
+    described = meta()
+    # what the specification asks of every distribution
+    assert {"name", "version", "abstract", "maintainer", "license", "provides", "meta-spec"} <= set(described)
+    assert described["meta-spec"]["version"] == "1.0.0"
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", described[name]) for name in ("version",))
+    provided = described["provides"]["memfold"]
+    assert (ROOT / provided["file"]).is_file()
+    assert (ROOT / provided["docfile"]).is_file()
+    requires = described["prereqs"]["runtime"]["requires"]
+    assert {name for name in requires if name != "PostgreSQL"} == set(
+        control("memfold.control")["requires"].split(", ")
+    )
+    readme = (ROOT / "README.md").read_text()
+    assert f"PostgreSQL {requires['PostgreSQL'].partition('.')[0]} or newer" in readme
