@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import memfold_py
+
 from memfold._version import __version__
 from tests.servers import ROOT
 
