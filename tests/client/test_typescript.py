@@ -12,7 +12,7 @@ from tests.support import DB
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-import gen_typescript  # noqa: E402
+import gen_typescript
 
 pytestmark = pytest.mark.one_server
 

@@ -16,7 +16,9 @@ from tests import servers
 
 README = (servers.ROOT / "README.md").read_text()
 # Where docs/client.md goes on from it.
-MORE = (servers.ROOT / "docs" / "client.md").read_text().partition("## In more detail")[2].partition("\n## ")[0]
+MORE = (
+    (servers.ROOT / "docs" / "client.md").read_text().partition("## In more detail")[2].partition("\n## ")[0]
+)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 # Blocks that need more than the reader's own machine, by a word in them: an owner's psql, another server.
 ELSEWHERE = ("create extension", "memfold_app", "memfold_tenant", "set local")
