@@ -361,7 +361,7 @@ def test_roles_are_dropped_as_the_docs_say(own_cluster: servers.Cluster) -> None
     rows_of(dsn, "create role agent login in role memfold_app; create role judge login in role memfold_judge")
     with pytest.raises(psycopg.errors.DependentObjectsStillExist):
         rows_of(dsn, of_roles)
-    assert len(rows(dsn, ours)) == 6
+    assert len(rows(dsn, ours)) == 7
     rows_of(dsn, of_init)
     rows_of(dsn, of_roles)
     assert rows(dsn, ours) == []
