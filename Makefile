@@ -79,14 +79,15 @@ install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_
 
 # --- archives -----------------------------------------------------------------------------------------------------
 
-# What a release consists of, each archive made of the last commit alone and by its time, so that two runs give the same bytes.
+# What a release consists of. The archive for PGXN is made of the last commit, the others of the work tree; all by the commit's
+# time, so that two runs give the same bytes.
 dist deb: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
 dist: setup ## make dist/: wheels and sdists, the archive for PGXN, SHA256SUMS
 	@git diff --quiet HEAD || echo 'make: dist/ has what is committed, in the archive for PGXN; the work tree has more' >&2
 	rm -rf dist && mkdir dist
 	for package in python_client plpython; do \
 	    (cd $$package && '$(CURDIR)/$(PY)' -m hatchling build -d '$(CURDIR)/dist' >/dev/null) || exit; done
-	git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o dist/$(EXTENSION)-$(VERSION).zip HEAD
+	TZ=UTC git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o dist/$(EXTENSION)-$(VERSION).zip HEAD
 	cd dist && sha256sum *.whl *.tar.gz *.zip >SHA256SUMS && cat SHA256SUMS
 
 # Of the server that PG_CONFIG names. pgvector is only recommended: who has built it (Debian 12's is too old) has no package of it,

@@ -83,7 +83,8 @@ def test_an_error_is_told_by_class_and_sqlstate(db: DB, dsn: str, spans: InMemor
     failed = named(spans, "memfold.undo")
     attributes = failed.attributes
     assert attributes is not None
-    assert attributes["db.response.status_code"] == "MF029"
+    assert dict(attributes) == {"error.type": "EventNotFoundError", "db.response.status_code": "MF029"}
+    assert failed.status.description is None
     assert not failed.status.is_ok
     assert failed.events == ()
     assert str(UUID(int=7)) not in failed.to_json()
