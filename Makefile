@@ -86,7 +86,8 @@ dist: setup ## make dist/: wheels and sdists, the archive for PGXN, SHA256SUMS
 	rm -rf dist && mkdir dist
 	for package in python_client plpython; do \
 	    (cd $$package && '$(CURDIR)/$(PY)' -m hatchling build -d '$(CURDIR)/dist' >/dev/null) || exit; done
-	git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o dist/$(EXTENSION)-$(VERSION).zip HEAD
+	@# its times are local ones
+	TZ=UTC git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o dist/$(EXTENSION)-$(VERSION).zip HEAD
 	cd dist && sha256sum *.whl *.tar.gz *.zip >SHA256SUMS && cat SHA256SUMS
 
 # Of the server that PG_CONFIG names. pgvector is only recommended: who has built it (Debian 12's is too old) has no package of it,
