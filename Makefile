@@ -81,7 +81,9 @@ install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_
 
 DIST      := dist
 # What a release consists of, each archive made of the last commit alone and by its time, so that two runs give the same bytes.
-dist deb: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+# (Of the control file in an archive, which has no history.)
+SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell date -r $(EXTENSION).control +%s))
+dist deb: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the script for pg_tle, SHA256SUMS
 	@git diff --quiet HEAD || echo 'make: dist/ has what is committed, in the archive for PGXN; the work tree has more' >&2
 	rm -f $(addprefix $(DIST)/,*.whl *.tar.gz *.zip SHA256SUMS)
