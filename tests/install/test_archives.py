@@ -114,7 +114,7 @@ def test_the_script_for_pg_tle_carries_the_scripts(trees: dict[str, Path], tmp_p
 
 
 def test_the_end_of_the_script_needs_no_superuser(db: psycopg.Connection) -> None:
-    """pg_tle runs it as whoever creates the extension. (What marks tables for dumps runs only in such a script.)"""
+    """pg_tle runs it by the rights of the creating role. (What marks tables for dumps runs only in such a script.)"""
     tail = (servers.ROOT / "sql/extension/tail.sql").read_text()
     rest = re.sub(r"(?m)^select pg_catalog\.pg_extension_config_dump\(.*", "", tail)
     assert "update pg_catalog.pg_init_privs" in rest
