@@ -28,7 +28,7 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words
 
 .DEFAULT_GOAL := all
-.PHONY: all deb dist docs help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
+.PHONY: all deb dist tle docs help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
         bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
@@ -79,22 +79,25 @@ install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_
 
 # --- archives -----------------------------------------------------------------------------------------------------
 
-# What a release consists of. The archive for PGXN is made of the last commit, the others of the work tree; all by the commit's
-# time, so that two runs give the same bytes.
-dist deb: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
-dist: setup ## make dist/: wheels and sdists, the archive for PGXN, SHA256SUMS
+DIST      := dist
+# What a release consists of, each archive made of the last commit alone and by its time, so that two runs give the same bytes.
+# (Of the control file in an archive, which has no history.)
+SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell date -r $(EXTENSION).control +%s))
+dist deb: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
+dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the script for pg_tle, SHA256SUMS
 	@git diff --quiet HEAD || echo 'make: dist/ has what is committed, in the archive for PGXN; the work tree has more' >&2
-	rm -rf dist && mkdir dist
+	rm -f $(addprefix $(DIST)/,*.whl *.tar.gz *.zip SHA256SUMS)
 	for package in python_client plpython; do \
-	    (cd $$package && '$(CURDIR)/$(PY)' -m hatchling build -d '$(CURDIR)/dist' >/dev/null) || exit; done
-	TZ=UTC git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o dist/$(EXTENSION)-$(VERSION).zip HEAD
-	cd dist && sha256sum *.whl *.tar.gz *.zip >SHA256SUMS && cat SHA256SUMS
+	    (cd $$package && '$(CURDIR)/$(PY)' -m hatchling build -d '$(abspath $(DIST))' >/dev/null) || exit; done
+	@# its times are local ones
+	TZ=UTC git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o $(DIST)/$(EXTENSION)-$(VERSION).zip HEAD
+	cd $(DIST) && sha256sum *.whl *.tar.gz *.zip $(notdir $(TLE)) >SHA256SUMS && cat SHA256SUMS
 
 # Of the server that PG_CONFIG names. pgvector is only recommended: who has built it (Debian 12's is too old) has no package of it,
 # and CREATE EXTENSION says so where it is missing.
 MAJOR   = $(shell $(PG_CONFIG) --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 PACKAGE = postgresql-$(MAJOR)-$(EXTENSION)
-DEB     = dist/$(PACKAGE)_$(VERSION)-1_all.deb
+DEB     = $(DIST)/$(PACKAGE)_$(VERSION)-1_all.deb
 define DEB_CONTROL
 Package: $(PACKAGE)
 Version: $(VERSION)-1
@@ -111,12 +114,34 @@ endef
 export DEB_CONTROL
 deb: $(BUILT) ## make dist/postgresql-NN-memfold_VERSION-1_all.deb for the server of PG_CONFIG
 	@test -n '$(MAJOR)' || { echo 'no pg_config at PG_CONFIG=$(PG_CONFIG)' >&2; exit 1; }
-	rm -rf dist/deb && install -d dist/deb/DEBIAN
-	$(MAKE) --no-print-directory install-to DIR='dist/deb$(shell $(PG_CONFIG) --sharedir)'
-	install -D -m 644 LICENSE 'dist/deb/usr/share/doc/$(PACKAGE)/copyright'
-	install -m 644 LICENSE-WordNet 'dist/deb/usr/share/doc/$(PACKAGE)/'
-	printf '%s\n' "$$DEB_CONTROL" >dist/deb/DEBIAN/control
-	dpkg-deb --root-owner-group --build dist/deb '$(DEB)' && rm -rf dist/deb
+	rm -rf $(DIST)/deb && install -d $(DIST)/deb/DEBIAN
+	$(MAKE) --no-print-directory install-to DIR='$(DIST)/deb$(shell $(PG_CONFIG) --sharedir)'
+	install -D -m 644 LICENSE '$(DIST)/deb/usr/share/doc/$(PACKAGE)/copyright'
+	install -m 644 LICENSE-WordNet '$(DIST)/deb/usr/share/doc/$(PACKAGE)/'
+	printf '%s\n' "$$DEB_CONTROL" >$(DIST)/deb/DEBIAN/control
+	dpkg-deb --root-owner-group --build $(DIST)/deb '$(DEB)' && rm -rf $(DIST)/deb
+
+# For pg_tle 1.5 or newer, where no file can be put on the server. One transaction: a new version comes whole or not at all.
+TLE       := $(DIST)/$(EXTENSION)--$(VERSION).tle.sql
+control    = $(shell sed -n "s/^$(1) *= *'\(.*\)'/\1/p" $(EXTENSION).control)
+tle: $(TLE) ## make dist/memfold--VERSION.tle.sql, for psql: what pg_tle needs to create the extension from
+$(TLE): $(BUILT)
+	mkdir -p $(DIST)
+	! grep -q '[$$]tle[$$]' $(BUILT)
+	{ echo '-- memfold $(VERSION) for pg_tle: psql -v ON_ERROR_STOP=1 -f, as a member of pgtle_admin; then'; \
+	  echo '-- create extension memfold, or alter extension memfold update'; \
+	  echo 'begin;'; \
+	  printf '%s' "select case when exists (select from pgtle.available_extensions() where name = '$(EXTENSION)')" \
+	      " then pgtle.install_extension_version_sql('$(EXTENSION)', '$(VERSION)', script)" \
+	      " else pgtle.install_extension('$(EXTENSION)', '$(VERSION)', '$(call control,comment)', script," \
+	      " '{$(call control,requires)}', '$(call control,schema)') end from (values (\$$tle\$$"; \
+	  cat $(SCRIPT); printf '$$tle$$)) as s (script);\n'; \
+	  for script in $(UPDATES); do \
+	      from=$${script#$(EXTENSION)--} && from=$${from%%--*} && \
+	      printf '%s' "select pgtle.install_update_path('$(EXTENSION)', '$$from', '$(VERSION)', \$$tle\$$" && \
+	      cat $$script && printf '$$tle$$);\n' || exit; done; \
+	  echo "select pgtle.set_default_version('$(EXTENSION)', '$(VERSION)');"; \
+	  echo 'commit;'; } >$@.new && mv $@.new $@
 
 # When a release is out: its schema files never change again, and upgrades from it are built and tested.
 FROZEN := tests/data/released

@@ -49,26 +49,33 @@ end;
 $$;
 
 -- But not what an administrator has granted to another role (`memfold adopt` does so for a table's owner): that is recorded
--- as well wherever a script grants or revokes anything, and a dump would leave it out.
-update pg_catalog.pg_init_privs as i
-set
-    initprivs = array(
-        select a.item
-        from pg_catalog.unnest(i.initprivs) with ordinality as a (item, place)
-        where
-            exists (
-                select from pg_catalog.aclexplode(array[a.item]) as x
+-- as well wherever a script grants or revokes anything, and a dump would leave it out. Only a superuser may write there; under
+-- pg_tle the owner of the database need not be one, and an upgrade then makes such grants missing from a dump.
+do $$
+begin
+    if (select r.rolsuper from pg_catalog.pg_roles as r where r.rolname = current_user) then
+        update pg_catalog.pg_init_privs as i
+        set
+            initprivs = array(
+                select a.item
+                from pg_catalog.unnest(i.initprivs) with ordinality as a (item, place)
                 where
-                    x.grantee in (0, x.grantor)
-                    or pg_catalog.pg_get_userbyid(x.grantee) ~ '^memfold_(owner|queue|app|agent|tenant|judge|auditor)$'
+                    exists (
+                        select from pg_catalog.aclexplode(array[a.item]) as x
+                        where
+                            x.grantee in (0, x.grantor)
+                            or pg_catalog.pg_get_userbyid(x.grantee) ~ '^memfold_(owner|queue|app|agent|tenant|judge|auditor)$'
+                    )
+                order by a.place
             )
-        order by a.place
-    )
-where
-    i.classoid = 'pg_catalog.pg_namespace'::regclass and i.objoid = any('{memfold,memfold_internal}'::regnamespace[])
-    or (i.classoid, i.objoid) in (
-        select d.classid, d.objid
-        from pg_catalog.pg_depend as d
-        join pg_catalog.pg_extension as e on e.oid = d.refobjid
-        where d.refclassid = 'pg_catalog.pg_extension'::regclass and d.deptype = 'e' and e.extname = 'memfold'
-    );
+        where
+            i.classoid = 'pg_catalog.pg_namespace'::regclass and i.objoid = any('{memfold,memfold_internal}'::regnamespace[])
+            or (i.classoid, i.objoid) in (
+                select d.classid, d.objid
+                from pg_catalog.pg_depend as d
+                join pg_catalog.pg_extension as e on e.oid = d.refobjid
+                where d.refclassid = 'pg_catalog.pg_extension'::regclass and d.deptype = 'e' and e.extname = 'memfold'
+            );
+    end if;
+end;
+$$;
