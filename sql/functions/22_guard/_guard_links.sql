@@ -117,8 +117,6 @@ declare
     v_names jsonb;
     v_longest integer;
     v_found record;
-    v_kept_a integer[];
-    v_kept_b integer[];
 begin
     is_changed := false;
     if not memfold_internal._has_links(tenant_id)
