@@ -82,6 +82,20 @@ def test_linked_names_are_one_to_the_guard(db: DB) -> None:
     assert sum(apart) >= 5
 
 
+def test_what_is_compared_is_bounded(db: DB) -> None:
+    """A page of names is not compared name by name, while others wait: it is asked about, as without links."""
+    link(db, "default")
+    changed = "select is_changed, content from memfold_internal._under_one_name('acme', 'default', %s, %s)"
+    for more, expected in (("word " * 190, True), ("word " * 200, False), ("w " * 4000, False)):
+        row = db.execute(changed, [f"{more}and Georg", f"{more}and Georg Maier"]).fetchone()
+        assert row is not None
+        assert row[0] is expected
+    # of a text that is all names the first ten
+    row = db.execute(changed, ["Georg drinks " * 60, "G. Maier drinks " * 60]).fetchone()
+    assert row is not None
+    assert row[1].count("Georg Maier") == 10
+
+
 def test_objects_are_linked_names_too(db: DB) -> None:
     link(db, "default")
     said = "She knows him", "She knows him"

@@ -10,9 +10,28 @@ revoke all on function memfold_internal._name_key(text[]) from public;
 comment on function memfold_internal._name_key(text[]) is
 'The name that these words of a text (canonical) are, without a genitive ''s and the punctuation around it.';
 
+-- A loop, as the planner thinks of sets of words as so large that a server with JIT would compile each query over them.
+create or replace function memfold_internal._runs_of_words(words text[], longest integer) returns text[]
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_runs text[] := '{}';
+begin
+    for v_from in 1..pg_catalog.cardinality(words) loop
+        for v_to in v_from..least(v_from + longest - 1, pg_catalog.cardinality(words)) loop
+            v_runs := v_runs || memfold_internal._name_key(words[v_from:v_to]);
+        end loop;
+    end loop;
+    return v_runs;
+end;
+$$;
+revoke all on function memfold_internal._runs_of_words(text[], integer) from public;
+comment on function memfold_internal._runs_of_words(text[], integer) is
+'All runs of at most longest words of a text (canonical), as names.';
+
 create or replace function memfold_internal._names_in(words text[], names jsonb, longest integer)
 returns table (place integer, size integer, name text)
-language plpgsql immutable parallel safe
+language plpgsql immutable parallel safe rows 2
 as $$
 begin
     place := 1;
@@ -107,6 +126,10 @@ language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 declare
+    -- facts are short: what follows looks at each run of words, and at each pair of places, while others wait for the scope
+    v_most_words constant integer := 200;
+    v_most_places constant integer := 10;
+    v_longest_name constant integer := 8;
     v_spaces constant text collate "C" := E'[\\u0009-\\u000D \u0085\u1680\u2028\u2029]+';
     v_a text[];
     v_b text[];
@@ -129,26 +152,23 @@ begin
     v_words_a := pg_catalog.string_to_array(memfold_internal._prose_1(content), ' ');
     v_words_b := pg_catalog.string_to_array(memfold_internal._prose_1(other_content), ' ');
     -- (other spaces, and words that are two in canonical form: rare, and the texts stay two)
-    if pg_catalog.cardinality(v_a) <> pg_catalog.cardinality(v_words_a)
+    if greatest(pg_catalog.cardinality(v_a), pg_catalog.cardinality(v_b)) > v_most_words
+        or pg_catalog.cardinality(v_a) <> pg_catalog.cardinality(v_words_a)
         or pg_catalog.cardinality(v_b) <> pg_catalog.cardinality(v_words_b)
     then
         return;
     end if;
-    -- aliases of up to five words that either text has, and their names; the bucket's own link comes first
+    -- aliases that either text has, and their names; the bucket's own link comes first
     select pg_catalog.jsonb_object_agg(l.alias, l.name order by l.bucket_id <> '*')
             || pg_catalog.jsonb_object_agg(memfold_internal._prose_1(l.name), l.name),
-        max(greatest(pg_catalog.cardinality(pg_catalog.string_to_array(l.alias, ' ')),
-            pg_catalog.cardinality(pg_catalog.string_to_array(memfold_internal._prose_1(l.name), ' '))))
+        least(v_longest_name, max(greatest(pg_catalog.cardinality(pg_catalog.string_to_array(l.alias, ' ')),
+            pg_catalog.cardinality(pg_catalog.string_to_array(memfold_internal._prose_1(l.name), ' ')))))
     into v_names, v_longest
     from memfold.links as l
     where l.tenant_id = _under_one_name.tenant_id collate "C" and l.bucket_id in (_under_one_name.bucket_id collate "C", '*')
         and l.kind = 'subject'
-        and l.alias = any (array(
-            select memfold_internal._name_key(t.words[p.place:p.place + s.size - 1]) collate "C"
-            from (values (v_words_a), (v_words_b)) as t (words)
-            cross join lateral pg_catalog.generate_series(1, pg_catalog.cardinality(t.words)) as p (place)
-            cross join lateral pg_catalog.generate_series(1, least(5, pg_catalog.cardinality(t.words) - p.place + 1)) as s (size)
-        ));
+        and l.alias = any (memfold_internal._runs_of_words(v_words_a, v_longest_name)
+            || memfold_internal._runs_of_words(v_words_b, v_longest_name));
     if v_names is null then
         return;
     end if;
@@ -158,8 +178,8 @@ begin
         from rows from (unnest(v_b), unnest(v_words_b)) with ordinality as w (written, word, place) order by w.place);
     with met as materialized (
         select a.place as a, a.size as size_a, b.place as b, b.size as size_b, a.name
-        from memfold_internal._names_in(v_words_a, v_names, v_longest) as a
-        join memfold_internal._names_in(v_words_b, v_names, v_longest) as b
+        from (select n.* from memfold_internal._names_in(v_words_a, v_names, v_longest) as n limit v_most_places) as a
+        join (select n.* from memfold_internal._names_in(v_words_b, v_names, v_longest) as n limit v_most_places) as b
             on memfold_internal._prose_1(b.name) = memfold_internal._prose_1(a.name)
         where memfold_internal._is_name_whole(v_words_a, v_capital_a, a.place, a.place + a.size - 1,
             v_words_b, v_capital_b, b.place, b.place + b.size - 1)
@@ -180,4 +200,4 @@ revoke all on function memfold_internal._under_one_name(text, text, text, text) 
 comment on function memfold_internal._under_one_name(text, text, text, text) is
 'Two texts in which whom both name, one by an alias of the bucket''s links and the other by its name or another alias, goes by the name.
 is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg Huber", where "Georg" is linked) stays as it
-is. Only reads.';
+is, and so do texts of more than 200 words, all but the first ten names of a text, and names of more than eight words. Only reads.';
