@@ -781,6 +781,12 @@ def fill(db: DB, tenant: str, bucket: str) -> None:
         [tenant, bucket, f"plain {mark}"],
     )
     db.execute("select memfold.prune_memories(%s, %s, 1, '0 days', 1, false)", [tenant, bucket])
+    for alias in ("linked", "unlinked"):
+        db.execute(
+            "select memfold.link_subject(%s, %s, %s, %s)",
+            [f"{alias} {mark}", f"name {mark}", tenant, bucket],
+        )
+    db.execute("select memfold.unlink_subject(%s, %s, %s)", [f"unlinked {mark}", tenant, bucket])
 
 
 def dump(db: DB, tenants: str) -> dict[str, list[Any]]:
@@ -794,6 +800,27 @@ def dump(db: DB, tenants: str) -> dict[str, list[Any]]:
         ).fetchall()
         for (name,) in tables
     }
+
+
+@pytest.mark.one_server
+def test_names_of_links_are_left_to_the_bucket(db: DB) -> None:
+    """They are rules: docs/operations.md says where they stay, and until when."""
+    ingest(db, "Likes tea", subject="Quimby", source_turn_ids=["t1"])
+    ingest(db, "Likes milk", subject="Zorgo", source_turn_ids=["t2"])
+    for alias in ("Zorgo", "Zorgo B"):
+        db.execute("select link_subject(%s, 'Quimby', 'acme')", [alias])
+    db.execute("select unlink_subject('Zorgo B', 'acme')")
+    erase(db, "t1")
+    erase_memory(db, ingest(db, "Likes milk", subject="Zorgo").memory_id)
+    assert db.execute("select count(*) from memories").fetchone() == (0,)
+    tables = {
+        table.rsplit(".", 1)[-1] for table, _ in found(db, "Zorgo", "zorgo", "Quimby") if "pg_" not in table
+    }
+    assert tables == {"links", "runs", "judgements"}
+    assert db.execute("select distinct kind from runs").fetchall() == [("link",)]
+    assert db.execute("select distinct kind from judgements").fetchall() == [("identity",)]
+    db.execute("select erase_bucket('acme', 'default')")
+    assert found(db, "Zorgo", "zorgo", "Quimby") == []
 
 
 @pytest.mark.core

@@ -86,7 +86,7 @@ begin
             or v_value > v_policy.lexical_threshold and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
             select pg_catalog.to_jsonb(m.guard), m.mergeable, m.veto into v_guard, v_mergeable, v_veto
-            from memfold_internal._check_merge(c.tenant_id, v_policy, c.content, v_neighbour.root_content, c.object,
+            from memfold_internal._check_merge(c.tenant_id, c.bucket_id, v_policy, c.content, v_neighbour.root_content, c.object,
                 v_neighbour.root_object, (
                     select pg_catalog.array_agg(s.signal)
                     from pg_catalog.jsonb_array_elements_text(v_entry -> 'guard') as s (signal)

@@ -26,7 +26,7 @@ begin
     select m.* into strict b
     from memfold.memories as m where m.tenant_id = _pair_score.tenant_id collate "C" and m.memory_id = other_id;
     return memfold_internal._score(score, memfold_internal._pair_features(tenant_id, similarity, a.content, b.content,
-        memfold_internal._guard_pair(tenant_id, a.content, b.content, a.object, b.object)));
+        memfold_internal._guard_pair(tenant_id, a.content, b.content, a.object, b.object, a.bucket_id)));
 end;
 $$;
 revoke all on function memfold_internal._pair_score(text, text, double precision, uuid, uuid) from public;
@@ -139,7 +139,8 @@ begin
         else
             v_own := null;
             if v_neighbour.similarity >= v_floor then
-                v_signals := memfold_internal._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object);
+                v_signals := memfold_internal._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object,
+                    c.bucket_id);
                 v_own := memfold_internal._score(v_score, memfold_internal._pair_features(
                     c.tenant_id, v_neighbour.similarity, c.content, v_neighbour.content, v_signals));
             end if;
@@ -148,7 +149,7 @@ begin
                 v_value := greatest(v_own, memfold_internal._score(v_score, memfold_internal._pair_features(
                     c.tenant_id, v_neighbour.matched_similarity, c.content, v_neighbour.matched_content,
                     memfold_internal._guard_pair(c.tenant_id, c.content, v_neighbour.matched_content, c.object,
-                        v_neighbour.matched_object))));
+                        v_neighbour.matched_object, c.bucket_id))));
             end if;
         end if;
         -- What merges is what will be shown for it: an alias that is near is a reason to ask, no more.
@@ -159,8 +160,8 @@ begin
             or v_unclear and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
             select m.guard, m.mergeable, m.veto into v_guard, v_mergeable, v_veto
-            from memfold_internal._check_merge(c.tenant_id, v_policy, c.content, v_neighbour.content, c.object, v_neighbour.object,
-                v_signals, v_mergeable) as m;
+            from memfold_internal._check_merge(c.tenant_id, c.bucket_id, v_policy, c.content, v_neighbour.content, c.object,
+                v_neighbour.object, v_signals, v_mergeable) as m;
             if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
                 v_best := case when v_mergeable then v_own else v_value end;
                 d.action := case when v_mergeable then 'merged' else 'ambiguous' end;

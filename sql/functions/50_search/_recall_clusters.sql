@@ -83,12 +83,13 @@ begin
 
     for v_near in
         with c as materialized (
-            select i.place, m.memory_id, m.content, m.memory_type, memfold_internal._prose_1(m.subject) as subject,
+            select i.place, m.memory_id, m.bucket_id, m.content, m.memory_type, memfold_internal._prose_1(m.subject) as subject,
                 memfold_internal._predicate_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object,
                 m.object as given_object, k.on_timeline
             from (select distinct u.place from unnest(v_later || v_earlier) as u (place)) as i
             cross join lateral (
-                select t.memory_id, t.content, t.memory_type, t.subject, t.predicate, t.object from memfold.memories as t
+                select t.memory_id, t.bucket_id, t.content, t.memory_type, t.subject, t.predicate, t.object
+                from memfold.memories as t
                 where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = memory_ids[i.place]
                 offset 0
             ) as m
@@ -132,7 +133,7 @@ begin
                 offset 0
             ) as j
         )
-        select b.place, b.content, b.given_object as object,
+        select b.place, b.bucket_id, b.content, b.given_object as object, array_agg(a.bucket_id) as buckets,
             array_agg(a.place) as places, array_agg(a.content) as contents, array_agg(a.given_object) as objects
         from unnest(v_later, v_earlier) as p (later, earlier)
         join c as a on a.place = p.earlier
@@ -152,7 +153,7 @@ begin
                 select from told as t join told as u on u.cluster_id = t.cluster_id
                 where t.id = a.memory_id and u.id = b.memory_id
             )
-        group by b.place, b.content, b.given_object
+        group by b.place, b.bucket_id, b.content, b.given_object
         order by b.place
     loop
         for v_cluster in select distinct clusters[u.place] from unnest(v_near.places) as u (place) order by 1 loop
@@ -162,7 +163,8 @@ begin
                 foreach v_member in array v_members loop
                     v_clean := memfold_internal._guard_pair(tenant_id, v_near.content,
                         v_near.contents[array_position(v_near.places, v_member)], v_near.object,
-                        v_near.objects[array_position(v_near.places, v_member)]) = '{}';
+                        v_near.objects[array_position(v_near.places, v_member)],
+                        case v_near.buckets[array_position(v_near.places, v_member)] when v_near.bucket_id then v_near.bucket_id end) = '{}';
                     exit when not v_clean;
                 end loop;
             end if;

@@ -94,7 +94,8 @@ begin
     beside as materialized (
         select p.cluster, p.member_ids[1] as oldest_id, i.id, i.place,
             memfold_internal._similarity_of(consolidate.tenant_id, i.id, p.member_ids[1], v_model) as similarity,
-            memfold_internal._guard_pair(consolidate.tenant_id, m.content, o.content, m.object, o.object) as guard
+            memfold_internal._guard_pair(consolidate.tenant_id, m.content, o.content, m.object, o.object,
+                m.bucket_id) as guard
         from planned as p
         cross join lateral unnest(p.member_ids[2:]) with ordinality as i (id, place)
         join memfold.memories as m on m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = i.id

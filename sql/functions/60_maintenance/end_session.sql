@@ -95,8 +95,8 @@ begin
             ) as j
             where j.similarity > a.session_threshold
                 and not memfold_internal._was_asked(_session_merges.tenant_id, a.memory_id, b.memory_id)
-                and (memfold_internal._check_merge(_session_merges.tenant_id, a.rule, a.content, b.content, a.object, b.object,
-                    null, true)).mergeable
+                and (memfold_internal._check_merge(_session_merges.tenant_id, _session_merges.bucket_id, a.rule, a.content, b.content,
+                    a.object, b.object, null, true)).mergeable
         )
         select t.kind, t.ids, t.standings,
             -- of each memory, the later ones that are near to it

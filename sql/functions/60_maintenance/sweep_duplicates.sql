@@ -106,8 +106,8 @@ begin
                     v_members := v_members || v_fold.member;
                     continue;
                 end if;
-                v_check := memfold_internal._check_merge(tenant_id, v_policy, v_fold.content, v_fold.other_content, v_fold.object,
-                    v_fold.other_object, null, true);
+                v_check := memfold_internal._check_merge(tenant_id, bucket_id, v_policy, v_fold.content, v_fold.other_content,
+                    v_fold.object, v_fold.other_object, null, true);
                 v_refines := v_check.mergeable and memfold_internal._refines(v_policy, v_fold.content, v_fold.other_content);
                 if not v_check.mergeable or v_refines and v_policy.on_refinement = 'escalate' then
                     v_stopped := true;
@@ -253,7 +253,7 @@ begin
             order by i.place
         loop
             -- what is neither folded nor asked is not compared
-            v_check := memfold_internal._check_merge(tenant_id, v_policy, q.content, q.other_content, q.object, q.other_object,
+            v_check := memfold_internal._check_merge(tenant_id, bucket_id, v_policy, q.content, q.other_content, q.object, q.other_object,
                 case when p.leader_id is null and v_policy.on_ambiguous = 'insert' and not v_synthesises then '{}' else p.guard end,
                 v_synthesises);
             if v_check.mergeable then

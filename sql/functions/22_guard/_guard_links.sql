@@ -1,0 +1,203 @@
+-- Names that a bucket has linked (link_subject) are one to the guard: "Georg works at Acme" says what "Georg Maier works at Acme" says.
+
+create or replace function memfold_internal._name_key(words text[]) returns text
+language sql immutable parallel safe
+return pg_catalog.regexp_replace(
+    pg_catalog.ltrim(pg_catalog.array_to_string(words, ' '), '"''([{<' || E'\u201C\u201E\u2018\u00AB'),
+    E'(?:[''\u2019]s)?[]"'')}>.,;:!?\u201D\u201C\u2019\u00BB\u2026]*$' collate "C", ''
+);
+revoke all on function memfold_internal._name_key(text[]) from public;
+comment on function memfold_internal._name_key(text[]) is
+'The name that these words of a text (canonical) are, without a genitive ''s and the punctuation around it.';
+
+-- A loop, as the planner thinks of sets of words as so large that a server with JIT would compile each query over them.
+create or replace function memfold_internal._runs_of_words(words text[], longest integer) returns text[]
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_runs text[] := '{}';
+begin
+    for v_from in 1..pg_catalog.cardinality(words) loop
+        for v_to in v_from..least(v_from + longest - 1, pg_catalog.cardinality(words)) loop
+            v_runs := v_runs || memfold_internal._name_key(words[v_from:v_to]);
+        end loop;
+    end loop;
+    return v_runs;
+end;
+$$;
+revoke all on function memfold_internal._runs_of_words(text[], integer) from public;
+comment on function memfold_internal._runs_of_words(text[], integer) is
+'All runs of at most longest words of a text (canonical), as names.';
+
+create or replace function memfold_internal._names_in(words text[], names jsonb, longest integer)
+returns table (place integer, size integer, name text)
+language plpgsql immutable parallel safe rows 2
+as $$
+begin
+    place := 1;
+    while place <= pg_catalog.cardinality(words) loop
+        -- of two names that begin here the longer
+        size := least(longest, pg_catalog.cardinality(words) - place + 1);
+        name := null;
+        while size > 0 and name is null loop
+            name := names ->> memfold_internal._name_key(words[place:place + size - 1]);
+            size := size - 1;
+        end loop;
+        size := size + 1;
+        if name is not null then
+            return next;
+            place := place + size;
+        else
+            place := place + 1;
+        end if;
+    end loop;
+end;
+$$;
+revoke all on function memfold_internal._names_in(text[], jsonb, integer) from public;
+comment on function memfold_internal._names_in(text[], jsonb, integer) is
+'Where a text (its words, canonical) has one of these names (canonical -> what it stands for), and which. longest: the most words
+of a name.';
+
+create or replace function memfold_internal._is_name_whole(
+    a text[], is_capital_a boolean[], from_a integer, to_a integer, b text[], is_capital_b boolean[], from_b integer, to_b integer
+) returns boolean
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_is_name constant boolean := is_capital_a[from_a] and is_capital_b[from_b];
+    v_at_a integer;
+    v_at_b integer;
+    v_a text;
+    v_b text;
+    v_in_b boolean;
+    v_in_a boolean;
+begin
+    for v_at_a, v_at_b in values (from_a - 1, from_b - 1), (to_a + 1, to_b + 1) loop
+        v_a := case when v_at_a between 1 and pg_catalog.cardinality(a) then memfold_internal._name_key(array[a[v_at_a]]) end;
+        v_b := case when v_at_b between 1 and pg_catalog.cardinality(b) then memfold_internal._name_key(array[b[v_at_b]]) end;
+        continue when v_a is not distinct from v_b;
+        -- "Georg Huber": another word of a name
+        if is_capital_a[v_at_a] or is_capital_b[v_at_b] then
+            return false;
+        end if;
+        v_in_b := v_a is null or exists (select from unnest(b) as w (word) where memfold_internal._name_key(array[w.word]) = v_a);
+        v_in_a := v_b is null or exists (select from unnest(a) as w (word) where memfold_internal._name_key(array[w.word]) = v_b);
+        -- one of them has a word in between ("georg huber works" / "georg maier works"); or names are not told by their capitals
+        if v_in_a <> v_in_b or not v_is_name and not (v_in_a and (v_a is null or v_b is null)) then
+            return false;
+        end if;
+    end loop;
+    return true;
+end;
+$$;
+revoke all on function memfold_internal._is_name_whole(
+    text[], boolean[], integer, integer, text[], boolean[], integer, integer
+) from public;
+comment on function memfold_internal._is_name_whole(text[], boolean[], integer, integer, text[], boolean[], integer, integer) is
+'Whether two texts (their words, canonical, and which begin with a capital) name somebody with these words, and not with one more before or
+after them: by the words beside the name. In doubt they do not.';
+
+create or replace function memfold_internal._rename(words text[], places integer[], sizes integer[], names text[]) returns text
+language plpgsql immutable parallel safe
+as $$
+declare
+    v_words text[] := words;
+    v_last text;
+begin
+    for i in 1..coalesce(pg_catalog.cardinality(places), 0) loop
+        v_last := words[places[i] + sizes[i] - 1];
+        v_words[places[i]] := names[i]
+            || pg_catalog.substring(v_last, E'(?:[''\u2019]s)?[]"'')}>.,;:!?\u201D\u201C\u2019\u00BB\u2026]*$' collate "C");
+        for v_place in places[i] + 1..places[i] + sizes[i] - 1 loop
+            v_words[v_place] := null;
+        end loop;
+    end loop;
+    return pg_catalog.array_to_string(v_words, ' ');
+end;
+$$;
+revoke all on function memfold_internal._rename(text[], integer[], integer[], text[]) from public;
+comment on function memfold_internal._rename(text[], integer[], integer[], text[]) is
+'A text (its words) with other names in these places.';
+
+create or replace function memfold_internal._under_one_name(
+    tenant_id text, bucket_id text, inout content text, inout other_content text, out is_changed boolean
+)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    -- facts are short: what follows looks at each run of words, and at each pair of places, while others wait for the scope
+    v_most_words constant integer := 200;
+    v_most_places constant integer := 10;
+    v_longest_name constant integer := 8;
+    v_spaces constant text collate "C" := E'[\\u0009-\\u000D \u0085\u1680\u2028\u2029]+';
+    v_a text[];
+    v_b text[];
+    v_words_a text[];
+    v_words_b text[];
+    v_capital_a boolean[];
+    v_capital_b boolean[];
+    v_names jsonb;
+    v_longest integer;
+    v_found record;
+begin
+    is_changed := false;
+    if not memfold_internal._has_links(tenant_id)
+        or greatest(pg_catalog.octet_length(content), pg_catalog.octet_length(other_content)) > memfold_internal._guard_limit()
+    then
+        return;
+    end if;
+    v_a := pg_catalog.string_to_array(pg_catalog.btrim(pg_catalog.regexp_replace(content collate "C", v_spaces, ' ', 'g')), ' ');
+    v_b := pg_catalog.string_to_array(pg_catalog.btrim(pg_catalog.regexp_replace(other_content collate "C", v_spaces, ' ', 'g')), ' ');
+    v_words_a := pg_catalog.string_to_array(memfold_internal._prose_1(content), ' ');
+    v_words_b := pg_catalog.string_to_array(memfold_internal._prose_1(other_content), ' ');
+    -- (other spaces, and words that are two in canonical form: rare, and the texts stay two)
+    if greatest(pg_catalog.cardinality(v_a), pg_catalog.cardinality(v_b)) > v_most_words
+        or pg_catalog.cardinality(v_a) <> pg_catalog.cardinality(v_words_a)
+        or pg_catalog.cardinality(v_b) <> pg_catalog.cardinality(v_words_b)
+    then
+        return;
+    end if;
+    -- aliases that either text has, and their names; the bucket's own link comes first
+    select pg_catalog.jsonb_object_agg(l.alias, l.name order by l.bucket_id <> '*')
+            || pg_catalog.jsonb_object_agg(memfold_internal._prose_1(l.name), l.name),
+        least(v_longest_name, max(greatest(pg_catalog.cardinality(pg_catalog.string_to_array(l.alias, ' ')),
+            pg_catalog.cardinality(pg_catalog.string_to_array(memfold_internal._prose_1(l.name), ' ')))))
+    into v_names, v_longest
+    from memfold.links as l
+    where l.tenant_id = _under_one_name.tenant_id collate "C" and l.bucket_id in (_under_one_name.bucket_id collate "C", '*')
+        and l.kind = 'subject'
+        and l.alias = any (memfold_internal._runs_of_words(v_words_a, v_longest_name)
+            || memfold_internal._runs_of_words(v_words_b, v_longest_name));
+    if v_names is null then
+        return;
+    end if;
+    v_capital_a := array(select pg_catalog.left(w.written, 1) <> pg_catalog.left(w.word, 1)
+        from rows from (unnest(v_a), unnest(v_words_a)) with ordinality as w (written, word, place) order by w.place);
+    v_capital_b := array(select pg_catalog.left(w.written, 1) <> pg_catalog.left(w.word, 1)
+        from rows from (unnest(v_b), unnest(v_words_b)) with ordinality as w (written, word, place) order by w.place);
+    with met as materialized (
+        select a.place as a, a.size as size_a, b.place as b, b.size as size_b, a.name
+        from (select n.* from memfold_internal._names_in(v_words_a, v_names, v_longest) as n limit v_most_places) as a
+        join (select n.* from memfold_internal._names_in(v_words_b, v_names, v_longest) as n limit v_most_places) as b
+            on memfold_internal._prose_1(b.name) = memfold_internal._prose_1(a.name)
+        where memfold_internal._is_name_whole(v_words_a, v_capital_a, a.place, a.place + a.size - 1,
+            v_words_b, v_capital_b, b.place, b.place + b.size - 1)
+    )
+    select
+        memfold_internal._rename(v_a, pg_catalog.array_agg(m.a), pg_catalog.array_agg(m.size_a), pg_catalog.array_agg(m.name)) as a,
+        memfold_internal._rename(v_b, pg_catalog.array_agg(m.b), pg_catalog.array_agg(m.size_b), pg_catalog.array_agg(m.name)) as b
+    into v_found
+    from met as m;
+    is_changed := (v_found.a, v_found.b) is distinct from (pg_catalog.array_to_string(v_a, ' '), pg_catalog.array_to_string(v_b, ' '));
+    if is_changed then
+        content := v_found.a;
+        other_content := v_found.b;
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._under_one_name(text, text, text, text) from public;
+comment on function memfold_internal._under_one_name(text, text, text, text) is
+'Two texts in which whom both name, one by an alias of the bucket''s links and the other by its name or another alias, goes by the name.
+is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg Huber", where "Georg" is linked) stays as it
+is, and so do texts of more than 200 words, all but the first ten names of a text, and names of more than eight words. Only reads.';
