@@ -80,8 +80,8 @@ install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_
 # --- archives -----------------------------------------------------------------------------------------------------
 
 DIST      := dist
-# What a release consists of, each archive made of the last commit alone and by its time, so that two runs give the same bytes.
-# (Of the control file in an archive, which has no history.)
+# What a release consists of. The archive for PGXN is made of the last commit, the others of the work tree; all by the commit's
+# time (in an archive, which has no history: by the control file's), so that two runs give the same bytes.
 SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell date -r $(EXTENSION).control +%s))
 dist deb: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the script for pg_tle, SHA256SUMS
@@ -89,7 +89,7 @@ dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the scri
 	rm -f $(addprefix $(DIST)/,*.whl *.tar.gz *.zip SHA256SUMS)
 	for package in python_client plpython; do \
 	    (cd $$package && '$(CURDIR)/$(PY)' -m hatchling build -d '$(abspath $(DIST))' >/dev/null) || exit; done
-	@# its times are local ones
+	@# git writes local times into a zip
 	TZ=UTC git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o $(DIST)/$(EXTENSION)-$(VERSION).zip HEAD
 	cd $(DIST) && sha256sum *.whl *.tar.gz *.zip $(notdir $(TLE)) >SHA256SUMS && cat SHA256SUMS
 
