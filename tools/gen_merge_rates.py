@@ -45,11 +45,11 @@ order by p.place
 HEAD = """\
 ## What each rule is worth
 
-Made by `tools/gen_merge_rates.py`. What merges by itself has a cosine (all-MiniLM-L6-v2) above 0.92 and passes the rules
-that are named; from 0.85 on the rest is asked about. With *refinement*, a refinement that is merged is no false merge if
-the richer text leads. A pair is measured by a veto that was fitted to other groups of texts, and to no pair of the half
-`test`; a veto that is *chosen* has the least threshold that keeps false merges at 1 % among the pairs that it was fitted
-to, as models that had not seen them say.
+`tools/gen_merge_rates.py` made this section. A pair merges automatically if its cosine (all-MiniLM-L6-v2) is above 0.92 and
+it passes the named rules; the rest is asked about from 0.85 on. With *refinement*, merging a refinement is not a false
+merge if the richer text is the root. Each pair is measured with a veto fitted to other groups of texts, and never to the half
+`test`. A *chosen* veto has the lowest threshold that keeps false merges at 1 % among the pairs that it was fitted
+to, according to models that had not seen them.
 """
 
 
@@ -176,9 +176,9 @@ def rules_of(m: Measured, shipped: float) -> tuple[list[Rule], list[Rule]]:
         rules.append(Rule(f"{name}, veto {least:.2f}", clean & (outer >= least), True))
         if least == shipped:
             told.append(rules[-1])
-    for file, part in (("the pairs of others", ~m.memories), ("the memories", m.memories)):
+    for file, part in (("public pairs", ~m.memories), ("memories", m.memories)):
         passes, found = chosen(m, part, clean, inner, outer)
-        chose = f"{name}, veto chosen by {file} ({min(found):.2f}–{max(found):.2f})"
+        chose = f"{name}, veto chosen on {file} ({min(found):.2f}–{max(found):.2f})"
         rules.append(Rule(chose, clean & passes, True))
     return rules, told
 
@@ -221,7 +221,7 @@ def section(m: Measured, data: str, shipped: float) -> list[str]:
     swaps = np.char.startswith(source, SWAPS)
     lines = [BEGIN, HEAD]
     for title, part in (
-        (f"### Pairs of others: {data}", others),
+        (f"### {data}", others),
         ("### The same without word swaps", others & ~swaps),
         ("### Memories (`tests/data/memory_pairs.jsonl`)", m.memories),
         ("### Memories, half `test`", m.memories & (split == "test")),
@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("others", type=Path)
     parser.add_argument("memories", type=Path, nargs="?", default=MEMORIES)
     parser.add_argument("--dsn", required=True)
-    parser.add_argument("--data", required=True, help="what the pairs of others are, in general terms")
+    parser.add_argument("--data", required=True, help="what the other pairs are, in general terms: a heading")
     parser.add_argument("--out", type=Path, default=PAGE)
     given = parser.parse_args()
     threadpool_limits(limits=1)
