@@ -29,8 +29,8 @@ class Notice:
 class SearchResult(tuple[T, ...]):
     """The memories found, best first.
 
-    ``complete``: whether the search covered everything that it could have found. If not, ``reason`` says why, and ``hint`` what to
-    do: usually the statement that creates an index.
+    ``complete``: whether the search covered everything that it could have found. If not, ``reason`` says why, and
+    ``hint`` what to do: usually the statement that creates an index.
     """
 
     complete: bool = True

@@ -128,9 +128,9 @@ class Resolution:
     """The result of a judgement.
 
     ``status``: done; obsolete (there is nothing left to decide); open, leased or dead: not answered, both memories
-    stay. The other fields are None unless it is done. ``action``: merged, replaced, superseded, rejected, escalated (to a
-    person), judged (both are kept) or linked (two names); ``memory_id``: the memory that now holds the fact; ``event_id``:
-    for ``undo``; ``run_id``: the run of a link.
+    stay. The other fields are None unless it is done. ``action``: merged, replaced, superseded, rejected, escalated
+    (to a person), judged (both are kept) or linked (two names); ``memory_id``: the memory that now holds the fact;
+    ``event_id``: for ``undo``; ``run_id``: the run of a link.
     """
 
     status: JudgementStatus
