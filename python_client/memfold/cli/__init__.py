@@ -66,8 +66,8 @@ __all__ = ["main"]
 def main() -> None:
     """Fold duplicate memories of AI agents into one, inside PostgreSQL.
 
-        \b
-        memfold up                        start the embedded server, install memfold in it, print its DSN
+    \b
+    memfold up                        start the embedded server, install memfold in it, print its DSN
     memfold ingest memories.jsonl     hand in candidates, one JSON object per line
     memfold judge --model NAME        let a model answer unclear cases
     memfold review                    answer them yourself
@@ -75,8 +75,8 @@ def main() -> None:
     memfold explain MEMORY_ID         the complete history of a memory
     memfold mcp                       serve memories to agents that speak MCP
     memfold web                       view memories, judge and undo, in a browser
-        memfold sweep --tenant ID         merge duplicates that are already stored
-        memfold calibrate MODEL           thresholds from labelled pairs and an error budget
+    memfold sweep --tenant ID         merge duplicates that are already stored
+    memfold calibrate MODEL           thresholds from labelled pairs and an error budget
 
     Commands that need a database use --dsn, else MEMFOLD_DSN, else PGHOST and the like (PGSERVICE, PGDATABASE), else the
     running embedded server. A DSN is a URI, which may name an SQLAlchemy driver, or host=... dbname=...
