@@ -108,8 +108,8 @@ def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> No
     If it is running, uses it; installs or upgrades memfold. Prints one line, the DSN; with --port it includes the
     password.
 
-        \b
-        psql "$(memfold up)" -c "select * from ingest_memory('Alice has a cat.', 'acme')"
+    \b
+    psql "$(memfold up)" -c "select * from ingest_memory('Alice has a cat.', 'acme')"
     """
     say("starting the server ...")
     dsn = server.up(data, port)
@@ -165,10 +165,10 @@ def init(
     and no file on the server. It never makes others wait for long: if it does not get a lock immediately, it gives way
     and retries for two minutes.
 
-        \b
-        memfold init postgresql://owner@db.example.com/agents --set-search-path
-        memfold init postgresql://owner@db.example.com/agents --sql > review.sql
-        psql -v ON_ERROR_STOP=1 -f review.sql postgresql://owner@db.example.com/agents
+    \b
+    memfold init postgresql://owner@db.example.com/agents --set-search-path
+    memfold init postgresql://owner@db.example.com/agents --sql > review.sql
+    psql -v ON_ERROR_STOP=1 -f review.sql postgresql://owner@db.example.com/agents
     """
     given = given_once(database, dsn)
     if print_sql:

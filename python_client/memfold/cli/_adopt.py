@@ -172,8 +172,8 @@ def adopt_plan(dsn: str | None, table: str, absorb: bool | None, **given: Any) -
 
     Includes an estimate of the time. Changes nothing.
 
-        \b
-        memfold adopt plan --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
+    \b
+    memfold adopt plan --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
     """
     with adopting.Adopter(resolve(dsn), say) as adopter:
         definition, known = _define(adopter, table, given)

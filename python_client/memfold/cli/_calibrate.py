@@ -159,11 +159,11 @@ def calibrate(
     too much overlap to meet it; then it says what is possible. Needs the extra memfold[calibrate] and a member of
     memfold_owner.
 
-        \b
-        memfold calibrate all-MiniLM-L6-v2 --tenant acme --pairs labelled.jsonl --report report.html
-        memfold calibrate all-MiniLM-L6-v2 --score best --tenant acme --replay notes --apply
-        memfold calibrate all-MiniLM-L6-v2 --judge --judge-model gpt-5-mini
-        memfold calibrate all-MiniLM-L6-v2 --undo
+    \b
+    memfold calibrate all-MiniLM-L6-v2 --tenant acme --pairs labelled.jsonl --report report.html
+    memfold calibrate all-MiniLM-L6-v2 --score best --tenant acme --replay notes --apply
+    memfold calibrate all-MiniLM-L6-v2 --judge --judge-model gpt-5-mini
+    memfold calibrate all-MiniLM-L6-v2 --undo
     """
     if pairs is not None and tenant is None:
         raise click.UsageError("--pairs takes --tenant: whose pairs they will be")

@@ -91,8 +91,8 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
     the last line says whether row-level security applies to that role. Prints one line per check: ok, warning or PROBLEM.
     Exit code 1 if there is a problem. A tenant without memories is a warning, because its name may be mistyped.
 
-        \b
-        memfold doctor --tenant acme
+    \b
+    memfold doctor --tenant acme
     """
     checks: list[dict[str, str]] = []
 

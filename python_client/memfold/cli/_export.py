@@ -55,8 +55,8 @@ def export(tenant: str, bucket: str, dsn: str | None) -> None:
     One JSON object per line: texts, vectors, ledger, judgements, rules. "memfold restore" reads it. Exit code 1 if the
     bucket holds nothing and has no rules of its own: its name may be mistyped.
 
-        \b
-        memfold export acme default > acme.jsonl
+    \b
+    memfold export acme default > acme.jsonl
     """
     lines = 0
     with open_client(dsn) as client:
@@ -106,8 +106,8 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
     From FILE, or from stdin (-), into an empty bucket of its name, completely or not at all. Run it as a member of
     memfold_owner. Register its embedding models first.
 
-        \b
-        memfold restore acme.jsonl --dsn "$OTHER"
+    \b
+    memfold restore acme.jsonl --dsn "$OTHER"
     """
     name = file_name(file)
     with open_file(file) as lines:
@@ -181,8 +181,8 @@ def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None)
     Moves rows on which no state depends to memory_events_archive, one transaction per call. Run it as a member of
     memfold_owner. One row stands for many restatements; counters do not change.
 
-        \b
-        memfold archive acme --days 30
+    \b
+    memfold archive acme --days 30
     """
     archived = kept = 0
     left = True

@@ -64,9 +64,9 @@ def import_(
     Each is one observation that names its row as its source. The table does not change. Refused rows are reported, and
     the run continues; the exit code is then 1. An interrupted run continues where it stopped: no row counts twice.
 
-        \b
-        memfold import --table public.memories --content content --tenant tenant_id --created created_at
-        memfold import --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
+    \b
+    memfold import --table public.memories --content content --tenant tenant_id --created created_at
+    memfold import --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
     """
     if embed_url is not None and embed_model is None:
         raise click.UsageError("--embed-url needs --embed-model")

@@ -70,8 +70,8 @@ def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds:
     systemd or any other scheduler; prints one line per task that did something. Further tasks: clean (equal texts stored
     while dedup was off), sweep (merge what ingest would merge now). Exit code 1 if a task failed.
 
-        \b
-        memfold maintenance --tenant acme --tasks plain,clean
+    \b
+    memfold maintenance --tenant acme --tasks plain,clean
     """
     failed = 0
 
@@ -190,9 +190,9 @@ def sweep(
     pairs with a clean guard are merged, unclear ones are queued for a judge. All of it belongs to one run, which memfold
     undo --run undoes.
 
-        \b
-        memfold sweep --tenant acme --bucket notes --dry-run
-        memfold sweep --tenant acme --bucket notes
+    \b
+    memfold sweep --tenant acme --bucket notes --dry-run
+    memfold sweep --tenant acme --bucket notes
     """
     given: dict[str, object] = {"tenant": tenant, "bucket": bucket, "model": model}
     run: object = None
@@ -257,9 +257,9 @@ def consolidate(
     With any predicates. Prints the run. Its questions are answered by memfold judge, or (--approval person) by memfold
     review, or all together by memfold approve.
 
-        \b
-        memfold consolidate --tenant acme --dry-run
-        memfold consolidate --tenant acme --approval person
+    \b
+    memfold consolidate --tenant acme --dry-run
+    memfold consolidate --tenant acme --approval person
     """
     with _connected(given_once(database, dsn), tenant, bucket) as connection:
         rows = _call(

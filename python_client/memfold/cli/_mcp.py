@@ -70,11 +70,11 @@ def mcp(
     http://127.0.0.1:PORT/mcp, for clients that send the token. Tools: remember, recall, correct, forget, undo, explain,
     open_questions, answer. Callers cannot choose the tenant.
 
-        Needs memfold[mcp].
+    Needs memfold[mcp].
 
-        \b
-        MEMFOLD_TENANT=acme memfold mcp
-        MEMFOLD_TENANT=acme memfold mcp --http 8808 --token-file ~/.memfold-token
+    \b
+    MEMFOLD_TENANT=acme memfold mcp
+    MEMFOLD_TENANT=acme memfold mcp --http 8808 --token-file ~/.memfold-token
     """
     embedder = make_embedder(embed_url, embed_model, embed_path)
     if port is None and (token_file is not None or hosts or host is not None):

@@ -25,9 +25,9 @@ def psql(arguments: Sequence[str], dsn: str | None, tenant: str | None) -> None:
     Options that memfold psql does not know are passed to psql, as is everything after --. The DSN is passed in libpq's
     environment variables: no password is on the command line, which other users of the machine can read.
 
-        \b
-        memfold psql --tenant acme
-        memfold psql -c "select * from dedup_stats"
+    \b
+    memfold psql --tenant acme
+    memfold psql -c "select * from dedup_stats"
     """
     where = resolve(dsn)
     program = _program()
