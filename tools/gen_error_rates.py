@@ -1,11 +1,11 @@
-"""Writes docs/error-rates.md: what thresholds, calibrated or not, come to on labelled pairs.
+"""Writes docs/error-rates.md: the error rates of thresholds, calibrated or not, on labelled pairs.
 
     python tools/gen_error_rates.py --dsn DSN --model NAME --data "what the pairs are" PAIRS.jsonl
 
-PAIRS.jsonl has a, b, label and cosine a line, and source where --without leaves some out. Any database with memfold
-will do: it says what the guard sees and computes features, nothing is stored. The page holds numbers, no texts.
+Each line of PAIRS.jsonl has a, b, label and cosine, and source if --without leaves some out. Any database with
+memfold is enough: it runs the guard and computes features, nothing is stored. The page contains numbers, no texts.
 
-Each pair is measured by bands, and scored by a model, that have seen neither of its texts: folds by text group.
+The bands and the model for each pair have seen neither of its texts: folds are by text group.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Row:
 
 
 def scores_of(pairs: Sequence[Pair], parts: np.ndarray) -> tuple[list[Floats], Floats]:
-    """For each fold the scores of all pairs (by models that had not seen them), and each pair's when it was held out."""
+    """For each fold the scores of all pairs (by models that had not seen them), and for each pair its held-out score."""
     features = np.array([pair.features for pair in pairs], dtype=np.float64)
     duplicates = np.array([pair.label == "duplicate" for pair in pairs])
     groups = groups_of(pairs)
@@ -111,7 +111,7 @@ def folded(
         bands = chooser(sample.where(parts != fold), budget)
         found.append(bands)
         measured += measure(sample.where(parts == fold), bands)
-        # without the guard they would be others
+        # without the guard they would be different
         open_sample = sample.without_guard()
         bare += measure(open_sample.where(parts == fold), chooser(open_sample.where(parts != fold), budget))
     judge, merge = (np.array([getattr(bands, end) for bands in found]) for end in ("judge", "merge"))
@@ -256,7 +256,7 @@ def main() -> None:
     if given.without:
         rest = [pair for pair, source in zip(pairs, sources, strict=True) if source not in given.without]
         lines += section(f"Without {given.without_name}", rest, given.model, given.data, budget)
-    # what tools/gen_merge_rates.py has written stays
+    # keep the section that tools/gen_merge_rates.py has written
     _, marker, kept = (given.out.read_text() if given.out.exists() else "").partition(MERGE_RATES)
     given.out.write_text("\n".join(lines).rstrip() + "\n" + (f"\n{marker}{kept}" if marker else ""))
 

@@ -1,12 +1,13 @@
-"""Writes the section of docs/error-rates.md that says what each rule of an automatic merge is worth.
+"""Writes the section of docs/error-rates.md that measures each rule of an automatic merge.
 
     python tools/gen_merge_rates.py --dsn DSN --data "what the pairs are" OTHERS.jsonl [tests/data/memory_pairs.jsonl]
 
-Pairs have a, b, label and cosine a line, and source, language, split, group where they have them. Any database with memfold
-will do: it says what guard, veto and refinement make of a pair, nothing is stored. The section holds numbers, no texts.
+Each line has a, b, label and cosine of a pair, and source, language, split and group if known. Any database with
+memfold is enough: it runs guard, veto and refinement on a pair, nothing is stored. The section contains numbers, no
+texts.
 
-The veto that a pair is measured by has seen neither its group nor any pair of a split "test". Where a threshold is chosen,
-it is chosen within the folds that the model was fitted to, by models that have not seen the pairs that choose it.
+The veto for a pair has seen neither its group nor any pair of a split "test". A chosen threshold is chosen within the
+folds that the model was fitted to, by models that have not seen the pairs that choose it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ to, according to models that had not seen them.
 
 @dataclass(frozen=True)
 class Measured:
-    """Pairs, and what the rules say of each."""
+    """Pairs, with the result of the rules for each."""
 
     names: Sequence[str]
     pairs: Sequence[Pair]
@@ -90,7 +91,7 @@ def measured(connection: psycopg.Connection[Any], files: Sequence[Path]) -> Meas
         pairs += with_words(connection, described(connection, read_file(path)))
     sizes = [sum(1 for _ in read_file(path)) for path in files]
     memories = np.arange(len(pairs)) >= len(pairs) - sizes[-1]
-    # where a file says which pairs belong together, that counts as well as a common text
+    # if a file says which pairs belong together, that counts like a common text
     texts = groups_of(pairs)
     root: dict[Any, Any] = {}
 
@@ -143,7 +144,8 @@ def scores_of(m: Measured) -> tuple[Floats, dict[tuple[int, int], Floats]]:
 def chosen(
     m: Measured, part: Bools, clean: Bools, inner: dict[tuple[int, int], Floats], outer: Floats
 ) -> tuple[Bools, list[float]]:
-    """What passes a threshold that each fold has from the others: the least by which a part of them keeps the budget."""
+    """What passes the threshold that each fold gets from the others: the lowest that keeps a part of them within the
+    budget."""
     labels = m.of(lambda pair: pair.label)
     other = part & (labels != "duplicate")
     merged = other & clean & (m.of(lambda pair: pair.cosine) > MERGE) & ~(m.more & (labels == "refinement"))
@@ -162,7 +164,7 @@ def chosen(
 
 
 def rules_of(m: Measured, shipped: float) -> tuple[list[Rule], list[Rule]]:
-    """All rules, and those that are told part by part."""
+    """All rules, and those that are also reported by part."""
     outer, inner = scores_of(m)
     name, clean = "guard, refinement", ~m.raised
     rules = [Rule("guard", clean), Rule(name, clean, True)]
