@@ -48,8 +48,8 @@ HEAD = """\
 
 `tools/gen_merge_rates.py` made this section. A pair merges automatically if its cosine (all-MiniLM-L6-v2) is above 0.92 and
 it passes the named rules; the rest is asked about from 0.85 on. With *refinement*, merging a refinement is not a false
-merge if the richer text is the root. Each pair is measured with a veto fitted to other groups of texts, and never to the half
-`test`. A *chosen* veto has the lowest threshold that keeps false merges at 1 % among the pairs that it was fitted
+merge if the richer text is the root. Each pair is measured with a veto fitted to other groups of texts, and never to the
+half `test`. A *chosen* veto has the lowest threshold that keeps false merges at 1 % among the pairs that it was fitted
 to, according to models that had not seen them.
 """
 
