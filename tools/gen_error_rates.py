@@ -52,8 +52,8 @@ HEAD = """\
 
 `tools/gen_error_rates.py` made this page from a run on labelled pairs. `make test` checks that the rates of two small sets
 do not get worse: `tests/data/pairs.jsonl`, and `memory_pairs.jsonl`, short memories in nine languages. `all-MiniLM-L6-v2`
-is a model of English and separates little in other languages (`tests/data/error_rates.json`): embed those with a multilingual model.
-Your rates differ: [calibrate](calibration.md) on pairs of your own memories.
+is a model of English and separates little in other languages (`tests/data/error_rates.json`): embed those with a multilingual
+model. Your rates differ: [calibrate](calibration.md) on pairs of your own memories.
 
 | word | means |
 |---|---|
@@ -63,8 +63,8 @@ Your rates differ: [calibrate](calibration.md) on pairs of your own memories.
 | duplicates merged | merged without asking, of all duplicates: questions that a judge is spared |
 
 Brackets contain exact intervals of 95 % (Clopper and Pearson). They treat pairs of one text group as independent, which is
-not quite true. Escalation depends on the mixture of pairs: `memfold calibrate --replay` shows how much would be asked in your
-bucket. Texts of the same words in another order limit it most: the second part leaves them out. These tables do not
+not quite true. Escalation depends on the mixture of pairs: `memfold calibrate --replay` shows how much would be asked in
+your bucket. Texts of the same words in another order limit it most: the second part leaves them out. These tables do not
 include the veto; the last part does.
 """
 
