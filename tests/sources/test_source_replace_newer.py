@@ -17,7 +17,7 @@ from memfold import Answer, Embedder, Memfold, Question
 from tests.support import Result, answer, check, counters, ingest, inside, status, statuses, vector
 
 DB = psycopg.Connection[Any]
-# What the functions do on each server, their own tests show.
+# The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support import Result, answer, check, counters, ingest, inside, status, vector
 
 DB = psycopg.Connection[Any]
-# What the functions do on each server, their own tests show.
+# The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 COFFEE = (
     "User likes coffee, flat white usually",

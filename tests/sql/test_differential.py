@@ -18,7 +18,7 @@ from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 Candidate = dict[str, Any]
-# Python as well: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 WHEN = "2025-01-01T00:00:00+00:00"

@@ -22,7 +22,7 @@ from tests.maintenance import angle, policy, rows, store, storing
 from tests.support import check, counters, ingest
 
 DB = psycopg.Connection[Any]
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 COFFEE = (
