@@ -27,7 +27,7 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """What a connection was told beside its rows."""
+    """The notices that a connection received."""
 
     def __init__(self, db: DB) -> None:
         self.db = db

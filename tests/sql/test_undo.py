@@ -173,7 +173,7 @@ def recomputed(db: DB, bucket: str) -> State:
 
 
 def stored(db: DB, bucket: str) -> State:
-    """What the tables hold of the same."""
+    """The same from the tables."""
     found = {
         row.pop("memory_id"): row
         for row in rows(
@@ -356,7 +356,7 @@ class History:
 
 
 def undo(db: DB, event_id: UUID | None, reason: str | None = None) -> list[tuple[Any, ...]]:
-    """Take an event back; (memory_id, status, content) of the memories it concerns."""
+    """Undo an event; returns (memory_id, status, content) of its memories."""
     found = db.execute(
         "select * from undo(%s, reason => %s, tenant_id => 'acme')", [event_id, reason]
     ).fetchall()
@@ -476,7 +476,7 @@ def open_judgements(db: DB) -> list[tuple[Any, ...]]:
 
 @pytest.mark.core
 def test_a_fold_whose_child_lived_on(db: DB) -> None:
-    """X is folded into R, gets 3 more observations, Y is folded (X is nearer): undoing X -> R leaves Y where it is."""
+    """X is merged into R, gets 3 more observations, Y is merged (X is nearer): undoing X -> R leaves Y where it is."""
     model(db)
     r = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.3, **vector(1.0))
     fold = ingest(
