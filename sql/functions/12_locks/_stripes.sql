@@ -39,11 +39,11 @@ left join lateral (
     where x.tenant_id = k.tenant_id and x.memory_id = case when k.is_striped then k.memory_id end
 ) as s on true;
 comment on view memfold.memory_totals is
-'The counters of a memory, exact in every snapshot: its row of memory_counters and, where they are striped, what memory_counter_stripes
-adds to it. The same columns. Aliases have a row of zeros or none.';
+'The counters of a memory, exact in every snapshot: its row of memory_counters plus, if they are striped, its rows of
+memory_counter_stripes. The columns are those of memory_counters. An alias has a row of zeros or no row.';
 comment on column memfold.memory_totals.observations is 'repetition_count + 1.';
 comment on column memfold.memory_totals.independent is
-'Observations that had a source turn which none before them had, or that came without turns: n + 1 of the confidence formula.';
+'Observations with a source turn that no earlier observation had, or without source turns: n + 1 of the confidence formula.';
 
 create or replace function memfold_internal._block_size() returns bigint
 language sql immutable parallel safe

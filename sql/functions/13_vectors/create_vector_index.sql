@@ -37,9 +37,9 @@ end;
 $$;
 revoke all on function memfold.vector_index_ddl(text) from public;
 comment on function memfold.vector_index_ddl(text) is
-E'The statements that make what create_vector_index() makes without keeping writers waiting, one a row, for psql''s \\gexec:
-they cannot run inside a function. None where the index is there and valid; one that an interrupted build has left behind is
-dropped. Only for members of memfold_owner. Raises MF013, MF037.';
+E'Returns the statements that build the index of create_vector_index() without blocking writers, one per row, for psql''s \\gexec: they
+cannot run inside a function. Returns no row if the index exists and is valid; an invalid one, left by an interrupted build, is dropped
+first. Only for members of memfold_owner. Raises MF013, MF037.';
 
 create or replace function memfold.create_vector_index(embedding_model text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -52,11 +52,11 @@ end;
 $$;
 revoke all on function memfold.create_vector_index(text) from public;
 comment on function memfold.create_vector_index(text) is
-'Makes the index (HNSW) of an embedding model, for policies with scope => bucket: buckets of more than 10,000 vectors are
-then searched whole, approximately, instead of their newest 10,000. Does nothing where it is there; replaces one that an
-interrupted build has left behind. Writers of vectors wait until the transaction ends: on a database in use, run the statements
-of vector_index_ddl() instead. Raise maintenance_work_mem first, to what the graph takes: about 2 kB a vector of 384
-dimensions. Only for members of memfold_owner. Raises MF013, MF037.';
+'Creates the HNSW index of an embedding model, for policies with scope => bucket: in buckets of more than 10,000 vectors, an approximate
+search then covers the whole bucket instead of its newest 10,000. Does nothing if the index exists; replaces an invalid one, left by an
+interrupted build. Blocks writers of vectors until the transaction ends: on a database in use, run the statements of vector_index_ddl()
+instead. Raise maintenance_work_mem first, to the size of the graph: about 2 kB per vector of 384 dimensions. Only for members of
+memfold_owner. Raises MF013, MF037.';
 
 create or replace function memfold.drop_vector_index_ddl(embedding_model text) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -68,5 +68,5 @@ end;
 $$;
 revoke all on function memfold.drop_vector_index_ddl(text) from public;
 comment on function memfold.drop_vector_index_ddl(text) is
-E'The statement that takes away what create_vector_index() or vector_index_ddl() has made for an embedding model, for psql''s \\gexec;
-none where there is no index. Only for members of memfold_owner.';
+E'Returns the statement that drops the index of an embedding model that create_vector_index() or vector_index_ddl() created, for psql''s
+\\gexec; no row if there is no such index. Only for members of memfold_owner.';

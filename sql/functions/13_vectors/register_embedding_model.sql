@@ -45,7 +45,7 @@ end;
 $$;
 revoke all on function memfold.register_embedding_model(text, bigint, double precision, double precision) from public;
 comment on function memfold.register_embedding_model(text, bigint, double precision, double precision) is
-'Makes an embedding model known: its vectors'' number of dimensions, and the cosine thresholds above which tier 2 merges
-and from which on it asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); a notice says so of any
-other model. Registering it again changes nothing. Models are
-everyone''s: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';
+'Registers an embedding model: the number of dimensions of its vectors, the cosine above which tier 2 merges, and the cosine from which it
+asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); for any other model a notice says so. Registering
+the same model again changes nothing. Models are shared by all tenants: only members of memfold_owner may register them. Raises MF003,
+MF017, MF023.';

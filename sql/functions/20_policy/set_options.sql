@@ -133,6 +133,7 @@ comment on function memfold.set_options(
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
     interval, interval, interval, interval, interval, text, interval
 ) is
-'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
-stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)
-sets them all. None of them changes what becomes of a candidate. Raises MF001 to MF003, MF017 (a value that is not allowed), MF025.';
+'Sets the options for recall and maintenance of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted
+argument keeps its value in that row, or in the less specific row if there is none yet. The arguments are the columns of memfold.options;
+set_policy(preset => ...) sets them all. Options do not affect how candidates are decided. Raises MF001 to MF003, MF017 (a value that is
+not allowed), MF025.';

@@ -169,15 +169,14 @@ comment on function memfold.set_policy(
     double precision, double precision, bigint, bigint, text, double precision, text, text, text, text, text, text[], text,
     double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) is
-'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
-it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
-replace_newer or robotics, as what the other arguments start from; it sets the options of the same key too (set_options). key_fields:
-of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
-canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; memfold_py). embed => ''in_database'': the
-database makes the vectors, by embed_model (memfold_py).
-The other arguments are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
-canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
-is missing), MF058, MF059.';
+'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted argument keeps its value in
+that policy, or in the less specific policy if there is none yet. preset: the values that the other arguments start from: three_tier (the
+defaults), store_and_load, hash_first, replace_newer or robotics; it also sets the options of the same key (set_options). key_fields: any
+of type, subject, predicate. weights: source, extractor and repetition, which add up to 1. dedup => ''off'' stores without a hash.
+canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; requires memfold_py). embed => ''in_database'': the
+database computes the vectors with embed_model (requires memfold_py). The other arguments are the columns of memfold.policies. Raises
+MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no
+registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';
 
 create or replace function memfold_internal._preset(
     preset text, inout policy memfold.policies, inout options memfold.options

@@ -24,5 +24,5 @@ $$;
 revoke all on function memfold.set_predicate(text, text, text, text) from public;
 grant execute on function memfold.set_predicate(text, text, text, text) to memfold_app;
 comment on function memfold.set_predicate(text, text, text, text) is
-'Says how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many.
-It governs candidates from now on; what is stored stays as it is. Raises MF003, MF017.';
+'Sets how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many. Applies to
+candidates from now on; stored memories do not change. Raises MF003, MF017.';

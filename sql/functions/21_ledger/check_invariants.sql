@@ -279,6 +279,6 @@ $$;
 revoke all on function memfold.check_invariants(text) from public;
 grant execute on function memfold.check_invariants(text) to memfold_app;
 comment on function memfold.check_invariants(text) is
-'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row
-for each difference; no row: all is well. Run it while nobody writes to the tenant, or take a difference as a question.
-A row that came by a plain INSERT and waits for ingest_plain_rows() is no difference.';
+'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row for each
+difference; no row means that there is none. Run it while nothing writes to the tenant; otherwise check each difference again. A row of a
+plain INSERT that waits for ingest_plain_rows() is not a difference.';

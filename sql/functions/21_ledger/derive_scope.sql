@@ -271,9 +271,9 @@ end;
 $$;
 revoke all on function memfold.derive_scope(uuid[], text) from public;
 comment on function memfold.derive_scope(uuid[], text) is
-'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
-force: status, edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (of the
-bucket, where trees reach over scopes) and has written the ledger and the sources. Only the owner may call it.';
+'Derives the state of the trees that contain memory_ids, and of the timelines they belong to, from the ledger rows in force: status,
+edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees span scopes) and has
+written the ledger and the sources. Only the owner may call it.';
 
 create or replace function memfold_internal._derive_all(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile

@@ -131,13 +131,13 @@ $$;
 revoke all on function memfold.link_subject(text, text, text, text) from public;
 grant execute on function memfold.link_subject(text, text, text, text) to memfold_app;
 comment on function memfold.link_subject(text, text, text, text) is
-'Says that one subject is another one by another name: from now on what is told of alias is stored, hashed and searched as told of
-subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
-subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
-call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
-run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait for that long: about 1 ms a text,
-10 ms where it merges; 55P03: another transaction holds a memory for half a second, call it again.
-Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
+'Makes alias another name of subject: from now on, statements about alias are stored, hashed and searched as statements about subject (the
+ledger keeps the name that was given). If subject is itself an alias, its name is used. alias null: texts that come without a subject and
+begin with this one belong to it. bucket_id ''*'': in all buckets. Takes up at most 1,000 texts that the bucket already has under the
+alias; call take_up_links() for the rest, and for ''*''. Texts that become equal under the new name are merged. Returns the run (runs,
+kind link), which undo_run() undoes as unlink_subject() does. Blocks writers of the bucket in the meantime: about 1 ms per text, 10 ms per
+merge. 55P03: another transaction has held a memory for half a second; call it again. If the names are already linked, it continues to
+take up texts. Raises MF001 to MF003, MF025, MF063.';
 
 create or replace function memfold.link_predicate(
     alias text,
@@ -158,6 +158,6 @@ $$;
 revoke all on function memfold.link_predicate(text, text, text, text) from public;
 grant execute on function memfold.link_predicate(text, text, text, text) to memfold_app;
 comment on function memfold.link_predicate(text, text, text, text) is
-'Says that one predicate is another one by another name, as link_subject() does of subjects. Spellings that differ by case and separators
-are one without it. How many values it has at a time (set_predicate) is said of the name; what is stored keeps its state, unless both
-were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';
+'Makes alias another name of a predicate, as link_subject() does for subjects. Spellings that differ only by case and separators are equal
+without a link. The number of values at a time (set_predicate) is that of the name; stored memories keep their state, unless both
+predicates were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';

@@ -211,11 +211,11 @@ $$;
 revoke all on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) from public;
 grant execute on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) to memfold_app;
 comment on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) is
-'Changes what the hashes of a bucket are made by, after memories are stored: canonicalizer, key_fields and metadata_keys as in
-set_policy() (null: as it is), for one memory_type or for all that have no rules of their own. Texts that are one under the
-new rules are folded: the newer becomes an alias without a hash; texts that an earlier rehash has folded, and that differ
-under the new rules, come apart again. It commits after each batch of at most batch_size texts (1 to 100,000) or about 50 ms;
-until it ends, new texts are stored by the new rules and compared by both. Interrupted, it goes on when it is called without
-rules. undo_run_id: takes the bucket''s last rehash back, also one under way; its status is then undone. One row of runs says
-how many rows changed (rows), were folded, were parted, or are without_hash. Not inside a transaction block (25001). Raises
-MF011, MF017, MF022, MF032 (it was rehashed again since), MF033 (undone already), MF041 (another rehash is under way).';
+'Changes how the hashes of a bucket are computed after memories are stored: canonicalizer, key_fields and metadata_keys as in set_policy()
+(null: unchanged), for one memory_type or for all types without a policy of their own. Texts that become equal under the new rules are
+merged: the newer becomes an alias without a hash. Texts that an earlier rehash has merged and that differ under the new rules are
+separated. Commits after each batch of at most batch_size texts (1 to 100,000) or about 50 ms; until it ends, new texts are stored by the
+new rules and compared by both. If it was interrupted, call it without rules to continue. undo_run_id: undoes the last rehash of the
+bucket, even one in progress; its status is then undone. One row of runs counts the rows that changed (rows), were merged (folded) or
+separated (parted), or are without_hash. Not inside a transaction block (25001). Raises MF011, MF017, MF022, MF032 (rehashed again since),
+MF033 (already undone), MF041 (another rehash is in progress).';

@@ -95,8 +95,9 @@ $$;
 revoke all on procedure memfold.take_up_links(text, text, bigint) from public;
 grant execute on procedure memfold.take_up_links(text, text, bigint) to memfold_app;
 comment on procedure memfold.take_up_links(text, text, bigint) is
-'Takes up what is stored under the aliases of a tenant''s links: those of one bucket (''*'': those of all buckets), or of every link (null).
-It goes on where link_subject() and link_predicate() have left off, and does all for links of all buckets. Maintenance does the same, a batch at a time (run_maintenance, task links). It commits after each batch of at
-most batch_size texts (1 to 100,000; 1 to 10 ms each), beside writers: a text that is not taken up yet is found by what its
-name was. Interrupted, call it again. Near texts of the two names are compared by the next sweep_duplicates() or consolidate(). Not inside a transaction
-block (25001). Raises MF001, MF002, MF022.';
+'Takes up the memories stored under the aliases of a tenant''s links: those of one bucket (''*'': links of all buckets), or of every link
+(null). Continues where link_subject() and link_predicate() stopped, and does all the work for links of all buckets. Maintenance does the
+same in batches (run_maintenance, task links). Commits after each batch of at most batch_size texts (1 to 100,000; 1 to 10 ms each) and
+does not block writers: a text that is not taken up yet is found under its old name. If it was interrupted, call it again. The next
+sweep_duplicates() or consolidate() compares similar texts of the two names. Not inside a transaction block (25001). Raises MF001, MF002,
+MF022.';

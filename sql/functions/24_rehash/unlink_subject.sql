@@ -70,10 +70,12 @@ $$;
 revoke all on function memfold.unlink_subject(text, text, text, text) from public;
 grant execute on function memfold.unlink_subject(text, text, text, text) to memfold_app;
 comment on function memfold.unlink_subject(text, text, text, text) is
-'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
-linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
-merged since stays merged: undo it as well. The two names are distinct from now on: suggest_links() leaves them out, link_subject() does not. alias null: of texts without a subject that begin with this one. Returns how many texts have
-another name now. In one transaction; writers of the bucket wait for that long. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+'Undoes link_subject(): the alias is a name of its own again. Texts that first came under it get it back, with all their observations,
+including texts that came since the link; texts that were merged because of the link are separated. Merges that a judge, a sweep or a
+person has made since remain: undo them as well. The two names are known to be distinct from then on: suggest_links() omits them,
+link_subject() still accepts them. alias null: undoes it for texts without a subject that begin with this one. Returns how many texts now
+have another name. Runs in one transaction and blocks writers of the bucket until it ends. Raises MF001 to MF003, MF025, MF064 (there is
+no such link).';
 
 create or replace function memfold.unlink_predicate(
     alias text,
@@ -92,4 +94,4 @@ $$;
 revoke all on function memfold.unlink_predicate(text, text, text) from public;
 grant execute on function memfold.unlink_predicate(text, text, text) to memfold_app;
 comment on function memfold.unlink_predicate(text, text, text) is
-'Takes link_predicate() back, as unlink_subject() does link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+'Undoes link_predicate(), as unlink_subject() undoes link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';

@@ -63,11 +63,11 @@ $$;
 revoke all on function memfold.attach_embedding(uuid, vector, text, text) from public;
 grant execute on function memfold.attach_embedding(uuid, vector, text, text) to memfold_app;
 comment on function memfold.attach_embedding(uuid, vector, text, text) is
-'Gives a memory that was stored without a vector its vector, and runs the tier 2 that was skipped: action is merged (the
-newer of the two memories is folded into the older, which memory_id names), replaced (by the policy''s on_merge, the older into
-the newer), escalated, or embedded (nothing else to do). Where it was one value of a single-valued slot against another for want
-of a vector (row 10), and is none beside it, that is taken back, whichever of the two is current.
-Raises MF012 to MF015, MF018 (no such memory), MF019 (it has one of this model), MF022, MF025.';
+'Adds the vector of a memory that was stored without one, and runs the skipped tier 2. action: merged (the newer of the two memories
+becomes an alias of the older, which is memory_id), replaced (by the policy''s on_merge, the older becomes an alias of the newer),
+escalated, or embedded (nothing else to do). If the memory was taken for a different value of a single-valued slot only because it had no
+vector (row 10), and the vector shows that it is not, that decision is undone, whichever of the two is current. Raises MF012 to MF015,
+MF018 (no such memory), MF019 (it already has a vector of this model), MF022, MF025.';
 
 create or replace function memfold_internal._stored_candidate(m memfold.memories, embedding vector, embedding_model text)
 returns memfold_internal.candidate

@@ -62,11 +62,11 @@ $$;
 revoke all on function memfold.ingest_plain_rows(text, text, bigint) from public;
 grant execute on function memfold.ingest_plain_rows(text, text, bigint) to memfold_app;
 comment on function memfold.ingest_plain_rows(text, text, bigint) is
-'Gives rows that came by a plain INSERT into memories, of one bucket or of all (null), what it did not give them: a ledger row
-(an observation at the time they were written), counters, and words where the policy compares them. Their vectors stay
-pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or about 100 ms a call. Returns how many it has seen to
-(ingested), and how many buckets it has left because others worked there (busy): it waits for one of them, for at most 500 ms.
-Call it again until both are 0. Raises MF001 to MF003, MF022, MF025.';
+'Adds what a plain INSERT into memories did not write, for the rows of one bucket or of all (null): a ledger row (an observation at the
+time they were written), counters, and words if the policy compares them. Their vectors stay pending: attach_embedding() runs tier 2.
+Handles at most max_rows (1 to 100,000) or about 100 ms per call. Returns how many rows it handled (ingested), and how many buckets it
+skipped because others held their locks (busy); it waits for one of them, for at most 500 ms. Call it again until both are 0. Raises MF001
+to MF003, MF022, MF025.';
 
 create or replace function memfold_internal._adopt_plain(tenant_id text, bucket_id text, rows_at_most bigint) returns bigint
 language plpgsql volatile

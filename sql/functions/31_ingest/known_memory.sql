@@ -29,6 +29,6 @@ $$;
 revoke all on function memfold.known_memory(text, text, text, text, text, text, jsonb) from public;
 grant execute on function memfold.known_memory(text, text, text, text, text, text, jsonb) to memfold_app;
 comment on function memfold.known_memory(text, text, text, text, text, text, jsonb) is
-'The tier-1 probe alone: the memory that holds this text, if the bucket knows it (memory_id: where an alias leads;
-matched_id: the text itself; status: the memory''s). A known text needs no embedding. No row: it is not known.
-Nothing is written. Raises what ingest_memory() raises for bad input.';
+'Runs only the tier-1 lookup: returns the memory that holds this text, if the bucket knows it (memory_id: the root, for an alias;
+matched_id: the text itself; status: that of the memory). A known text needs no embedding. Returns no row if the text is not known. Writes
+nothing. Raises what ingest_memory() raises for bad input.';

@@ -221,8 +221,8 @@ revoke all on function memfold.claim_judgements(text, text, bigint, interval, bo
 grant execute on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[])
 to memfold_judge, memfold_app;
 comment on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[]) is
-'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
-do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
-a person. members: of a cluster, all of its memories, oldest to newest. link: of kind identity, the names
-that are asked about. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
-resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';
+'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others do not
+see them until the lease (1 s to 1 day) expires; each claim counts as one of eight attempts. review: claims those that wait for a person.
+members: the memories of a cluster, oldest to newest. link: for kind identity, the names in question. tenant_id null: all tenants, only
+for members of memfold_judge. judgement_ids: only these. Answer each with resolve_judgement() or fail_judgement(). Raises MF001 to MF003,
+MF028.';

@@ -80,11 +80,11 @@ grant execute on function memfold.fail_judgement(
 comment on function memfold.fail_judgement(
     uuid, text, text, text, boolean, interval, text, bigint, bigint, double precision
 ) is
-'Gives a leased judgement back without an answer, and returns its status: open (it comes back after retry_after, else after
-5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a
-synthesis where on_judge_failure is replace: the newest memory has replaced the others), obsolete (there is nothing to decide any more), or
-what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
-error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
+'Returns a leased judgement to the queue without an answer. The result is its status: open (available again after retry_after, by default
+after 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, for a
+synthesis with on_judge_failure replace: the newest memory has replaced the others), obsolete (nothing is left to decide), or its present
+status if it is not leased, or not to this worker. counted => false: the attempt does not count, because the pair was not the cause.
+error: the first 1,000 characters are kept. Tokens and cost are added to those of the judgement. Raises MF026, MF028.';
 
 create or replace function memfold_internal._falls_back(j memfold.judgements) returns boolean
 language plpgsql stable

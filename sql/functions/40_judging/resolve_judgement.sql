@@ -164,14 +164,13 @@ grant execute on function memfold.resolve_judgement(
 comment on function memfold.resolve_judgement(
     uuid, text, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[]
 ) is
-'Answers a judgement, under the lock of its scope and only if its memories are still what was judged. verdict: duplicate (the
-newer memories are folded into the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
-decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Of unequal
-values of a single-valued slot, which cannot all be kept, the conflict policy decides then too.
-richer_memory_id: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
-what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
-verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
-Of kind identity, where two names are asked about, duplicate links the alias to the name (action linked; undo_run() of the result''s run_id
-takes it back) and distinct keeps them apart; both for good.
-model null: a person answered. The first answer counts.
-Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
+'Answers a judgement, under the lock of its scope and only if its memories have not changed since they were judged. verdict: duplicate
+(the newer memories become aliases of the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
+decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Unequal values of
+a single-valued slot cannot all be kept: in both cases the conflict policy decides between them. richer_memory_id: for a refinement, the
+memory that says more; null: the longest text. merged_text: for kind synthesis, one text that says what all say; if it is missing or only
+punctuation, all are kept, with a warning. member_ids: for a cluster, the members that the verdict is about (null: all); the others are
+distinct from them, and if there are several, a new question is asked about them. For kind identity, which asks about two names, duplicate
+links the alias to the name (action linked; undo_run() of the result''s run_id undoes it) and distinct keeps them apart; both permanently.
+model null: a person answered. The first answer counts. Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed),
+MF028 (an argument is not allowed).';

@@ -54,5 +54,5 @@ $$;
 revoke all on function memfold.retry_judgements(text) from public;
 grant execute on function memfold.retry_judgements(text) to memfold_judge, memfold_app;
 comment on function memfold.retry_judgements(text) is
-'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: of all tenants, which
-members of memfold_judge may. Raises MF001 to MF003.';
+'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: all tenants, only for members of
+memfold_judge. Raises MF001 to MF003.';

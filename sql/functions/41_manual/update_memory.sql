@@ -56,7 +56,7 @@ $$;
 revoke all on function memfold.update_memory(uuid, text, text, text, vector, text, text) from public;
 grant execute on function memfold.update_memory(uuid, text, text, text, vector, text, text) to memfold_app;
 comment on function memfold.update_memory(uuid, text, text, text, vector, text, text) is
-'A person gives a memory another text (and object): a text never changes, so the new one becomes a memory of the same
-scope, into which the old one is folded; ids and observations of the old one lead to it. With an embedding tier 2 runs for
-the new text: action is then merged or escalated where it meets another memory, else replaced. undo(event_id) takes it
-back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected or withdrawn), MF004 to MF015, MF025.';
+'Gives a memory a new text (and object), as a manual action: a text never changes, so the new one becomes a memory of the same scope and
+the old one its alias; ids and observations of the old one count for it. With an embedding, tier 2 runs for the new text: action is merged
+or escalated if it matches another memory, otherwise replaced. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (it already
+has this text, or is rejected or withdrawn), MF004 to MF015, MF025.';

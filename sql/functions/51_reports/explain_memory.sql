@@ -202,6 +202,6 @@ revoke all on function memfold.explain_memory(uuid, text) from public;
 grant execute on function memfold.explain_memory(uuid, text) to memfold_app, memfold_auditor;
 grant execute on function memfold_internal._fail(text, text, text, text) to memfold_app, memfold_auditor;
 comment on function memfold.explain_memory(uuid, text) is
-'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
-its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, or the veto, what added most
-to the score in force now. Raises MF018.';
+'Returns the whole life of a memory as readable lines: its text and state, what its confidence is made of, when it was current, its
+aliases, its judgements, and its ledger (the first and the last 15 rows). For decisions by a score or the veto, it names the features that
+contributed most to the score in force now. Raises MF018.';

@@ -198,12 +198,11 @@ $$;
 revoke all on function memfold.suggest_links(text, text, bigint) from public;
 grant execute on function memfold.suggest_links(text, text, bigint) to memfold_app;
 comment on function memfold.suggest_links(text, text, bigint) is
-'Names of a bucket that may be one, for a person or a judge to look at: nothing is linked. kind subject or predicate; alias, name: the
-arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name); score in (0, 1], best first. reasons:
-contained (the words of the alias are among those of the name), initials, facts (the same was told of both, in the same words or at the
-model''s merge threshold), ambiguous (other names have these words too), beginning; of predicates slots (the same subjects and objects). evidence:
-how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to five ids that are told of
-each (memory_ids, name_memory_ids). Names that the guard tells apart
-("Georg Maier", "Georg Huber") are never suggested, nor those that a judge or a person has told apart (ask_links),
-or that were unlinked. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
-Raises MF001 to MF003, MF022.';
+'Suggests pairs of names of a bucket that may mean the same, for a person or a judge to check; links nothing. kind: subject or predicate.
+alias, name: the arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name). score in (0,
+1], best first. reasons: contained (the words of the alias are among those of the name), initials, facts (both have the same facts, in the
+same words or at the model''s merge threshold), ambiguous (other names have these words too), beginning; for predicates slots (the same
+subjects and objects). evidence: how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to
+five memory ids for each name (memory_ids, name_memory_ids). Omits names that the guard distinguishes ("Georg Maier", "Georg Huber"), that
+a judge or a person has kept apart (ask_links), or that were unlinked. Reads the newest 50,000 active memories, and vectors only of the
+newest 1,000. Raises MF001 to MF003, MF022.';

@@ -52,11 +52,11 @@ $$;
 revoke all on function memfold.apply_decay(text, text, timestamptz, bigint) from public;
 grant execute on function memfold.apply_decay(text, text, timestamptz, bigint) to memfold_app;
 comment on function memfold.apply_decay(text, text, timestamptz, bigint) is
-'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) into memory_counters
-(decayed_confidence, decayed_at), for those who read tables; search_memories() and memory_audit compute it and need no such
-run. Computed from the last use, not from the last run: any number of runs equals one. Rows that have not begun to decay have
-null, and rows that would not change are not touched. At most max_operations rows (1 to 1,000,000) a call; the result says how
-many remain: call again, with the same time, until none do. Leaves a row in runs, of kind decay. Raises MF001 to MF003, MF022.';
+'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) to memory_counters (decayed_confidence,
+decayed_at), for readers of the tables; search_memories() and memory_audit compute it themselves. The value depends on the last use, not
+on the last run, so repeated runs do not add up. Rows that have not begun to decay have null; rows that would not change are not updated.
+Handles at most max_operations rows (1 to 1,000,000) per call; the result says how many remain: call it again with the same time until
+none do. Records a run of kind decay. Raises MF001 to MF003, MF022.';
 
 create or replace function memfold_internal._decayed(tenant_id text, bucket_id text, as_of timestamptz, memory_ids uuid[])
 returns table (memory_id uuid, confidence double precision, decayed_at timestamptz)

@@ -187,7 +187,8 @@ $$;
 revoke all on function memfold.approve_run(uuid, text, text, bigint) from public;
 grant execute on function memfold.approve_run(uuid, text, text, bigint) to memfold_app;
 comment on function memfold.approve_run(uuid, text, text, bigint) is
-'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
-ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
-the bucket wait for it, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked again, or is obsolete.
-The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
+'Answers judgements of a run with the same verdict (as in resolve_judgement), on behalf of a person, up to max_operations (1 to 1000; a
+call ends after 100), and returns how many still wait: call it until it returns 0. Judgements of kind synthesis are left to a judge, who
+writes the text. Blocks writers of the bucket, so it stops after about 0.1 s. A question whose memories have changed is asked again or
+becomes obsolete. For runs of more than 1,000 questions, run_maintenance() closes the row in runs; runs_overview shows at once that the
+run is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';

@@ -108,7 +108,7 @@ $$;
 revoke all on function memfold.clean_exact_duplicates(text, text, boolean, bigint) from public;
 grant execute on function memfold.clean_exact_duplicates(text, text, boolean, bigint) to memfold_app;
 comment on function memfold.clean_exact_duplicates(text, text, boolean, bigint) is
-'Folds active memories of a bucket that are equal by its present rules (key fields and canonical content), though each has a row: they
-came while dedup was off. The most confident stays, of equals the newest; undo_run() takes it back. dry_run (the default) returns what it
-would do. Does at most max_operations (1 to 1000) a run, with the bucket locked: call it until it returns no row (then there is no run). Protected types
-and pairs that were judged, or told apart by an undo, are left out. Raises MF001 to MF003, MF022, MF025.';
+'Merges active memories of a bucket that are equal by its present rules (key fields and canonical content) but have a row each, because
+they arrived while dedup was off. Keeps the most confident, then the newest; undo_run() undoes it. dry_run (the default) returns what it
+would do. Does at most max_operations (1 to 1000) per run, with the bucket locked: call it until it returns no row (it then records no
+run). Omits protected types, and pairs that were judged or separated by an undo. Raises MF001 to MF003, MF022, MF025.';

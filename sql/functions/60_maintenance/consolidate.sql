@@ -147,11 +147,12 @@ grant execute on function memfold.consolidate(
     text, text, text, double precision, text, bigint, bigint, boolean
 ) to memfold_app;
 comment on function memfold.consolidate(text, text, text, double precision, text, bigint, bigint, boolean) is
-'Looks through a bucket for what says the same: among the active memories of one type and subject, whatever their predicates,
-clusters in which each is near to each: cosine at or above threshold (null: the options'' consolidate_threshold), at most max_cluster_size
-memories. Each cluster is one question; a row of the plan is one of its memories beside the oldest (representative_id). Nothing folds
-without an answer. dry_run (the default) returns the plan and writes nothing. Else the questions are
-queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
-''judge'' as kind consolidation (synthesis where on_ambiguous is synthesise), for ''person'' as kind review (see approve_run). Left out
-are pairs that were judged, or told apart by an undo, memories that wait for a judgement (but the oldest of each), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
-stumble over. Holds no lock. Raises MF001 to MF003, MF013, MF022.';
+'Looks for memories of a bucket that say the same: among the active memories of one type and subject, with any predicate, it forms
+clusters in which every two have a cosine at or above threshold (null: the option consolidate_threshold), of at most max_cluster_size
+memories. Each cluster is one question; a row of the plan is one of its memories with the oldest (representative_id). Nothing is merged
+without an answer. dry_run (the default) returns the plan and writes nothing. Otherwise the questions are queued under a run, up to
+max_operations, and for a judge max_judgements, most similar first: with approval => ''judge'' as kind consolidation (synthesis if
+on_ambiguous is synthesise), with ''person'' as kind review (see approve_run). Omits pairs that were judged or separated by an undo,
+memories that wait for a judgement (except the oldest of each), and the protected types of the options. embedding_model null: the most
+used one in the bucket. guard: the differences that would prevent an automatic merge. Holds no lock. Raises MF001 to MF003, MF013,
+MF022.';

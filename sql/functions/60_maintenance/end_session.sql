@@ -204,10 +204,10 @@ $$;
 revoke all on function memfold.end_session(text, text, text, boolean) from public;
 grant execute on function memfold.end_session(text, text, text, boolean) to memfold_app;
 comment on function memfold.end_session(text, text, text, boolean) is
-'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
-scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the options''
-session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the options''
-protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
-wait for it, or were told apart by an undo.
-compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
-null. Writers of the bucket wait for it. Raises MF001 to MF003, MF022, MF025.';
+'Merges memories that a session states more than once: among its active memories of one type (and of one subject and predicate, unless the
+policy''s scope is the bucket), it forms greedy clusters in order of creation, in which every two have a Jaccard similarity of words above
+the option session_threshold and a clean guard. Keeps the most confident, then the most often recalled, then the newest. Omits the
+protected_types of the options, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), and pairs
+that were judged, wait for a judgement, or were separated by an undo. compression_ratio: superseded_count / considered; avg_similarity: of
+all pairs within clusters. undo_run() undoes it. dry_run: writes nothing, run_id is null. Blocks writers of the bucket. Raises MF001 to
+MF003, MF022, MF025.';

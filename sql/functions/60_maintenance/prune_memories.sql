@@ -153,7 +153,8 @@ $$;
 revoke all on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) from public;
 grant execute on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) to memfold_app;
 comment on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) is
-'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
-recalled for unused_for, or expired for that long (valid_until), or more often reported harmful than helpful, by three or more. They
-are withdrawn, not deleted: stated again, they are active again; undo_run() takes it back. dry_run (the default) returns what it would
-retire. Does at most max_operations (1 to 1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';
+'Retires memories of a bucket that are no longer useful: those with an effective confidence below max_confidence (0 to 1) that were
+neither stated nor recalled for unused_for, those that expired (valid_until) at least that long ago, and those reported harmful more often
+than helpful, by three or more. They are withdrawn, not deleted: if they are stated again, they become active again; undo_run() undoes it.
+dry_run (the default) returns what it would retire. Does at most max_operations (1 to 1000) per run, the least confident first. Omits
+protected types and values of timelines. Raises MF001 to MF003, MF022, MF025.';

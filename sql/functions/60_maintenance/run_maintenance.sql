@@ -72,15 +72,16 @@ $$;
 revoke all on function memfold.run_maintenance(text, text[]) from public;
 grant execute on function memfold.run_maintenance(text, text[]) to memfold_app;
 comment on function memfold.run_maintenance(text, text[]) is
-'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
-decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says),
-keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database), links (takes up a hundred texts under
-the alias of a link that is not taken up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links of buckets whose
-options have an interval for them, once each time that it has passed); not by default clean (clean_exact_duplicates) and sweep
-(sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
-tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
-the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-status failed where a task has failed), and deletes those of its rows that are older than 30 days, 100 a call. Raises MF001 to MF003, MF022.';
+'Does a bounded amount of the maintenance that is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, if options have
+a decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (applies the fallback of the policy to
+dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
+embed (embed_pending, if a policy embeds in the database), links (takes up a hundred texts under the alias of a link that is not taken
+up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buckets whose options have an interval for them, once per
+interval). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
+call, in turn. Returns JSON: counts and ms by task; left, the tasks with more to do: call it again; busy, those of them that found a lock
+held; errors by task. A task that fails does not stop the others, but locks are held until the end: with many writers, run one task per
+call. Records a run (kind maintenance, status failed if a task has failed), and deletes its own runs older than 30 days, 100 per call.
+Raises MF001 to MF003, MF022.';
 
 create or replace function memfold_internal._next_bucket(tenant_id text, bucket_id text) returns text
 language plpgsql stable
@@ -290,5 +291,5 @@ end;
 $$;
 revoke all on procedure memfold.run_maintenance_all(text[]) from public;
 comment on procedure memfold.run_maintenance_all(text[]) is
-'run_maintenance() of every tenant that has memories, again while it has more to do, up to 100 times; commits after each. Not inside a
-transaction block (25001). Warns of what has failed; runs has the rest. Only the owner may call it.';
+'Calls run_maintenance() for every tenant that has memories, repeatedly while there is more to do, up to 100 times; commits after each
+call. Not inside a transaction block (25001). Warns of failures; see runs for details. Only the owner may call it.';

@@ -44,9 +44,9 @@ end;
 $$;
 revoke all on function memfold.schedule_maintenance(text, text, text[]) from public;
 comment on function memfold.schedule_maintenance(text, text, text[]) is
-'Has pg_cron run run_maintenance() of a tenant, or run_maintenance_all() (tenant_id ''*''), by a schedule of cron ("minute hour day month
-weekday"; every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as the caller: as a member of
-memfold_owner. Returns pg_cron''s job id. Only the owner may call it. Raises MF022, MF040 (there is no pg_cron).';
+'Schedules run_maintenance() for a tenant, or run_maintenance_all() (tenant_id ''*''), with pg_cron ("minute hour day month weekday";
+default every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as the caller, a member of memfold_owner.
+Returns pg_cron''s job id. Only the owner may call it. Raises MF022, MF040 (pg_cron is not installed).';
 
 create or replace function memfold.unschedule_maintenance(tenant_id text default '*') returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -66,7 +66,7 @@ end;
 $$;
 revoke all on function memfold.unschedule_maintenance(text) from public;
 comment on function memfold.unschedule_maintenance(text) is
-'Ends what schedule_maintenance() has set up for a tenant (''*'': for all of them together). Returns whether there was such a job.
+'Removes the schedule that schedule_maintenance() created for a tenant (''*'': the one for all tenants). Returns whether there was one.
 Only the owner may call it. Raises MF040.';
 
 create or replace function memfold_internal._maintenance_job(tenant_id text) returns text

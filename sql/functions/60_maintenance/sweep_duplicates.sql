@@ -341,16 +341,15 @@ $$;
 revoke all on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) from public;
 grant execute on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) to memfold_app;
 comment on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) is
-'Does to the memories that are there what ingest would do to them if they arrived now, by the thresholds, the scope, the guard, on_merge and
-on_ambiguous of the policy: of a bucket that was filled without dedup, or by other rules. Each member of a cluster is compared with the
-memory that it would fold into; none is folded because it is near to another member. What is asked about is asked in clusters in which
-each is near to each, of at most max_cluster_size memories, one question each. dry_run (the default) returns the plan and writes nothing. action:
-merge (memory_id folds into representative_id), replace (the same, and representative_id is the newer text), ask (a judgement is queued
-about the cluster, of which representative_id is the oldest), keep (the policy says
-so; not counted). Does at most max_operations (1 to 1000; of a dry run 1 to 1000000), the most similar first, and with the bucket locked: call it until it returns
-no row but keep. memory_ids: only these are compared with one another, such as those of a dry run; into_run: goes on with that run, so that one
-undo_run() takes all of it back. Protected types and memories without a hash or a vector are left out. Raises MF001 to MF003, MF013,
-MF022, MF025, MF038.';
+'Treats stored memories as ingest would treat them if they arrived now, by the thresholds, scope, guard, on_merge and on_ambiguous of the
+policy: for a bucket that was filled without dedup or under other rules. Each member of a cluster is compared with the memory that it
+would be merged into; being near another member is not enough. Questions are about clusters in which every two are near, of at most
+max_cluster_size memories, one question each. dry_run (the default) returns the plan and writes nothing. action: merge (memory_id becomes
+an alias of representative_id), replace (the same, and representative_id is the newer text), ask (queues a judgement about the cluster;
+representative_id is its oldest member), keep (by the policy; not counted). Does at most max_operations (1 to 1000; for a dry run 1 to
+1000000), the most similar first, with the bucket locked: call it until it returns no row other than keep. memory_ids: compares only these
+with one another, such as those of a dry run; into_run: continues that run, so that one undo_run() undoes all of it. Omits protected types
+and memories without a hash or a vector. Raises MF001 to MF003, MF013, MF022, MF025, MF038.';
 
 create or replace function memfold.duplicate_pairs(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -388,6 +387,6 @@ $$;
 revoke all on function memfold.duplicate_pairs(text, text, text, double precision[]) from public;
 grant execute on function memfold.duplicate_pairs(text, text, text, double precision[]) to memfold_app;
 comment on function memfold.duplicate_pairs(text, text, text, double precision[]) is
-'How many pairs of active memories of one scope have a cosine at or above each threshold: what sweep_duplicates() would meet with other
-thresholds. Of scopes with more than 1,000 memories each memory''s 20 nearest are counted. Only reads. Raises MF001 to MF003, MF013,
-MF022.';
+'Returns how many pairs of active memories of one scope have a cosine at or above each threshold: what sweep_duplicates() would find with
+other thresholds. In scopes with more than 1,000 memories only the 20 nearest of each memory are counted. Only reads. Raises MF001 to
+MF003, MF013, MF022.';

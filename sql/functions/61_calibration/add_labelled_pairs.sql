@@ -137,9 +137,9 @@ $$;
 revoke all on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) from public;
 grant execute on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) to memfold_app;
 comment on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) is
-'Says what two texts are to each other, for calibration: duplicate, refinement, contradiction or distinct; returns the pair''s id.
-A pair that is there, in either order, gets the new label. similarities: their cosine, by embedding model, such as
-{"m": 0.91}; kept beside those that are there. origin: labelled (somebody was shown the pair) or import. Raises MF001 to MF005, MF042.';
+'Records how two texts relate, for calibration: duplicate, refinement, contradiction or distinct. Returns the id of the pair. An existing
+pair, in either order, gets the new label. similarities: their cosine, by embedding model, such as {"m": 0.91}; existing ones of other
+models are kept. origin: labelled (a person was shown the pair) or import. Raises MF001 to MF005, MF042.';
 
 create or replace function memfold.add_labelled_pairs(
     pairs jsonb,
@@ -179,8 +179,8 @@ $$;
 revoke all on function memfold.add_labelled_pairs(jsonb, text) from public;
 grant execute on function memfold.add_labelled_pairs(jsonb, text) to memfold_app;
 comment on function memfold.add_labelled_pairs(jsonb, text) is
-'Many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
-similarities as in add_labelled_pair(). Their origin is import. Returns how many it was given. Raises MF001 to MF005, MF035, MF042.';
+'Records many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
+similarities as in add_labelled_pair(). Their origin is import. Returns the number of pairs given. Raises MF001 to MF005, MF035, MF042.';
 
 create or replace function memfold.remove_labelled_pair(
     pair_id uuid,
@@ -201,4 +201,4 @@ $$;
 revoke all on function memfold.remove_labelled_pair(uuid, text) from public;
 grant execute on function memfold.remove_labelled_pair(uuid, text) to memfold_app;
 comment on function memfold.remove_labelled_pair(uuid, text) is
-'Takes a labelled pair away. Of past decisions collect_pairs() finds it again. Raises MF001, MF002, MF042.';
+'Deletes a labelled pair. If it comes from past decisions, collect_pairs() finds it again. Raises MF001, MF002, MF042.';

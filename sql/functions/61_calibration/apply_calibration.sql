@@ -115,8 +115,8 @@ end;
 $$;
 revoke all on function memfold.apply_calibration(uuid) from public;
 comment on function memfold.apply_calibration(uuid) is
-'From now on the calibration''s model goes by its thresholds, and by its score where it has one, unless a policy has thresholds of its
-own. Memories that are stored stay as they are. Logged in calibration_changes, taken back by undo_calibration(). Only for members of
+'Puts a calibration in force for its model: its thresholds, and its score if it has one, from now on, except for policies that set
+thresholds themselves. Stored memories do not change. Logged in calibration_changes; undo_calibration() undoes it. Only for members of
 memfold_owner. Raises MF043, MF045.';
 
 create or replace function memfold.undo_calibration(embedding_model text) returns uuid
@@ -146,6 +146,6 @@ end;
 $$;
 revoke all on function memfold.undo_calibration(text) from public;
 comment on function memfold.undo_calibration(text) is
-'Takes back the last apply_calibration() of a model that is not taken back yet: its thresholds and its score are those of before.
-Returns the calibration that holds now; null: none. What was merged in between stays (undo, undo_run). Logged as well. Only for
-members of memfold_owner. Raises MF013, MF043.';
+'Undoes the last apply_calibration() of a model that is not undone yet: restores its previous thresholds and score. Returns the
+calibration now in force; null: none. Merges made in the meantime remain (undo, undo_run). Logged as well. Only for members of
+memfold_owner. Raises MF013, MF043.';

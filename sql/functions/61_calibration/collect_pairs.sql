@@ -195,12 +195,12 @@ $$;
 revoke all on function memfold.collect_pairs(text, text, text, bigint, interval) from public;
 grant execute on function memfold.collect_pairs(text, text, text, bigint, interval) to memfold_app;
 comment on function memfold.collect_pairs(text, text, text, bigint, interval) is
-'Makes labelled pairs of what was decided in a bucket (null: in all of the tenant''s), with their cosines by the model, and returns
-what it found. Verdicts of judges and persons count as given; a fold that was undone as distinct, or as contradiction where the
-guard sees opposites; another object of a single-valued predicate as contradiction. Automatic merges that stand (duplicate)
-and close memories that stand side by side for min_age (distinct) are weak: nobody has looked at them, and they were made by
-the thresholds that they would confirm. At most max_results pairs, weak ones last, newest first. A pair with a stronger label keeps it.
-Texts that are withdrawn or erased are not looked at. Raises MF001 to MF003, MF012, MF013, MF022.';
+'Derives labelled pairs from past decisions in a bucket (null: in all of the tenant''s), with their cosines by the model, and returns
+them. Verdicts of judges and persons count as given; a merge that was undone counts as distinct, or as contradiction if the guard finds
+opposites; another object of a single-valued predicate counts as contradiction. Automatic merges that still hold (duplicate) and near
+memories that have both been active for min_age (distinct) are weak: nobody has looked at them, and they result from the very thresholds
+that they would confirm. Returns at most max_results pairs, weak ones last, newest first. A pair with a stronger label keeps it. Ignores
+withdrawn and erased texts. Raises MF001 to MF003, MF012, MF013, MF022.';
 
 create or replace function memfold.pairs_to_label(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -246,6 +246,6 @@ $$;
 revoke all on function memfold.pairs_to_label(text, text, bigint) from public;
 grant execute on function memfold.pairs_to_label(text, text, bigint) to memfold_app;
 comment on function memfold.pairs_to_label(text, text, bigint) is
-'Pairs that collect_pairs() has found and nobody has looked at, with their cosine by the model, most informative first: those
-between the model''s thresholds, the nearest to one of them first, then those nearest to the band. At most max_results. add_labelled_pair() of
-both texts labels one. Raises MF001, MF002, MF012, MF013, MF022.';
+'Returns pairs that collect_pairs() found and nobody has looked at, with their cosine by the model, most informative first: those between
+the model''s thresholds, nearest to one of them first, then those nearest to the band. At most max_results. To label one, pass both texts
+to add_labelled_pair(). Raises MF001, MF002, MF012, MF013, MF022.';

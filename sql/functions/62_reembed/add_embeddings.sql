@@ -91,12 +91,12 @@ $$;
 revoke all on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) from public;
 grant execute on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) to memfold_app;
 comment on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) is
-'Gives memories that have a vector of another model one of embedding_model too. Nothing is compared, folded or asked for it, and
-no ledger row is written. contents: the texts that were embedded. status of each: added; known (it has one); busy (somebody
-writes to its scope: call again); later (the call had worked for 50 ms, and writers wait for none longer: call again); gone (there
-is no such memory, or its text is another); pending (it has no vector yet: attach_embedding()). At most 1,000 a call. wait: one
-memory, and the call waits for the lock of its scope. run_id: of start_reembedding(), whose count it adds to.
-Raises MF001 to MF003, MF013 to MF015, MF022, MF025, MF038, MF047.';
+'Adds vectors of embedding_model to memories that have a vector of another model. Compares, merges and asks nothing, and writes no ledger
+row. contents: the texts that were embedded. status of each: added; known (it has one); busy (another transaction writes to its scope:
+call again); later (the call had worked for 50 ms, the longest that writers should wait: call again); gone (there is no such memory, or
+its text differs); pending (it has no vector yet: use attach_embedding()). At most 1,000 per call. wait: for a single memory, waits for
+the lock of its scope. run_id: the run of start_reembedding() whose count it adds to. Raises MF001 to MF003, MF013 to MF015, MF022, MF025,
+MF038, MF047.';
 
 create or replace function memfold_internal._wait_or_try(
     tenant_id text, bucket_id text, scope_key bigint, wait boolean

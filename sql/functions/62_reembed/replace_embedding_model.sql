@@ -35,9 +35,10 @@ end;
 $$;
 revoke all on function memfold.replace_embedding_model(text, text) from public;
 comment on function memfold.replace_embedding_model(text, text) is
-'Cut-over, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in search, and its stored ones may be
-dropped. Before, both models are accepted side by side. replaced_by null takes it back. Only for members of memfold_owner.
-Raises MF013, MF022, MF046 (memories that are embedded by embedding_model are not by replaced_by), MF047 (replaced_by is replaced itself).';
+'Cuts over to another embedding model, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in
+search, and its stored ones may be dropped. Until then both models are accepted. replaced_by null reverts it. Only for members of
+memfold_owner. Raises MF013, MF022, MF046 (some memories have a vector of embedding_model but not of replaced_by), MF047 (replaced_by is
+itself replaced).';
 
 create or replace function memfold.drop_embeddings(
     embedding_model text,
@@ -111,10 +112,10 @@ end;
 $$;
 revoke all on function memfold.drop_embeddings(text, text, uuid, bigint, uuid) from public;
 comment on function memfold.drop_embeddings(text, text, uuid, bigint, uuid) is
-'Drops vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) behind the id after: dropped says how
-many, last_id is what to pass as after next. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping; pass
-it on. Refuses while one of them is its memory''s only vector of a model in use. Only for members of memfold_owner.
-Raises MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
+'Deletes vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) with ids above after: dropped says how
+many, last_id is the value of after for the next call. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping;
+pass it to the next call. Refuses if one of them is its memory''s only vector of a model in use. Only for members of memfold_owner. Raises
+MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
 
 create or replace function memfold.unregister_embedding_model(embedding_model text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -152,5 +153,5 @@ end;
 $$;
 revoke all on function memfold.unregister_embedding_model(text) from public;
 comment on function memfold.unregister_embedding_model(text) is
-'Forgets an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations stay, for those who
-read them. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or something is left of it).';
+'Removes an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations remain readable. Only for
+members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has vectors or an index left).';

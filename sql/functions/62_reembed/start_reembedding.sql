@@ -34,9 +34,9 @@ $$;
 revoke all on function memfold.start_reembedding(text, text, text) from public;
 grant execute on function memfold.start_reembedding(text, text, text) to memfold_app;
 comment on function memfold.start_reembedding(text, text, text) is
-'Begins to give the memories of a tenant, which have vectors of from_model, vectors of to_model too, or goes on where an earlier
-run has stopped: a row in runs, of kind reembedding. Then, again and again, missing_embeddings() says what is to be embedded and
-add_embeddings() stores it; at last end_reembedding(). Raises MF001 to MF003, MF013, MF022, MF047 (to_model has been replaced).';
+'Starts to add vectors of to_model to the memories of a tenant that have vectors of from_model, or resumes where an earlier run stopped:
+records a run of kind reembedding. Then call, in a loop, missing_embeddings() for the texts to embed and add_embeddings() to store their
+vectors; finally end_reembedding(). Raises MF001 to MF003, MF013, MF022, MF047 (to_model has been replaced).';
 
 create or replace function memfold.missing_embeddings(
     from_model text,
@@ -81,9 +81,9 @@ $$;
 revoke all on function memfold.missing_embeddings(text, text, text, uuid, bigint) from public;
 grant execute on function memfold.missing_embeddings(text, text, text, uuid, bigint) to memfold_app;
 comment on function memfold.missing_embeddings(text, text, text, uuid, bigint) is
-'Memories of a tenant, aliases and history included, that have a vector of from_model and none of to_model, by id, behind the id
-after: embed their content and hand it to add_embeddings(). At most max_results, 1 to 10,000. What has no vector at all is in
-pending_embeddings(). Raises MF001 to MF003, MF022.';
+'Returns the memories of a tenant, including aliases and history, that have a vector of from_model and none of to_model, ordered by id,
+with ids above after: embed their content and pass it to add_embeddings(). At most max_results, 1 to 10,000. Memories without any vector
+are in pending_embeddings(). Raises MF001 to MF003, MF022.';
 
 create or replace function memfold.reembed_status(
     from_model text,
@@ -122,9 +122,9 @@ $$;
 revoke all on function memfold.reembed_status(text, text, text) from public;
 grant execute on function memfold.reembed_status(text, text, text) to memfold_app;
 comment on function memfold.reembed_status(text, text, text) is
-'How far a tenant is on the way from one embedding model to another: vectors of each; missing: memories with a vector of the old one
-alone; pending: without any (attach_embedding); own_thresholds: policies whose own cosine thresholds, made for the old model, count
-for the new one too; the last run, and what it has added. Reads all the tenant''s vectors'' keys. Raises MF001 to MF003, MF013.';
+'Returns a tenant''s progress from one embedding model to another: vectors of each; missing: memories with a vector of the old one only;
+pending: memories without any (attach_embedding); own_thresholds: policies whose own cosine thresholds, set for the old model, also apply
+to the new one; the last run, and how many it has added. Reads the keys of all vectors of the tenant. Raises MF001 to MF003, MF013.';
 
 create or replace function memfold.end_reembedding(
     run_id uuid,
@@ -155,8 +155,8 @@ $$;
 revoke all on function memfold.end_reembedding(uuid, text) from public;
 grant execute on function memfold.end_reembedding(uuid, text) to memfold_app;
 comment on function memfold.end_reembedding(uuid, text) is
-'Closes a run of start_reembedding(), if no memory is left that has a vector of the old model and none of the new; returns how
-many are. Raises MF001 to MF003, MF038, MF039 (a run of another kind).';
+'Closes a run of start_reembedding() if no memory has a vector of the old model and none of the new; returns how many do. Raises MF001 to
+MF003, MF038, MF039 (a run of another kind).';
 
 create or replace function memfold_internal._missing_count(tenant_id text, from_model text, to_model text) returns bigint
 language sql stable

@@ -297,11 +297,10 @@ end;
 $$;
 revoke all on function memfold.archive_events(timestamptz, text, bigint) from public;
 comment on function memfold.archive_events(timestamptz, text, bigint) is
-'Moves ledger rows of a tenant that were written before a time to memory_events_archive, where no state of memories depends on
-them: restatements of one text, for which one row of method archived stands from then on (of those with the same metadata the
-first and the last stay), restatements that were undone, candidates that were refused, and recalled ones. Everything else
-stays: what made, folded, retired or judged a memory, values of timelines, what runs did. Counters, confidences, metadata and
-statistics stay as they are; undo() and a repeated call with an idempotency key find archived rows.
-Looks at max_events rows (1 to 10,000) of at most 64 scopes, goes on where the last call ended, and returns how many rows it
-moved, how many stand for them, and whether to call it again. Writers of these scopes wait for it, but restatements do not.
+'Moves ledger rows of a tenant written before a given time to memory_events_archive if no state of memories depends on them: repetitions
+of one text, which are replaced by one row of method archived (the first and the last of those with the same metadata stay), repetitions
+that were undone, refused candidates, and recalled ones. All other rows stay: those that created, merged, retired or judged a memory,
+values of timelines, decisions of runs. Counters, confidences, metadata and statistics do not change; undo() and a repeated call with an
+idempotency key find archived rows. Reads max_events rows (1 to 10,000) of at most 64 scopes, continues where the last call ended, and
+returns how many rows it moved, how many replace them, and whether to call it again. Blocks writers of these scopes, except repetitions.
 Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025.';

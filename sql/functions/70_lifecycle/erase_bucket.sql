@@ -248,8 +248,8 @@ $$;
 revoke all on function memfold.erase_bucket(text, text, text, bigint) from public;
 grant execute on function memfold.erase_bucket(text, text, text, bigint) to memfold_app;
 comment on function memfold.erase_bucket(text, text, text, bigint) is
-'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy and options. About max_memories
-(1 to 10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
-is unchanged until then. Writers of the bucket wait for a call; what they write between calls goes with a later one. export_bucket()
-first, if it may be wanted back. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
-Raises MF001 to MF003, MF022, MF025.';
+'Erases a bucket: memories, vectors, ledger, judgements, idempotency keys and runs, everything except its policy and options. Erases about
+max_memories (1 to 10,000) per call, so that others do not wait long: call it, each time in a separate transaction, until remaining is 0.
+The rest is unchanged until then. Blocks writers of the bucket during a call; a later call erases what they write between calls. Cannot be
+undone: if the bucket may be needed again, call export_bucket() first. A run and a ledger row record when, by whom, and reason. Raises
+MF001 to MF003, MF022, MF025.';

@@ -39,7 +39,7 @@ $$;
 revoke all on function memfold.erase_memory(uuid, text, text) from public;
 grant execute on function memfold.erase_memory(uuid, text, text) to memfold_app;
 comment on function memfold.erase_memory(uuid, text, text) is
-'Forgets a fact: the memory, all texts folded into it (of an alias: of the memory where it leads), their vectors, metadata,
-judgements and ledger rows. What it had superseded by itself is current again, as if it had never been said. Said again, it is a
-new memory: to refuse it from now on, use reject_memory(). It cannot be undone. A row of the ledger without content
-stays for each text, with reason. Raises MF001 to MF003, MF018 (no such memory), MF025.';
+'Erases a fact: the memory (for an alias: its root) and all its aliases, with their vectors, metadata, judgements and ledger rows. Values
+that only it had superseded become current again, as if it had never been stated. If it is stated again, it is a new memory: to refuse it
+from now on, use reject_memory(). Cannot be undone. A ledger row without content remains for each text, with reason. Raises MF001 to
+MF003, MF018 (no such memory), MF025.';

@@ -152,10 +152,9 @@ $$;
 revoke all on function memfold.erase_source(text, text, text, bigint) from public;
 grant execute on function memfold.erase_source(text, text, text, bigint) to memfold_app;
 comment on function memfold.erase_source(text, text, text, bigint) is
-'Forgets a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that
-other turns support stays, in the words of one of them, with its counters derived again; where the turn''s own text was the
-one that others were folded into, the oldest of these takes its place and the folds stay; so does one that the turn''s observation had
-made, while both texts do. An observation of several turns stays,
-without this one. What a judge wrote of several texts goes with any of them. Nothing of it can be undone. Handles max_memories
-(1 to 1000) texts a call: call it until remaining is 0. reason is kept with the rows that say that something was erased. Writers of
-the scopes concerned wait for it. Raises MF001 to MF003, MF022, MF025.';
+'Erases a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that other
+turns support stays, in the words of one of them, with its counters derived again. If others were merged into the turn''s own text, the
+oldest of them takes its place and the merges remain; so does a merge that the turn''s observation caused, as long as both texts remain.
+An observation of several turns stays, without this one. A text that a judge wrote from several texts is erased with any of them. Cannot
+be undone. Handles max_memories (1 to 1000) texts per call: call it until remaining is 0. reason is kept in the rows that record the
+erasure. Blocks writers of the scopes concerned. Raises MF001 to MF003, MF022, MF025.';

@@ -176,7 +176,7 @@ $$;
 revoke all on function memfold.export_bucket(text, text) from public;
 grant execute on function memfold.export_bucket(text, text) to memfold_app;
 comment on function memfold.export_bucket(text, text) is
-'Everything about a bucket, as of one moment, one JSON object a row, in the order in which import_bucket() takes it: a header (format
-version, counts), what it needs (embedding models, the rules of the bucket and its tenant), memories, counters, vectors, intervals,
-sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs that were collected from it.
-Large buckets: read it through a cursor; the server keeps it in temporary files. Raises MF001 to MF003.';
+'Returns the complete contents of a bucket from one snapshot, one JSON object per row, in the order that import_bucket() expects: a header
+(format version, counts), prerequisites (embedding models, the rules of the bucket and its tenant), memories, counters, vectors,
+intervals, sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs collected from it. Read
+large buckets through a cursor; the server keeps the rows in temporary files. Raises MF001 to MF003.';

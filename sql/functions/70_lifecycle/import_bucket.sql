@@ -256,8 +256,8 @@ end;
 $$;
 revoke all on function memfold.import_bucket(jsonb, text, text) from public;
 comment on function memfold.import_bucket(jsonb, text, text) is
-'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
-transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
-those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
-policies and options are replaced, those of the tenant, links, predicates and antonyms only added. Returns how many rows it has read. memfold
-restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
+'Imports the rows of export_bucket(), in arrays of 1 to 10,000, in their order and all in one transaction, into an empty bucket of the
+same name: of this or another tenant, in this or another database. The rows are stored as exported, including ids and times; hashes and
+counts are checked. Embedding models must be registered. Replaces the bucket''s policies and options; only adds to those of the tenant,
+links, predicates and antonyms. Returns how many rows it has read. memfold restore does all this. Only for members of memfold_owner.
+Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
