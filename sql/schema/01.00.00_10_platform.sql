@@ -63,8 +63,8 @@ create table memfold.tenant_roles (
     tenant_id text collate "C" not null check (tenant_id <> '')
 );
 comment on table memfold.tenant_roles is
-'Which tenant a login role belongs to that is a member of memfold_agent or memfold_tenant: this row decides, whatever
-memfold.tenant_id is set to, and without a row such a role reaches nothing. Other members of memfold_app are trusted to set it.';
+'The tenant of each login role that is a member of memfold_agent or memfold_tenant: this row decides, regardless of memfold.tenant_id, and
+without a row such a role has access to nothing. Other members of memfold_app are trusted to set memfold.tenant_id.';
 
 create function memfold_internal._bound_role(role name) returns name
 language sql stable parallel safe

@@ -39,8 +39,8 @@ create type memfold.batch_result as (
     hint text
 );
 comment on type memfold.batch_result is
-'What became of one candidate of a batch: its place in the batch, from 0 on, and what ingest_memory() would have returned or
-raised. sqlstate null: it was taken in.';
+'Result of one candidate of a batch: its position in the batch, from 0, and what ingest_memory() would have returned or raised. sqlstate
+null: it was ingested.';
 
 create type memfold_internal.batch_turn as (memory_id uuid, turn text collate "C");
 comment on type memfold_internal.batch_turn is 'A source turn of a text, in a batch.';

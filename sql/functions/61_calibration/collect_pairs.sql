@@ -195,12 +195,12 @@ $$;
 revoke all on function memfold.collect_pairs(text, text, text, bigint, interval) from public;
 grant execute on function memfold.collect_pairs(text, text, text, bigint, interval) to memfold_app;
 comment on function memfold.collect_pairs(text, text, text, bigint, interval) is
-'Derives labelled pairs from past decisions in a bucket (null: in all of the tenant''s), with their cosines by the model, and returns
-them. Verdicts of judges and persons count as given; a merge that was undone counts as distinct, or as contradiction if the guard finds
-opposites; another object of a single-valued predicate counts as contradiction. Automatic merges that still hold (duplicate) and near
-memories that have both been active for min_age (distinct) are weak: nobody has looked at them, and they result from the very thresholds
-that they would confirm. Returns at most max_results pairs, weak ones last, newest first. A pair with a stronger label keeps it. Ignores
-withdrawn and erased texts. Raises MF001 to MF003, MF012, MF013, MF022.';
+'Derives labelled pairs from past decisions in a bucket (null: in all of the tenant''s), stores them with their cosines by the model, and
+returns how many it found, by evidence and label. Verdicts of judges and persons count as given; a merge that was undone counts as
+distinct, or as contradiction if the guard finds opposites; another object of a single-valued predicate counts as contradiction. Automatic
+merges that still hold (duplicate) and near memories that have both been active for min_age (distinct) are weak: nobody has looked at
+them, and they result from the very thresholds that they would confirm. Stores at most max_results pairs, weak ones last, newest first. A
+pair with a stronger label keeps it. Ignores withdrawn and erased texts. Raises MF001 to MF003, MF012, MF013, MF022.';
 
 create or replace function memfold.pairs_to_label(
     tenant_id text default current_setting('memfold.tenant_id', true),
