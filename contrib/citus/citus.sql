@@ -20,8 +20,8 @@ begin
         raise exception 'memfold is not installed in this database' using
             errcode = 'object_not_in_prerequisite_state', hint = 'memfold init DSN, with citus.enable_ddl_propagation = off.';
     elsif exists (select from pg_extension where extname = 'memfold') then
-        raise exception 'memfold is here as an extension, whose objects Citus does not distribute' using
-            errcode = 'object_not_in_prerequisite_state', hint = 'Install it by memfold init.';
+        raise exception 'memfold is installed as an extension, whose objects Citus does not distribute' using
+            errcode = 'object_not_in_prerequisite_state', hint = 'Install it with memfold init.';
     elsif (select groupid from pg_dist_local_group) <> 0 then
         raise exception 'this is not the coordinator' using errcode = 'object_not_in_prerequisite_state';
     end if;
@@ -198,7 +198,7 @@ begin
             'Pass tenant_id, or set memfold.tenant_id.');
     elsif not memfold_internal._is_tenant_node(tenant_id) then
         perform memfold_internal._fail('MF060', 'the call does not run on the node of its tenant',
-            'Locks taken here would keep nobody out: the tenant''s shards have been moved while the call was on its way, or'
+            'Locks taken here would not stop other writers: the tenant''s shards were moved during the call, or'
             ' Citus did not send it.',
             'Retry. If it fails again, call it by a statement of its own: SELECT ... FROM memfold.f(...).');
     end if;
@@ -708,8 +708,8 @@ $do$,
         )) as r
         where not r.success
     loop
-        raise exception 'worker %:% has not got memfold''s functions', v_result.nodename, v_result.nodeport using
-            detail = v_result.result, hint = 'Run the script again when it can be reached.';
+        raise exception 'worker %:% does not have memfold''s functions', v_result.nodename, v_result.nodeport using
+            detail = v_result.result, hint = 'Run the script again when the worker can be reached.';
     end loop;
 end;
 $$;

@@ -83,7 +83,7 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
         if len(vectors[0]) != dimensions:
             raise Refusal(
                 "MF014",
-                "the embedding has the wrong size",
+                "the embedding has the wrong number of dimensions",
                 f"Model {args[0]!r} is registered with {dimensions} dimensions, the server's has {len(vectors[0])}.",
                 "Register it under another name, with the dimensions that it has.",
             )

@@ -14,8 +14,8 @@ begin
     elsif current_setting('server_encoding') <> 'UTF8' then
         raise exception 'memfold needs a database with encoding UTF8; this one has %', current_setting('server_encoding')
             using errcode = 'object_not_in_prerequisite_state',
-            detail = 'The encoding of a database never changes.',
-            hint = 'Make another one: create database NAME encoding ''UTF8'' locale ''C'' template template0;';
+            detail = 'The encoding of a database cannot be changed.',
+            hint = 'Create another one: create database NAME encoding ''UTF8'' locale ''C'' template template0;';
     elsif exists (select from pg_catalog.pg_extension as e where e.extname = 'memfold') then
         raise exception 'memfold is installed in this database by CREATE EXTENSION'
             using errcode = 'object_not_in_prerequisite_state',
@@ -25,13 +25,13 @@ begin
     end if;
     if not exists (select from pg_catalog.pg_extension as e where e.extname = 'vector') then
         if not exists (select from pg_catalog.pg_available_extensions as e where e.name = 'vector') then
-            raise exception 'memfold needs pgvector, and this server does not have it'
+            raise exception 'memfold needs pgvector, which is not available on this server'
                 using errcode = 'object_not_in_prerequisite_state', hint = 'Install version 0.8 or newer.';
         end if;
         begin
             create extension if not exists vector;
         exception when insufficient_privilege then
-            raise exception 'memfold needs pgvector, and this role may not install it (%)', sqlerrm
+            raise exception 'memfold needs pgvector, which this role may not install (%)', sqlerrm
                 using errcode = 'object_not_in_prerequisite_state',
                 hint = 'Ask an administrator for: create extension vector';
         end;

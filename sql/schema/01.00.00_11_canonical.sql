@@ -22,7 +22,7 @@ begin
     if v_content = '' then
         raise exception 'the content is empty in canonical form' using
             errcode = 'MF004',
-            detail = pg_catalog.format('Nothing is left of %L under the canonicalizer %s.',
+            detail = pg_catalog.format('The canonical form of %L by %s is empty.',
                 pg_catalog.left(content, 100), canonicalizer),
             hint = 'Pass the text of one fact.';
     end if;

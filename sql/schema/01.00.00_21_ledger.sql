@@ -266,7 +266,7 @@ rehashed (after a rehash another text has the hash of this one, or none has; it 
 comment on column memfold.memory_events.method is
 'What decided: hash, alias, tombstone, timeline (tier 1); object, lexical, vector, session, score, predicate (tier 2); judge, person,
 fallback (tier 3); plain, rehash. For action erased, what was to be erased: source, memory, bucket or tenant. erasure: a merge that
-replaces one whose text was erased. archived: a row that replaces repetitions in memory_events_archive, with the event_id of the last
+replaces one whose text was erased. archived: a row that replaces restatements in memory_events_archive, with the event_id of the last
 one.';
 comment on column memfold.memory_events.memory_id is 'The text that the candidate matched or created. Null: refused by a rule, no text.';
 comment on column memfold.memory_events.target_id is
@@ -290,7 +290,7 @@ comment on column memfold.memory_events.valid_until is
 'Time until which the fact holds, exclusive, as given by the caller. Null: no bound.';
 comment on column memfold.memory_events.actor is 'Login role of the caller, or the judge.';
 comment on column memfold.memory_events.observations is
-'For method archived: how many repetitions the row replaces; they are in memory_events_archive. Null: one.';
+'For method archived: how many restatements the row replaces; they are in memory_events_archive. Null: one.';
 comment on column memfold.memory_events.without_turns is 'For method archived: how many of them came without source turns.';
 comment on column memfold.memory_events.first_observed_at is
 'For method archived: when the earliest of them was observed; observed_at has the latest.';

@@ -11,7 +11,7 @@ create index memory_events_archive_target_idx on memfold.memory_events_archive (
 create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
 where similar_memories is not null or not observation;
 comment on table memfold.memory_events_archive is
-'Ledger rows that archive_events() has moved out of memory_events, unchanged: old repetitions, which a row of method archived replaces in
+'Ledger rows that archive_events() has moved out of memory_events, unchanged: old restatements, which a row of method archived replaces in
 the ledger, and rows on which no state depends. undo() and erasure move a memory''s rows back. The table may be in another tablespace.';
 comment on column memfold.memory_events.cause is 'For action erased: what was erased (the text, a number of ledger rows).';
 

@@ -97,7 +97,7 @@ def test_a_plain_insert_brings_in_a_text_of_the_batch(db: DB, connect: Connect) 
     texts = [{"content": text} for text in ("Ann has a dog", "Ann has a cat", "Ann has a bird")]
     waiting = Call(db, connect(), lambda c: batch(c, *texts)).waits_for(holder)
     holder.execute("commit")
-    assert waiting.must_retry().diag.message_primary == "a text of the batch is there already"
+    assert waiting.must_retry().diag.message_primary == "a text of the batch already exists"
     assert db.execute("select count(*) from memories").fetchone() == (1,)
     assert [row[0] for row in batch(db, *texts)] == ["inserted", "merged", "inserted"]
     db.execute("select ingest_plain_rows('acme')")

@@ -48,7 +48,7 @@ begin
     if tenant_id is null or tenant_id = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing',
             pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(tenant_id)),
-            'Pass tenant_id, or set memfold.tenant_id where the function takes it from there.');
+            'Pass tenant_id, or set memfold.tenant_id if the function reads it from there.');
     end if;
     v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
     v_trusted := v_bound is null and (
@@ -65,7 +65,7 @@ begin
         tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from tenant_id
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
-            'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
+            'The tenant_id of the call differs from the setting memfold.tenant_id, or is ''*'', which stands for every tenant.',
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;
     if pg_catalog.octet_length(tenant_id) > 512 then

@@ -12,9 +12,9 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not memfold_internal._has_python() then
-        raise exception 'the extension memfold_py is not in this database' using
+        raise exception 'the extension memfold_py is not installed in this database' using
             errcode = 'MF056',
-            detail = format('%s needs it, and it needs PL/Python (plpython3u), which managed servers do not have.', feature),
+            detail = format('%s needs it, and it needs PL/Python (plpython3u), which managed servers do not offer.', feature),
             hint = 'A superuser can add it: create extension memfold_py cascade (docs/plpython.md). Without it: canonicalizer '
             'prose, and vectors from the client.';
     end if;

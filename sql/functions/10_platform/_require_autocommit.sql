@@ -33,8 +33,8 @@ begin
     if v_message operator(pg_catalog.=) memfold_internal._no_commit() then
         raise exception '% cannot run inside a transaction block', name using
             errcode = 'active_sql_transaction',
-            detail = 'It commits after each step, so that nobody waits for the whole.',
-            hint = 'Call it on its own, with autocommit.';
+            detail = 'It commits after each step, so that others do not wait for all of it.',
+            hint = 'Call it outside a transaction block, with autocommit.';
     end if;
 end;
 $$;

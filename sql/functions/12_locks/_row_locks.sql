@@ -63,7 +63,7 @@ begin
         where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
     ) then
         perform memfold_internal._retry('the memory is being changed',
-            'It was merged into another one, on which another call works, and this one already holds a row that it may wait for.');
+            'It was merged into another one that another call is changing; that call may be waiting for a row that this one holds.');
     end if;
 end;
 $$;
@@ -76,7 +76,7 @@ create or replace function memfold_internal._fail_busy() returns void
 language plpgsql volatile
 as $$
 begin
-    perform memfold_internal._retry('a memory is busy', 'Another call works on it, and this one already holds rows that it may wait for.');
+    perform memfold_internal._retry('a memory is busy', 'Another call is changing it, and may be waiting for rows that this one holds.');
 end;
 $$;
 revoke all on function memfold_internal._fail_busy() from public;

@@ -41,7 +41,7 @@ create or replace function memfold_internal._fail_busy_scope() returns void
 language plpgsql volatile
 as $$
 begin
-    perform memfold_internal._retry('the scope is busy', 'Another call works on it, and this one already holds what it may wait for.');
+    perform memfold_internal._retry('the scope is busy', 'Another call is writing to it, and may be waiting for locks that this one holds.');
 end;
 $$;
 revoke all on function memfold_internal._fail_busy_scope() from public;
@@ -75,7 +75,7 @@ begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
             'The transaction runs at ' || pg_catalog.current_setting('transaction_isolation')
-            || ': after waiting for its turn it could not see what was written before it, and would store a duplicate.',
+            || ': after waiting for a lock it could not see what others have written, and would store a duplicate.',
             'Run the call in a READ COMMITTED transaction. Restating a known fact is allowed at any level.');
     end if;
 end;
@@ -186,8 +186,8 @@ begin
     from (select distinct s.bucket_id, s.scope_key from unnest(buckets, scope_keys) as s (bucket_id, scope_key)) as s;
     if v_buckets > 500 then
         perform memfold_internal._fail('MF035', 'the batch has too many buckets',
-            pg_catalog.format('It has something new for %s of them.', v_buckets),
-            'Each takes a lock: send a batch for at most 500 buckets at a time.');
+            pg_catalog.format('It has new facts for %s buckets.', v_buckets),
+            'Each bucket takes a lock: send batches for at most 500 buckets.');
     end if;
     v_many := v_scopes > memfold_internal._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
     if memfold_internal._scopes_locked() > 0 and memfold_internal._scopes_locked() + v_scopes > memfold_internal._max_scopes() then

@@ -9,16 +9,16 @@ begin
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%s is not registered.', pg_catalog.quote_nullable(model)),
-            pg_catalog.format('Models are everyone''s: a member of memfold_owner registers it once, with the number of its'
+            pg_catalog.format('Models are shared by all tenants: a member of memfold_owner registers it once, with the number of its'
                 ' dimensions: select memfold.register_embedding_model(%s, ...).', pg_catalog.quote_nullable(model)));
     elsif v_replaced_by is not null and replaced is false then
         perform memfold_internal._fail('MF047', 'the embedding model has been replaced',
             pg_catalog.format('%L was replaced by %L.', model, v_replaced_by),
-            pg_catalog.format('Pass embeddings that %L has made.', v_replaced_by));
+            pg_catalog.format('Pass embeddings of model %L.', v_replaced_by));
     elsif v_replaced_by is null and replaced then
         perform memfold_internal._fail('MF048', 'the embedding model is in use',
             pg_catalog.format('%L has not been replaced by another.', model),
-            'First replace_embedding_model(model, replaced_by).');
+            'Call replace_embedding_model(model, replaced_by) first.');
     end if;
 end;
 $$;
@@ -55,22 +55,22 @@ begin
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%L is not registered.', embedding_model),
-            pg_catalog.format('Models are everyone''s: a member of memfold_owner registers it once:'
+            pg_catalog.format('Models are shared by all tenants: a member of memfold_owner registers it once:'
                 ' select memfold.register_embedding_model(%L, %s).', embedding_model,
                 coalesce(memfold_internal._dimensions(embedding)::text, '...')));
     elsif memfold_internal._fits_model(embedding, v_dimensions, v_replaced_by) then
         return;
     elsif embedding is not null and memfold_internal._dimensions(embedding) <> v_dimensions then
-        perform memfold_internal._fail('MF014', 'the embedding has the wrong size',
+        perform memfold_internal._fail('MF014', 'the embedding has the wrong number of dimensions',
             pg_catalog.format('Model %L has %s dimensions, the vector %s.', embedding_model, v_dimensions,
                 memfold_internal._dimensions(embedding)),
-            'Pass the vector that this model made of the content.');
+            'Pass the vector of the content from this model.');
     elsif v_replaced_by is not null then
         perform memfold_internal._check_model(embedding_model, false);
     else
         perform memfold_internal._fail('MF015', 'the embedding has no direction',
             pg_catalog.format('Its norm is %s.', memfold_internal._norm(embedding)),
-            'A zero vector is like nothing: leave the embedding out where there is none.');
+            'A zero vector has no direction: omit embedding if there is none.');
     end if;
 end;
 $$;
@@ -88,7 +88,7 @@ begin
     if judge_threshold > merge_threshold then
         perform memfold_internal._fail('MF017', 'the judge threshold is above the merge threshold',
             pg_catalog.format('merge_threshold is %s, judge_threshold %s.', merge_threshold, judge_threshold),
-            'Below the merge threshold a judge is asked, from the judge threshold on: pass one that is not above it.');
+            'A judge is asked between the two thresholds: pass a judge_threshold that is not above merge_threshold.');
     elsif pg_catalog.num_nulls(merge_threshold, judge_threshold) = 1 then
         -- the other one is that of the embedding model
         select m.model, m.merge_threshold, m.judge_threshold into v_crossed

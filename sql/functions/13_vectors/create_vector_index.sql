@@ -24,7 +24,7 @@ begin
     if not has_schema_privilege('memfold_owner', v_schema, 'usage') then
         raise exception 'memfold_owner may not use the schema of pgvector' using
             errcode = 'insufficient_privilege',
-            detail = format('A search by the index names what is in schema %s.', v_schema),
+            detail = format('A search by the index uses operators of schema %s.', v_schema),
             hint = format('Run: grant usage on schema %s to memfold_owner', v_schema);
     end if;
     if memfold_internal._vector_index(embedding_model) is not null then

@@ -103,7 +103,7 @@ declare
 begin
     v_names := memfold_internal._resolve_names(tenant_id, bucket_id, told_subject, told_predicate, content);
     if (v_names.subject, v_names.predicate) is distinct from (subject, predicate) then
-        perform memfold_internal._retry('a name has been linked', 'It stands for another one since this call waited for its turn.');
+        perform memfold_internal._retry('a name has been linked', 'It was linked to another name while this call waited for a lock.');
     end if;
 end;
 $$;

@@ -26,7 +26,7 @@ begin
     insert into memfold.options select (options).*;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
-        E'What is allowed: \\d+ memfold.options.');
+        E'See the allowed values with: \\d+ memfold.options');
 end;
 $$;
 revoke all on function memfold_internal._store_options(memfold.options) from public;
@@ -43,7 +43,7 @@ begin
     return text_search::regconfig;
 exception when undefined_object or invalid_schema_name or invalid_name or syntax_error or feature_not_supported then
     perform memfold_internal._fail('MF017', 'unknown text search configuration', pg_catalog.format('text_search was %L.', text_search),
-        E'Name one that \\dF lists, such as english; with its schema, where that is not pg_catalog.');
+        E'Name one that \\dF lists, such as english; schema-qualified unless it is in pg_catalog.');
 end;
 $$;
 revoke all on function memfold_internal._text_search(text) from public;
@@ -83,7 +83,7 @@ begin
     perform memfold_internal._check_identifier('memory_type', memory_type, true);
     if decay_interval > '1000 years' then
         perform memfold_internal._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
-            'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
+            'Pass at most 1,000 years; with a decay_rate of 0 nothing decays.');
     end if;
     -- of two that set options of a bucket at a time, the later keeps what the earlier has set
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);

@@ -68,10 +68,10 @@ begin
 
     if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
         perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
-            'Key fields are type, subject and predicate; the content always belongs to the key.');
+            'Key fields are type, subject and predicate; the content is always part of the key.');
     elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
-        perform memfold_internal._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
-            'Pass three numbers that add up to 1: of source, extractor and repetition.');
+        perform memfold_internal._fail('MF017', 'the weights are not valid', format('weights was %s.', weights),
+            'Pass three numbers that add up to 1, for source, extractor and repetition.');
     end if;
     v_new.tenant_id := tenant_id;
     v_new.bucket_id := bucket_id;
@@ -129,7 +129,7 @@ begin
         ))
     then
         perform memfold_internal._fail('MF024', 'the hash of stored memories would change',
-            'canonicalizer, key_fields and metadata_keys are what content hashes are made of, and memories are stored '
+            'Content hashes depend on canonicalizer, key_fields and metadata_keys, and memories are stored '
             'under the old ones' || case when tenant_id = '*' then ', or may be, in some tenant.' else '.' end,
             'Set them for a bucket before its first memory, or: call rehash_bucket(tenant_id, bucket_id, ...).');
     end if;
@@ -140,7 +140,7 @@ begin
         insert into memfold.policies select (v_new).*;
     exception when check_violation or not_null_violation then
         perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
-            E'What is allowed: \\d+ memfold.policies.');
+            E'See the allowed values with: \\d+ memfold.policies');
     end;
     if v_new.segmenter <> v_old.segmenter then
         delete from memfold.memory_tokens as t

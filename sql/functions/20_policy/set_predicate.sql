@@ -18,7 +18,7 @@ begin
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed',
         format('cardinality was %L, conflict %L.', set_predicate.cardinality, set_predicate.conflict),
-        'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null for the policy''s.');
+        'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null to use the policy''s.');
 end;
 $$;
 revoke all on function memfold.set_predicate(text, text, text, text) from public;

@@ -140,11 +140,11 @@ begin
     end if;
     if v_table = 'memories' then
         perform memfold_internal._fail('MF020', format('%s of memories is refused', tg_op),
-            'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
-            'To change what holds: ingest_memory(), update_memory(), reject_memory(). undo() takes back what was decided.');
+            'Text, keys and hash of a memory never change, and no memory is deleted, because the ledger refers to it.',
+            'To change what is current, use ingest_memory(), update_memory() or reject_memory(); to undo a decision, undo().');
     else
         perform memfold_internal._fail('MF021', format('%s of %s is refused', tg_op, v_table),
-            'The ledger is append-only.', 'State is derived from it: undo(event_id) takes an event back by a row of its own.');
+            'The ledger is append-only.', 'State is derived from it: undo(event_id) adds a row that undoes an event.');
     end if;
     return null;
 end;

@@ -31,7 +31,7 @@ as $$
 begin
     perform memfold_internal._fail('MF018', 'there is no such memory',
         pg_catalog.format('memory_id was %s.', coalesce(memory_id::text, 'null')),
-        'Ids are those that ingest_memory() returned to this tenant.');
+        'Pass an id that ingest_memory() returned to this tenant.');
 end;
 $$;
 revoke all on function memfold_internal._no_memory(uuid) from public;
@@ -54,7 +54,7 @@ begin
     elsif r.status = any(refused) then
         perform memfold_internal._fail('MF034', 'the memory is ' || r.status,
             pg_catalog.format('Memory %s is %s.', r.memory_id, r.status),
-            'explain_memory() says by which event; undo(event_id) takes that back.');
+            'explain_memory() shows the event that made it so; undo(event_id) undoes it.');
     end if;
     return r;
 end;

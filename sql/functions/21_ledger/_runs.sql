@@ -43,7 +43,7 @@ language plpgsql volatile
 as $$
 begin
     if memfold_internal._rules_stamp(tenant_id, bucket_id) <> stamp then
-        perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+        perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for a lock.');
     end if;
 end;
 $$;

@@ -98,7 +98,7 @@ begin
     where m.tenant_id = j.tenant_id and m.memory_id = j.other_id;
     if a.memory_id = b.memory_id then
         j.status := 'obsolete';
-        j.reason := 'the two are one memory already';
+        j.reason := 'both ids are the same memory';
     elsif (a.status <> 'active' or b.status <> 'active')
         -- A value that a third one retired while it was asked about: the other one is to find its place on the slot's timeline, for
         -- else it would stay beside what holds now.

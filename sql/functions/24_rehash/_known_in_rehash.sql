@@ -23,13 +23,13 @@ begin
         end if;
         v_now.updated_at := policy.updated_at;
         if v_now is distinct from policy then
-            perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+            perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for a lock.');
         end if;
     end if;
     if models is not null and exists (
         select from memfold.embedding_models as m where m.model = any(models) and m.replaced_by is not null
     ) then
-        perform memfold_internal._retry('the embedding model has been replaced', 'It was replaced while this call waited for its turn.');
+        perform memfold_internal._retry('the embedding model has been replaced', 'It was replaced while this call waited for a lock.');
     end if;
 end;
 $$;

@@ -9,8 +9,8 @@ declare
 begin
     if kind <> 'beginning' and alias = v_target then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L is %L, or stands for it already: the link would be a circle.', name, alias),
-            'Link the alias to the name that is to be stored. unlink_subject() and unlink_predicate() take a link back.');
+            pg_catalog.format('%L is %L, or is already an alias of it: the link would be a circle.', name, alias),
+            'Link the alias to the name to be stored. unlink_subject() and unlink_predicate() remove a link.');
     end if;
     select l.* into v_other
     from memfold.links as l
@@ -20,8 +20,8 @@ begin
     limit 1;
     if found then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L stands for %L already (bucket %s).', alias, v_other.name, v_other.bucket_id),
-            'Unlink it first, and link it again.');
+            pg_catalog.format('%L already stands for %L (bucket %s).', alias, v_other.name, v_other.bucket_id),
+            'Unlink it first, then link it again.');
     end if;
     -- a chain over a bucket and all buckets, in either direction
     select l.* into v_other

@@ -20,10 +20,10 @@ begin
     if tenant_id = '*' or bucket_id = '*' or batch_size is null or batch_size not between 1 and 100000 then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('tenant_id was %L, bucket_id %L, batch_size %s.', tenant_id, bucket_id, coalesce(batch_size::text, 'null')),
-            'A rehash is of one bucket of one tenant; batch_size is 1 to 100000.');
+            'Name one bucket of one tenant; batch_size is 1 to 100000.');
     elsif not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
         perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
-            'Key fields are type, subject and predicate; the content always belongs to the key.');
+            'Key fields are type, subject and predicate; the content is always part of the key.');
     end if;
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
 
@@ -41,8 +41,8 @@ begin
             perform memfold_internal._fail('MF022', 'there is no such run', format('undo_run_id was %s.', undo_run_id),
                 'The rehashes of a bucket are the rows of runs with kind rehash.');
         elsif v_run.status = 'undone' then
-            perform memfold_internal._fail('MF033', 'the run is undone already', format('undo_run_id was %s.', undo_run_id),
-                'The table runs says so.');
+            perform memfold_internal._fail('MF033', 'the run is already undone', format('undo_run_id was %s.', undo_run_id),
+                'The table runs shows its status.');
         end if;
         memory_type := v_run.arguments ->> 'memory_type';
     end if;
@@ -51,7 +51,7 @@ begin
     if undo_run_id is not null then
         if memfold_internal._rules(v_old) <> v_run.arguments -> 'to' and v_run.status <> 'open' then
             perform memfold_internal._fail('MF032', 'the run cannot be undone',
-                'The bucket has been rehashed again since.', 'Take back the later runs first, or rehash the bucket again.');
+                'The bucket has been rehashed again since.', 'Undo the later runs first, or rehash the bucket again.');
         end if;
         canonicalizer := v_run.arguments #>> '{from,canonicalizer}';
         v_new.key_fields := v_run.arguments #>> '{from,key_fields}';
@@ -73,13 +73,13 @@ begin
             or (v_new.canonicalizer, v_new.key_fields, v_new.metadata_keys) is distinct from
             (v_running.rehash_from_canonicalizer, v_running.rehash_from_key_fields, v_running.rehash_from_metadata_keys)
         then
-            perform memfold_internal._fail('MF041', 'a rehash of the bucket is under way',
+            perform memfold_internal._fail('MF041', 'a rehash of the bucket is in progress',
                 format('Run %s, to %s.', v_running.rehash_run, memfold_internal._rules(v_running)),
-                'call rehash_bucket(tenant_id, bucket_id) goes on with it; with undo_run_id it turns back.');
+                'call rehash_bucket(tenant_id, bucket_id) continues it; with undo_run_id, undoes it.');
         end if;
         v_undoes := v_running.rehash_run;
     elsif memfold_internal._rules(v_new) = memfold_internal._rules(v_old) then
-        raise notice 'nothing to do: bucket % is hashed by %, and no rehash is under way', bucket_id, memfold_internal._rules(v_old);
+        raise notice 'nothing to do: bucket % is hashed by %, and no rehash is in progress', bucket_id, memfold_internal._rules(v_old);
         return null;
     elsif v_undoes is null then
         -- there and back is an undo, said or not

@@ -14,8 +14,8 @@ begin
         and l.alias = memfold_internal._link_key(kind, alias) collate "C"
     returning l.* into v_link;
     if not found then
-        perform memfold_internal._fail('MF064', 'there is no such link', format('%L is no alias in bucket %s.', alias, bucket_id),
-            'The table links has the aliases of a tenant, each with its bucket (''*'': all).');
+        perform memfold_internal._fail('MF064', 'there is no such link', format('%L is not an alias in bucket %s.', alias, bucket_id),
+            'The table links lists the aliases of a tenant, each with its bucket (''*'': all).');
     end if;
     select r.* into v_run from memfold.runs as r where r.tenant_id = v_link.tenant_id and r.run_id = v_link.run_id;
     -- what had led to the alias does again

@@ -23,24 +23,24 @@ begin
         perform memfold_internal._fail('MF005', 'the content is too long',
             pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(content),
                 policy.max_content_length),
-            'A memory is one fact. Split the text, or raise max_content_length by set_policy().');
+            'A memory is one fact. Split the text, or raise max_content_length with set_policy().');
     end if;
     perform memfold_internal._check_marks(content);
     if not coalesce(source_confidence, 0.5) between 0 and 1 or not coalesce(extractor_confidence, 0.5) between 0 and 1 then
         perform memfold_internal._fail('MF006', 'a confidence is out of range',
             pg_catalog.format('source_confidence was %s, extractor_confidence %s.', source_confidence,
                 extractor_confidence),
-            'Confidences lie in [0, 1].');
+            'Confidences are in [0, 1].');
     end if;
     if pg_catalog.jsonb_typeof(metadata) <> 'object' then
         perform memfold_internal._fail('MF007', 'metadata is not an object',
             pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(metadata)),
-            'Pass a JSON object, {} where there is none.');
+            'Pass a JSON object, or {} if there is none.');
     elsif pg_catalog.octet_length(metadata::text) > policy.max_metadata_size then
         perform memfold_internal._fail('MF008', 'the metadata is too large',
             pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(metadata::text),
                 policy.max_metadata_size),
-            'Keep large values elsewhere, or raise max_metadata_size by set_policy().');
+            'Store large values elsewhere, or raise max_metadata_size with set_policy().');
     end if;
     if origin not in ('observed', 'inferred', 'recalled') then
         perform memfold_internal._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', origin),
@@ -48,12 +48,12 @@ begin
     end if;
     if observed_at > memfold_internal._clock() + interval '5 minutes' or observed_at = '-infinity' then
         perform memfold_internal._fail('MF010', 'observed_at is out of range', pg_catalog.format('It was %s.', observed_at),
-            'An observation lies in the past: at most 5 minutes ahead of the server''s clock are allowed for.');
+            'Pass a time in the past; at most 5 minutes ahead of the server''s clock are accepted.');
     end if;
     if pg_catalog.cardinality(source_turn_ids) > 1000 then
         perform memfold_internal._fail('MF016', 'too many source turns',
-            pg_catalog.format('There are %s.', pg_catalog.cardinality(source_turn_ids)),
-            'One fact comes from at most 1,000 turns a call.');
+            pg_catalog.format('source_turn_ids has %s elements.', pg_catalog.cardinality(source_turn_ids)),
+            'Pass at most 1,000 per call.');
     end if;
     foreach v_turn in array coalesce(source_turn_ids, '{}') loop
         perform memfold_internal._check_identifier('source_turn_ids', v_turn, true);

@@ -29,7 +29,7 @@ as $$
 begin
     perform memfold_internal._fail('MF055', 'the session repeats itself',
         pg_catalog.format('Session %L has stated this fact %s times; this bucket accepts %s.', session_id, repeats, max_session_repeats),
-        'A loop upstream? What an agent was shown from memory is origin => ''recalled''; undo() takes restatements back; '
+        'If the caller is in a loop, fix it. Mark text that an agent was shown from memory as origin => ''recalled''; undo() undoes restatements; '
         'set_policy(max_session_repeats => ...) raises the limit.');
 end;
 $$;

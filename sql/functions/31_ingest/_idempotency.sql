@@ -69,9 +69,9 @@ create or replace function memfold_internal._fail_key(idempotency_key text, used
 language plpgsql stable
 as $$
 begin
-    perform memfold_internal._fail('MF062', 'the idempotency key belongs to another candidate',
+    perform memfold_internal._fail('MF062', 'the idempotency key was used for another candidate',
         pg_catalog.format('Key %L was used by %s; they differ in: %s.', idempotency_key, used_by, differs),
-        'Give each candidate a key of its own; a retry passes what the first call did.');
+        'Use a new key for each candidate; a retry must pass the arguments of the first call.');
 end;
 $$;
 revoke all on function memfold_internal._fail_key(text, text, text) from public;

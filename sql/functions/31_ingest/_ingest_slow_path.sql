@@ -17,9 +17,9 @@ begin
         end if;
         v_is_new := false;
     end loop;
-    raise exception 'the bucket changes too fast' using
+    raise exception 'too many concurrent changes in this bucket' using
         errcode = 'serialization_failure',
-        detail = 'Ten times in a row a row changed between decision and deed.',
+        detail = 'Ten times in succession a row changed between decision and write.',
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;

@@ -151,9 +151,9 @@ begin
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.memory_id
             and m.root_id = _record_observation.root_id;
         if not found then
-            raise exception 'the alias leads elsewhere now' using
+            raise exception 'the alias now points to another memory' using
                 errcode = 'serialization_failure',
-                detail = 'Its fold was changed while this call waited for its memory.',
+                detail = 'Its merge was changed while this call waited for its root.',
                 hint = 'Retry the call, with the same idempotency_key if it has one.';
         end if;
     end if;

@@ -45,9 +45,9 @@ begin
     -- not by FOUND: Citus takes rows that are left out for inserted ones
     select count(*) = 1 into v_is_given from given;
     if not v_is_given then
-        perform memfold_internal._fail('MF019', 'the memory has a vector of this model',
+        perform memfold_internal._fail('MF019', 'the memory already has a vector of this model',
             format('Memory %s, model %L.', memory_id, embedding_model),
-            'A text never changes, nor does its vector.');
+            'Neither a text nor its vector ever changes.');
     end if;
     update memfold.memories as m
     set embedding_pending = false

@@ -90,7 +90,7 @@ begin
                 v_classes[v_i] := 'known';
             elsif v_classes[v_i] = 'todo' then
                 perform memfold_internal._retry('an idempotency key has expired',
-                    'It was there when this call began, and maintenance has removed it since.');
+                    'It existed when this call began, and maintenance has removed it since.');
             end if;
         end if;
         continue when v_classes[v_i] not in ('again', 'known');

@@ -279,10 +279,10 @@ begin
             where m.tenant_id = b.tenant_id and m.memory_id = o.memory_id and m.root_id = o.root_id
         ))
     ) then
-        raise exception 'a memory leads elsewhere now' using
+        raise exception 'a memory was merged or retired' using
             errcode = 'serialization_failure',
-            detail = 'It was folded or retired while this call waited for it.',
-            hint = 'Retry the call, with the same idempotency keys if it has some.';
+            detail = 'It was merged or retired while this call waited for it.',
+            hint = 'Retry the call, with the same idempotency keys if it has any.';
     end if;
     return b;
 end;

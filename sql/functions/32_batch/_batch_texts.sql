@@ -95,10 +95,10 @@ begin
         where v_classes[c.ordinality] = 'new'
         order by c.ordinality;
     exception when unique_violation then
-        raise exception 'a text of the batch is there already' using
+        raise exception 'a text of the batch already exists' using
             errcode = 'serialization_failure',
-            detail = 'A plain INSERT has brought it in while this call worked.',
-            hint = 'Retry the call, with the same idempotency keys if it has some.';
+            detail = 'A plain INSERT added it during this call.',
+            hint = 'Retry the call, with the same idempotency keys if it has any.';
     end;
     if v_embeddings is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)

@@ -71,9 +71,9 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             pg_catalog.format('on_error was %s.', pg_catalog.quote_nullable(on_error)), 'on_error is report or abort.');
     elsif pg_catalog.cardinality(embeddings) <> v_number then
-        perform memfold_internal._fail('MF035', 'embeddings has another length than the batch',
+        perform memfold_internal._fail('MF035', 'embeddings and candidates differ in length',
             pg_catalog.format('It has %s elements for %s candidates.', pg_catalog.cardinality(embeddings), v_number),
-            'Pass one element for each candidate, null where one has no vector.');
+            'Pass one element for each candidate, null if it has no vector.');
     end if;
 end;
 $$;
@@ -93,30 +93,30 @@ begin
             'Pass an object whose keys are the arguments of ingest_memory().');
     elsif element - memfold_internal._candidate_keys() <> '{}' then
         perform memfold_internal._fail('MF036', 'a candidate has an unknown key',
-            pg_catalog.format('There is no %s.', (
+            pg_catalog.format('Unknown: %s.', (
                 select pg_catalog.string_agg(pg_catalog.quote_literal(k.key), ', ' order by k.key)
                 from pg_catalog.jsonb_object_keys(element - memfold_internal._candidate_keys()) as k (key)
             )),
             'The keys are the arguments of ingest_memory().');
     elsif not memfold_internal._has_text_values(element) then
-        perform memfold_internal._fail('MF036', 'a value of a candidate is of another type',
-            'What is a text for ingest_memory(), a turn or a time is a JSON string here.',
-            'Pass values of the types that ingest_memory() takes.');
+        perform memfold_internal._fail('MF036', 'a value of a candidate has the wrong type',
+            'Arguments of ingest_memory() that are texts, turns or times must be JSON strings.',
+            'Pass values of the types of the arguments of ingest_memory().');
     end if;
     begin
         r := pg_catalog.jsonb_populate_record(null::memfold_internal.batch_candidate, element);
     exception when data_exception then
-        perform memfold_internal._fail('MF036', 'a value of a candidate is of another type', left(sqlerrm, 500),
-            'Pass values of the types that ingest_memory() takes.');
+        perform memfold_internal._fail('MF036', 'a value of a candidate has the wrong type', left(sqlerrm, 500),
+            'Pass values of the types of the arguments of ingest_memory().');
     end;
     if r.tenant_id <> tenant_id then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             'The tenant_id of the candidate differs from that of the batch.',
-            'A batch belongs to one tenant: leave tenant_id out of the candidates.');
+            'A batch belongs to one tenant: omit tenant_id in the candidates.');
     elsif r.embedding is not null and embedding is not null then
         perform memfold_internal._fail('MF036', 'a candidate has two embeddings',
-            'It has a member embedding, and there is an element of embeddings for it.',
-            'Pass one of the two: an element of embeddings is read in a tenth of the time.');
+            'It has a key embedding, and an element of embeddings.',
+            'Pass only one of them: an element of embeddings takes a tenth of the time to read.');
     end if;
     r.embedding := coalesce(r.embedding, embedding);
     return r;

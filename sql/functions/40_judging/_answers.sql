@@ -20,7 +20,7 @@ begin
         perform memfold_internal._fail('MF028', 'the cost of a call is out of range',
             pg_catalog.format('input_tokens was %s, output_tokens %s, cost %s.', coalesce(input_tokens::text, 'null'),
                 coalesce(output_tokens::text, 'null'), coalesce(cost::text, 'null')),
-            'Pass what the endpoint counted, 0 to 1e12, or nothing.');
+            'Pass the endpoint''s figures, 0 to 1e12, or omit them.');
     end if;
 end;
 $$;
@@ -63,7 +63,7 @@ begin
     elsif j.status in ('done', 'obsolete') then
         perform memfold_internal._fail('MF027', 'the judgement is closed',
             pg_catalog.format('Judgement %s is %s%s.', j.judgement_id, j.status, coalesce(': ' || j.verdict, '')),
-            'The first answer counts. undo() takes back what it did.');
+            'The first answer counts. undo() undoes its effect.');
     end if;
     j.model := _waiting_judgement.model;
     j.input_tokens := coalesce(j.input_tokens + _waiting_judgement.input_tokens, j.input_tokens, _waiting_judgement.input_tokens);

@@ -11,9 +11,9 @@ declare
     v_why text;
 begin
     if not coalesce(verdict in ('duplicate', 'distinct'), false) then
-        perform memfold_internal._fail('MF028', 'the verdict does not fit',
-            pg_catalog.format('verdict was %s, the question is whether two names are one.', pg_catalog.quote_nullable(verdict)),
-            'Of names, a verdict is duplicate (they are one) or distinct; say doubt by a low confidence.');
+        perform memfold_internal._fail('MF028', 'the verdict does not apply to names',
+            pg_catalog.format('verdict was %s; the question is whether two names mean the same.', pg_catalog.quote_nullable(verdict)),
+            'For names, a verdict is duplicate (they mean the same) or distinct; express doubt with a low confidence.');
     end if;
     perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
     select o.* into j

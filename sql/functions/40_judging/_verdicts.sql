@@ -271,7 +271,7 @@ begin
         if memfold_internal._is_wordless(coalesce(j.merged_text, ''),
             (memfold_internal._policy(j.tenant_id, j.bucket_id, v_oldest.memory_type)).canonicalizer)
         then
-            raise warning 'judgement %: the merged text is empty, all memories are kept', j.judgement_id;
+            raise warning 'judgement %: the merged text is empty, so all memories are kept', j.judgement_id;
         else
             r.memory_id := memfold_internal._synthesise(j, v_members);
         end if;

@@ -205,7 +205,7 @@ begin
     if not coalesce(max_results between 1 and 1000, false)
         or not coalesce(lease between interval '1 second' and interval '1 day', false) or review is null
     then
-        perform memfold_internal._fail('MF028', 'the claim is not possible',
+        perform memfold_internal._fail('MF028', 'an argument of the claim is out of range',
             format('max_results was %s, lease %s, review %s.', coalesce(max_results::text, 'null'), coalesce(lease::text, 'null'),
                 coalesce(review::text, 'null')),
             'Claim 1 to 1,000 judgements for one second to one day.');

@@ -40,7 +40,7 @@ begin
     perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
     if not coalesce(retry_after between '0' and '1 year', true) then
         perform memfold_internal._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
-            'It is 0 to one year, or null: as the number of attempts has it.');
+            'It is 0 to one year, or null to derive it from the number of attempts.');
     end if;
     -- what it has cost is spent, no matter who holds it now
     update memfold.judgements as o

@@ -102,15 +102,15 @@ begin
             output_tokens, cost);
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
         perform memfold_internal._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
-            'A verdict is duplicate, refinement, contradiction or distinct; say doubt by a low confidence.');
+            'A verdict is duplicate, refinement, contradiction or distinct; express doubt with a low confidence.');
     elsif cardinality(v_about) < 2 or not coalesce(v_about <@ v_asked, false) then
         perform memfold_internal._fail('MF028', 'member_ids does not fit',
             format('member_ids was %s, the question is about %s.', member_ids, v_asked),
-            'Name at least two of the memories that were asked about, or leave it out: then the verdict is about all of them.');
+            'Name at least two of the memories in question, or omit it to answer for all of them.');
     elsif richer_memory_id is not null and (verdict <> 'refinement' or richer_memory_id <> all(v_about)) then
         perform memfold_internal._fail('MF028', 'richer_memory_id does not fit',
             format('richer_memory_id was %s, the verdict %s, about %s.', richer_memory_id, verdict, v_about),
-            'Of a refinement, name the memory that says more, or leave it out: then it is the longest text.');
+            'For a refinement, name the memory that says more, or omit it to use the longest text.');
     end if;
     perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
     -- The judge was asked without a lock. What it answered is applied to what is there now.

@@ -212,18 +212,18 @@ begin
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
     elsif e.method = 'rehash' then
         perform memfold_internal._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
-            'Texts that are one under the rules of now cannot be two: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
+            'Texts that are equal under the present rules cannot be separate: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
     elsif not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
         perform memfold_internal._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
-            'Merges, supersessions, rejections of a memory and restatements can be; reject_memory() takes a memory itself away.');
+            'Merges, supersessions, prunings, restatements and rejections of a memory can be; to remove a memory itself, use reject_memory().');
     end if;
     perform memfold_internal._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
     return query
     select u.* from memfold_internal._undo(e.tenant_id, array[e.event_id], undo.reason, null) as u;
     if not found then
-        perform memfold_internal._fail('MF033', 'the event is undone already', format('event_id was %s.', e.event_id),
-            'explain_memory() marks what is undone.');
+        perform memfold_internal._fail('MF033', 'the event is already undone', format('event_id was %s.', e.event_id),
+            'explain_memory() marks undone events.');
     end if;
 end;
 $$;
@@ -231,6 +231,6 @@ revoke all on function memfold.undo(uuid, text, text) from public;
 grant execute on function memfold.undo(uuid, text, text) to memfold_app;
 comment on function memfold.undo(uuid, text, text) is
 'Undoes one event of the ledger, whoever made it, in any order: a merge (both texts are memories of their own again, each with the
-observations that arrived by it), a supersession (both are active, and a person is asked), a rejection, a pruning, or one repetition (tier
+observations that arrived by it), a supersession (both are active, and a person is asked), a rejection, a pruning, or one restatement (tier
 1: the observation no longer counts). Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with
 action undone. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone).';

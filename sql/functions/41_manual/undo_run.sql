@@ -14,8 +14,8 @@ begin
     r := memfold_internal._run(tenant_id, run_id);
     if r.kind in ('decay', 'maintenance', 'rehash', 'reembedding', 'dropping', 'erasure') then
         perform memfold_internal._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
-            case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) takes it back.'
-                else 'Runs that merge or prune can be: consolidation, sweep, session, cleaning and pruning.' end);
+            case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) undoes it.'
+                else 'Runs that merge or prune can be undone: consolidation, sweep, session, cleaning and pruning.' end);
     end if;
     if r.kind = 'link' then
         perform memfold_internal._lock_links(tenant_id, r.bucket_id);
@@ -24,7 +24,7 @@ begin
     end if;
     r := memfold_internal._run(tenant_id, run_id);
     if r.status = 'undone' then
-        perform memfold_internal._fail('MF039', 'the run is undone already', format('Run %s was undone at %s.', r.run_id, r.ended_at),
+        perform memfold_internal._fail('MF039', 'the run is already undone', format('Run %s was undone at %s.', r.run_id, r.ended_at),
             'runs_overview shows the status of runs.');
     end if;
     if r.kind = 'link' then

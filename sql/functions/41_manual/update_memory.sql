@@ -36,9 +36,9 @@ begin
     end if;
     o.memory_id := memfold_internal._insert_memory(c, null);
     if o.memory_id is null then
-        raise exception 'the bucket changes too fast' using
+        raise exception 'too many concurrent changes in this bucket' using
             errcode = 'serialization_failure',
-            detail = 'Another call has stored the same text at this moment.', hint = 'Retry the call.';
+            detail = 'Another call stored the same text at the same time.', hint = 'Retry the call.';
     end if;
     v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced',
         o.memory_id, m.memory_id, content, null);

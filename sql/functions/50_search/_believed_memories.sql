@@ -71,9 +71,9 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if current_setting('transaction_read_only') = 'on' then
-        perform memfold_internal._fail('MF022', 'known_at needs a transaction that may write',
-            'What was known then is derived in rows of its own, which are taken back.',
-            'Ask the primary, in a transaction that is not read-only.');
+        perform memfold_internal._fail('MF022', 'known_at requires a read-write transaction',
+            'It derives past state in temporary rows, which it rolls back.',
+            'Call it on the primary, in a transaction that is not read-only.');
     end if;
     begin
         perform memfold_internal._derive_all(v_tenant, memfold_internal._copy_known(tenant_id, bucket_id, known_at, v_tenant));

@@ -42,7 +42,7 @@ begin
     if cardinality(v_buckets) > 1000 then
         perform memfold_internal._fail('MF022', 'too many buckets for one search',
             format('bucket_ids has %s, bucket_prefix was %s.', coalesce(cardinality(bucket_ids), 0), quote_nullable(bucket_prefix)),
-            'A search looks into 1,000 buckets at most: name fewer, or a longer prefix.');
+            'A search covers at most 1,000 buckets: name fewer, or a longer prefix.');
     end if;
     return array(select u.id from unnest(v_buckets) as u (id) order by u.id collate "C");
 end;

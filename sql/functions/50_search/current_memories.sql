@@ -18,7 +18,7 @@ declare
 begin
     perform memfold_internal._authorize_reader(v_tenant_id);
     if coalesce(v_tenant_id, '') = '' then
-        perform memfold_internal._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set.',
+        perform memfold_internal._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set by memfold.tenant_id.',
             'Pass tenant_id, or set memfold.tenant_id.');
     end if;
     if known_at is not null then

@@ -71,15 +71,15 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s, dedup_threshold %s, min_confidence %s.', coalesce(max_results::text, 'null'),
                 coalesce(dedup_threshold::text, 'null'), coalesce(search_memories.min_confidence::text, 'null')),
-            'max_results is 1 to 1000; dedup_threshold and min_confidence are 0 to 1, or null for the bucket''s.');
+            'max_results is 1 to 1000; dedup_threshold and min_confidence are 0 to 1, or null to use the bucket''s options.');
     elsif jsonb_typeof(search_memories.metadata) <> 'object' then
         perform memfold_internal._fail('MF022', 'the metadata is not an object',
             format('It is a JSON %s.', jsonb_typeof(search_memories.metadata)),
-            'Pass a JSON object: memories whose metadata contain it are shown.');
+            'Pass a JSON object that the metadata of a memory must contain.');
     elsif search_memories.metadata_path::text ~ '^(strict )?[$@]' then
-        perform memfold_internal._fail('MF022', 'the metadata_path is not a condition',
+        perform memfold_internal._fail('MF022', 'metadata_path is not a condition',
             format('It is the path %s, which is neither true nor false.', search_memories.metadata_path),
-            'Compare what it leads to, as in $.year > 2020, $.done == true or exists($.tags[*] ? (@ == "work")).');
+            'Write a comparison, such as $.year > 2020, $.done == true or exists($.tags[*] ? (@ == "work")).');
     end if;
     if query_embedding is not null then
         perform memfold_internal._check_embedding(query_embedding, embedding_model);

@@ -44,7 +44,7 @@ begin
         and (a.tenant_id = explain_memory.tenant_id collate "C" or coalesce(explain_memory.tenant_id, '') = '');
     if not found then
         perform memfold_internal._fail('MF018', 'there is no such memory', format('memory_id was %s.', v_asked),
-            'Ids are those that ingest_memory() returned to this tenant; set memfold.tenant_id to it.');
+            'Pass an id that ingest_memory() returned to this tenant, and set memfold.tenant_id to the tenant.');
     end if;
     if m.root_id is not null then
         return next format('alias %s: "%s"', m.memory_id, m.content);

@@ -84,7 +84,7 @@ begin
     r := memfold_internal._run(tenant_id, run_id);
     if r.status = 'undone' then
         perform memfold_internal._fail('MF039', 'the run is undone', format('run_id was %s.', r.run_id),
-            'What it had merged is recorded as distinct; a new run asks about what is left.');
+            'The memories that it had merged are recorded as distinct; a new run asks about the others.');
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
         perform memfold_internal._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
             'A verdict is duplicate, refinement, contradiction or distinct.');

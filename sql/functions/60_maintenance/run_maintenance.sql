@@ -126,7 +126,7 @@ begin
         select r.ingested, r.ingested > 0 or r.busy > 0, r.busy into v_step.number, v_step.is_left, v_number
         from memfold.ingest_plain_rows(tenant_id) as r;
         if v_step.number = 0 and v_number > 0 then
-            raise lock_not_available using message = 'every bucket with such rows is busy';
+            raise lock_not_available using message = 'every bucket with plain rows is busy';
         end if;
     elsif task = 'keys' then
         v_step := memfold_internal._expire_keys(tenant_id, after);

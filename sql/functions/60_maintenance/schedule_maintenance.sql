@@ -7,7 +7,7 @@ begin
         join pg_catalog.pg_namespace as n on n.oid = p.pronamespace
         where n.nspname = 'cron' and p.proname = 'schedule'
     ) then
-        perform memfold_internal._fail('MF040', 'pg_cron is not in this database',
+        perform memfold_internal._fail('MF040', 'pg_cron is not installed in this database',
             'There is no function cron.schedule.',
             'Run "memfold maintenance" from any scheduler, or create extension pg_cron.');
     end if;
@@ -30,7 +30,7 @@ begin
     if coalesce(tenant_id <> '' and schedule <> '' and cardinality(tasks) > 0, false) is false then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('schedule was %L, tenant_id %L, tasks %s.', schedule, tenant_id, coalesce(tasks::text, 'null')),
-            'Pass a schedule of cron, a tenant (''*'': all) and some tasks.');
+            'Pass a cron schedule, a tenant (''*'': all) and at least one task.');
     end if;
     -- a job of this name is replaced
     execute 'select cron.schedule($1, $2, $3)' into v_job using

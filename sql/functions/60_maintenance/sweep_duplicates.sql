@@ -206,15 +206,15 @@ begin
     then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s, dry_run %s.', max_operations, dry_run),
-            'max_operations is 1 to 1000, of a dry run 1 to 1000000; dry_run is true or false.');
+            'max_operations is 1 to 1000, or 1 to 1000000 for a dry run; dry_run is true or false.');
     end if;
     v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
     if into_run is not null then
         r := memfold_internal._run(tenant_id, into_run);
         if r.kind <> 'sweep' or r.bucket_id <> sweep_duplicates.bucket_id or r.status = 'undone' then
-            perform memfold_internal._fail('MF022', 'into_run cannot be gone on with',
+            perform memfold_internal._fail('MF022', 'into_run cannot be continued',
                 format('It is of kind %s, bucket %L, and %s.', r.kind, r.bucket_id, r.status),
-                'Name a run of sweep_duplicates() of this bucket that was not undone, or none.');
+                'Pass a run of sweep_duplicates() on this bucket that was not undone, or omit it.');
         end if;
     end if;
 

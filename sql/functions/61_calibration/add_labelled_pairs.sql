@@ -87,14 +87,14 @@ declare
 begin
     if coalesce(v_a, '') = '' or coalesce(v_b, '') = '' then
         perform memfold_internal._fail('MF004', 'the content is empty',
-            'Nothing is left of a text of the pair in canonical form.', 'Pass the texts of two facts.');
+            'The canonical form of a text of the pair is empty.', 'Pass the texts of two facts.');
     elsif greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b)) > 100000 then
         perform memfold_internal._fail('MF005', 'the content is too long',
             pg_catalog.format('It has %s bytes.', greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b))),
             'A text of a labelled pair has at most 100,000 bytes.');
     elsif v_a = v_b then
-        perform memfold_internal._fail('MF042', 'the two texts are one',
-            'They differ in nothing that tier 1 looks at.', 'Label two texts that only tier 2 compares.');
+        perform memfold_internal._fail('MF042', 'the two texts are equal',
+            'They have the same canonical form.', 'Label two texts that tier 1 does not recognize as equal.');
     elsif not coalesce(label in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
         perform memfold_internal._fail('MF042', 'unknown label', pg_catalog.format('label was %s.', pg_catalog.quote_nullable(label)),
             'A label is duplicate, refinement, contradiction or distinct.');
@@ -103,7 +103,7 @@ begin
             '$.* ? (@.type() != "number" || @ < -1 || @ > 1)')
     ) then
         perform memfold_internal._fail('MF042', 'a similarity is not a cosine', pg_catalog.format('similarities was %s.', similarities),
-            'Pass an object: a number from -1 to 1 for the name of each embedding model.');
+            'Pass an object with a number from -1 to 1 for each embedding model.');
     end if;
 end;
 $$;
@@ -127,7 +127,7 @@ begin
     perform memfold_internal._check_pair(content_a, content_b, label, similarities);
     if not coalesce(origin in ('import', 'labelled'), false) then
         perform memfold_internal._fail('MF042', 'unknown origin of a pair', format('origin was %s.', quote_nullable(origin)),
-            'origin is labelled or import. What collect_pairs() finds is collected.');
+            'origin is labelled or import; only collect_pairs() writes collected.');
     end if;
     v_ids := memfold_internal._add_pairs(tenant_id, array[content_a], array[content_b], array[label], origin, array[null::text],
         array[similarities], array[null::uuid], array[null::uuid]);
@@ -153,14 +153,14 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if coalesce(jsonb_typeof(pairs), '') <> 'array' or jsonb_array_length(pairs) > 10000 then
-        perform memfold_internal._fail('MF035', 'the batch is no array, or too large',
+        perform memfold_internal._fail('MF035', 'the batch is not an array, or is too large',
             format('It is a JSON %s.', coalesce(jsonb_typeof(pairs), 'null')
                 || case when jsonb_typeof(pairs) = 'array' then ' of ' || jsonb_array_length(pairs) else '' end),
             'Pass a JSON array of at most 10,000 pairs.');
     end if;
     for v_pair in select e.element, e.place from jsonb_array_elements(pairs) with ordinality as e (element, place) loop
         if jsonb_typeof(v_pair.element) <> 'object' or v_pair.element - v_keys <> '{}' then
-            perform memfold_internal._fail('MF042', 'a pair is no object, or has an unknown key',
+            perform memfold_internal._fail('MF042', 'a pair is not an object, or has an unknown key',
                 format('Pair %s is %s.', v_pair.place, left(v_pair.element::text, 200)),
                 'The keys are a, b, label and similarities.');
         end if;

@@ -74,7 +74,7 @@ begin
     if v_sql is null then
         return null;
     elsif not memfold_internal._is_score(v_sql, v_name) then
-        perform memfold_internal._fail('MF045', 'the score is not a function of its features alone',
+        perform memfold_internal._fail('MF045', 'the score is not a function of only its features',
             pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', calibration_id),
             'Calibrate again.');
     end if;
@@ -137,8 +137,8 @@ begin
     order by h.recorded_at desc, h.change_id desc
     limit 1;
     if not found then
-        perform memfold_internal._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', embedding_model),
-            'The table calibration_changes has what was applied and undone.');
+        perform memfold_internal._fail('MF043', 'there is no calibration to undo', format('No calibration is applied to %L.', embedding_model),
+            'The table calibration_changes lists what was applied and undone.');
     end if;
     perform memfold_internal._change_calibration(c.model, (c.before ->> 'calibration_id')::uuid, c.change_id, c.before);
     return (c.before ->> 'calibration_id')::uuid;

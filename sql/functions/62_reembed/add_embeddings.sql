@@ -28,11 +28,11 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('%s memory_ids, %s contents, %s embeddings, wait %s.', v_count, coalesce(cardinality(contents), 0),
                 coalesce(cardinality(embeddings), 0), coalesce(wait::text, 'null')),
-            'Pass as many of each: 1 to 1000, or one where wait is true.');
+            'Pass the same number of each: 1 to 1000, or one if wait is true.');
     elsif current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
             'The transaction runs at ' || current_setting('transaction_isolation')
-            || ': it could not see what has become of the memories since.',
+            || ': it could not see later changes of the memories.',
             'Run the call in a READ COMMITTED transaction.');
     elsif run_id is not null then
         perform memfold_internal._run(tenant_id, run_id);
@@ -44,7 +44,7 @@ begin
     loop
         memory_id := v_item.memory_id;
         if v_item.embedding is null then
-            perform memfold_internal._fail('MF022', 'the embedding is missing', format('That of %s was null.', v_item.memory_id),
+            perform memfold_internal._fail('MF022', 'the embedding is missing', format('The embedding of memory %s was null.', v_item.memory_id),
                 'Pass a vector.');
         end if;
         perform memfold_internal._check_embedding(v_item.embedding, v_model);

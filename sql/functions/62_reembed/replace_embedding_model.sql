@@ -13,8 +13,8 @@ begin
         where m.model = replace_embedding_model.embedding_model collate "C";
         return;
     elsif replaced_by = embedding_model collate "C" then
-        perform memfold_internal._fail('MF022', 'an argument is out of range', format('A model, %L, cannot replace itself.', embedding_model),
-            'Name the new model, or null to use the old one again.');
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('Model %L cannot replace itself.', embedding_model),
+            'Pass the new model, or null to use the old one again.');
     end if;
     perform memfold_internal._check_model(replaced_by, false);
     for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
@@ -22,7 +22,7 @@ begin
         v_missing := memfold_internal._missing_count(v_tenant_id, embedding_model, replaced_by);
         if v_missing > 0 then
             perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
-                format('Tenant %L has %s that are embedded by %L and not by %L.', v_tenant_id, v_missing, embedding_model, replaced_by),
+                format('Tenant %L has %s with a vector of %L but not of %L.', v_tenant_id, v_missing, embedding_model, replaced_by),
                 format('Run: memfold reembed --from %s --to %s', embedding_model, replaced_by));
         end if;
     end loop;
@@ -68,8 +68,8 @@ begin
     if run_id is not null then
         r := memfold_internal._run(tenant_id, run_id);
         if r.kind <> 'dropping' then
-            perform memfold_internal._fail('MF039', 'the run is none that drops', format('Run %s is of kind %s.', r.run_id, r.kind),
-                'run_id is what an earlier call returned.');
+            perform memfold_internal._fail('MF039', 'the run does not drop embeddings', format('Run %s is of kind %s.', r.run_id, r.kind),
+                'Pass the run_id that an earlier call returned.');
         end if;
     end if;
     -- in the order in which everyone locks them
@@ -94,8 +94,8 @@ begin
     );
     if v_bare > 0 then
         perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
-            format('%s of tenant %L have one of %L alone.', v_bare, tenant_id, embedding_model),
-            'Run memfold reembed again: something has been written while the models were changed.');
+            format('%s of tenant %L have only a vector of %L.', v_bare, tenant_id, embedding_model),
+            'Run memfold reembed again: memories were written during the change of models.');
     end if;
     delete from memfold.memory_vectors as v
     where v.tenant_id = v_tenant_id and v.memory_id = any(v_ids) and v.model = v_model;
@@ -133,8 +133,8 @@ begin
     select m.model into v_other
     from memfold.embedding_models as m where m.replaced_by = unregister_embedding_model.embedding_model collate "C" limit 1;
     if v_other is not null then
-        perform memfold_internal._fail('MF048', 'the embedding model is in use', format('%L was replaced by it.', v_other),
-            'Unregister that one first.');
+        perform memfold_internal._fail('MF048', 'the embedding model is in use', format('It replaces %L.', v_other),
+            'Unregister that model first.');
     end if;
     for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
         perform set_config('memfold.tenant_id', v_tenant_id, true);
@@ -144,7 +144,7 @@ begin
         ) then
             perform memfold_internal._fail('MF048', 'the embedding model is in use',
                 format('Tenant %L has vectors of %L.', v_tenant_id, embedding_model),
-                'Drop them by drop_embeddings(), or run: memfold reembed --drop');
+                'Drop them with drop_embeddings(), or run: memfold reembed --drop');
         end if;
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);

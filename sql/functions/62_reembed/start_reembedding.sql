@@ -16,7 +16,7 @@ begin
     perform memfold_internal._check_model(to_model, false);
     if from_model = to_model collate "C" then
         perform memfold_internal._fail('MF022', 'an argument is out of range', format('from_model and to_model were both %L.', to_model),
-            'Register the new model under a name of its own.');
+            'Register the new model under another name.');
     end if;
     select r.run_id into v_run_id
     from memfold.runs as r
@@ -140,8 +140,8 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     r := memfold_internal._run(tenant_id, run_id);
     if r.kind <> 'reembedding' then
-        perform memfold_internal._fail('MF039', 'the run is no re-embedding', format('Run %s is of kind %s.', r.run_id, r.kind),
-            'run_id is what start_reembedding() returned.');
+        perform memfold_internal._fail('MF039', 'the run is not a re-embedding', format('Run %s is of kind %s.', r.run_id, r.kind),
+            'Pass the run_id that start_reembedding() returned.');
     end if;
     v_missing := memfold_internal._missing_count(r.tenant_id, r.arguments ->> 'from_model', r.arguments ->> 'to_model');
     update memfold.runs as o

@@ -297,10 +297,10 @@ end;
 $$;
 revoke all on function memfold.archive_events(timestamptz, text, bigint) from public;
 comment on function memfold.archive_events(timestamptz, text, bigint) is
-'Moves ledger rows of a tenant written before a given time to memory_events_archive if no state of memories depends on them: repetitions
-of one text, which are replaced by one row of method archived (the first and the last of those with the same metadata stay), repetitions
+'Moves ledger rows of a tenant written before a given time to memory_events_archive if no state of memories depends on them: restatements
+of one text, which are replaced by one row of method archived (the first and the last of those with the same metadata stay), restatements
 that were undone, refused candidates, and recalled ones. All other rows stay: those that created, merged, retired or judged a memory,
 values of timelines, decisions of runs. Counters, confidences, metadata and statistics do not change; undo() and a repeated call with an
 idempotency key find archived rows. Reads max_events rows (1 to 10,000) of at most 64 scopes, continues where the last call ended, and
-returns how many rows it moved, how many replace them, and whether to call it again. Blocks writers of these scopes, except repetitions.
+returns how many rows it moved, how many replace them, and whether to call it again. Blocks writers of these scopes, except restatements.
 Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025.';

@@ -18,7 +18,7 @@ begin
     if not memfold_internal._lock_to_erase(m.tenant_id, array[m.memory_id], true) then
         raise exception 'the scope is busy' using
             errcode = 'serialization_failure',
-            detail = 'What the memory is tied to has changed, and another call works there.',
+            detail = 'Related memories have changed, and another call is writing to their scope.',
             hint = 'Retry the call.';
     end if;
     -- it may lead elsewhere by now, or nowhere

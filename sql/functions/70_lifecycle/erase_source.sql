@@ -87,7 +87,7 @@ begin
     if source_turn_id is null or not coalesce(max_memories between 1 and 1000, false) then
         perform memfold_internal._fail('MF022', 'an argument is missing or out of range',
             format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),
-            'Pass the id of the turn that is to be forgotten; max_memories is 1 to 1000.');
+            'Pass the id of the turn to erase; max_memories is 1 to 1000.');
     end if;
     -- All locks before any row. It waits for the first alone, so that nobody waits for what this holds while this waits for another.
     for g in
