@@ -186,7 +186,7 @@ begin
 end;
 $body$;
 comment on function memfold_internal._is_tenant_node(text) is
-'Whether this node has the tenant''s shards. Null, every tenant: any node has what is to be called then.';
+'Whether this node has the tenant''s shards. For null (every tenant) always true: any node can handle such calls.';
 
 create or replace function memfold_internal._assert_local_shard(tenant_id text) returns void
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -205,7 +205,7 @@ begin
 end;
 $body$;
 comment on function memfold_internal._assert_local_shard(text) is
-'The hook on Citus: raises MF060 unless this node has the tenant''s shards, so that a tenant''s locks are all on one node; MF001.';
+'The hook on Citus: raises MF060 unless this node has the tenant''s shards, so that all locks of a tenant are on one node; MF001.';
 
 -- The tenant as a constant: Citus runs whatever statement it likes on the node of its tenant, once each table in it is held to
 -- that tenant by a constant that it sees when it plans. Row-level security holds each table to it; said to be immutable,
@@ -218,7 +218,7 @@ begin
 end;
 $body$;
 comment on function memfold_internal._planned_tenant() is
-'memfold.tenant_id, called immutable: only for row-level security on Citus, behind _on_tenant_node().';
+'memfold.tenant_id, declared immutable: only for row-level security on Citus, after _on_tenant_node().';
 
 create or replace function memfold_internal._on_tenant_node(tenant_id text) returns void
 language plpgsql volatile
@@ -267,7 +267,8 @@ begin
     where j.status in ('open', 'leased', 'dead') group by j.tenant_id order by random();
 end;
 $body$;
-comment on function memfold_internal._queue_tenants() is 'The tenants whose judgements may be claimed or retried, on Citus, in any order.';
+comment on function memfold_internal._queue_tenants() is
+'The tenants whose judgements may be claimed or retried, on Citus, in any order.';
 
 create or replace function memfold_internal._claim_all_tenants(
     worker text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]

@@ -26,7 +26,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._holds_model() is
-'Whether this session may hold models. It takes a place, where one of MEMFOLD_MODEL_SESSIONS is free, and keeps it.';
+'Whether this session may hold models. Takes and keeps one of the MEMFOLD_MODEL_SESSIONS slots if one is free.';
 
 create function memfold_internal._model_sessions() returns integer
 language plpython3u stable
@@ -36,7 +36,7 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "sessions")
 $$;
 comment on function memfold_internal._model_sessions() is
-'How many sessions of a database may hold models at a time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
+'How many sessions of a database may hold models at the same time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
 
 create function memfold.lemma_profile(language text) returns text
 language plpython3u stable strict

@@ -15,7 +15,7 @@ $$;
 revoke all on function memfold_internal._no_commit() from public;
 grant execute on function memfold_internal._no_commit() to memfold_app;
 comment on function memfold_internal._no_commit() is
-'What PostgreSQL says, in the language of the session, to a COMMIT where there can be none: as in every function.';
+'PostgreSQL''s message, in the language of the session, for a COMMIT where none is allowed, as in every function.';
 
 create or replace procedure memfold_internal._require_autocommit(name text)
 language plpgsql

@@ -58,4 +58,4 @@ return case
 end;
 revoke all on function memfold_internal._break_mark_runs_1(text) from public;
 comment on function memfold_internal._break_mark_runs_1(text) is
-'A text that has more than 30 combining marks in a row with U+034F after each 15.';
+'A text that has more than 30 combining marks in a row, with U+034F inserted after each 15.';

@@ -30,7 +30,7 @@ return case
     )
 end;
 revoke all on function memfold_internal._normalize_nfkc_1(text) from public;
-comment on function memfold_internal._normalize_nfkc_1(text) is 'What _nfkc_1() is of a text without long runs of combining marks.';
+comment on function memfold_internal._normalize_nfkc_1(text) is '_nfkc_1() for a text without long runs of combining marks.';
 
 create or replace function memfold_internal._nfkc_1(content text) returns text
 immutable parallel safe
@@ -51,7 +51,7 @@ return case
     )
 end;
 revoke all on function memfold_internal._normalize_nfc_1(text) from public;
-comment on function memfold_internal._normalize_nfc_1(text) is 'What _nfc_1() is of a text without long runs of combining marks.';
+comment on function memfold_internal._normalize_nfc_1(text) is '_nfc_1() for a text without long runs of combining marks.';
 
 create or replace function memfold_internal._nfc_1(content text) returns text
 immutable parallel safe
@@ -183,7 +183,7 @@ return case
 end;
 revoke all on function memfold_internal._predicate_1(text) from public;
 comment on function memfold_internal._predicate_1(text) is
-'predicate/1: prose/1 of a predicate whose words are parted by spaces, whatever parted them. Most without a call.';
+'predicate/1: prose/1 of a predicate with its words separated by spaces, whatever separated them. Most predicates need no call.';
 
 -- flat/1 --------------------------------------------------------------------------------------------------------------
 

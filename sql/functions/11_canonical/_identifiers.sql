@@ -20,7 +20,7 @@ end;
 $$;
 revoke all on function memfold_internal._check_identifier(text, text, boolean) from public;
 comment on function memfold_internal._check_identifier(text, text, boolean) is
-'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed where it is not required).';
+'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed unless it is required).';
 
 create or replace function memfold_internal._check_wildcard(name text, identifier text) returns void
 language plpgsql immutable parallel safe
@@ -35,7 +35,7 @@ end;
 $$;
 revoke all on function memfold_internal._check_wildcard(text, text) from public;
 comment on function memfold_internal._check_wildcard(text, text) is
-'Raises MF003 for ''*'', which names no tenant, bucket or type of a memory.';
+'Raises MF003 for ''*'', which is not a valid name of a tenant, bucket or type of a memory.';
 
 create or replace function memfold_internal._check_marks(content text) returns void
 language plpgsql immutable parallel safe

@@ -385,4 +385,4 @@ begin atomic
 end;
 revoke all on function memfold_internal._lexicon_words(text) from public;
 comment on function memfold_internal._lexicon_words(text) is
-'The words of _lexicon that have this letter among their readers, as the keys of an object.';
+'The words of _lexicon with this letter among their readers, as the keys of an object.';

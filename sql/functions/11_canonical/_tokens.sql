@@ -25,9 +25,9 @@ end;
 $$;
 revoke all on function memfold_internal._tokens(text, text) from public;
 comment on function memfold_internal._tokens(text, text) is
-'The distinct words of a text for the lexical tier, sorted: its prose/1 form between spaces, without punctuation around it
-and without stop words (English, Chinese, terms of classification); each Han or Kana character is a word, or what the
-policy''s segmenter finds.';
+'The distinct words of a text for the lexical tier, sorted: its prose/1 form split at spaces, without surrounding punctuation and without
+stop words (English, Chinese, terms of classification); each Han or Kana character is a word, or the words are those that the policy''s
+segmenter finds.';
 
 create or replace function memfold_internal._jaccard(a text[], b text[]) returns double precision
 language sql immutable strict parallel safe
@@ -41,7 +41,7 @@ begin atomic
 end;
 revoke all on function memfold_internal._jaccard(text[], text[]) from public;
 comment on function memfold_internal._jaccard(text[], text[]) is
-'Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words over all words. 0 where there are none.';
+'Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words divided by all words. 0 if there are none.';
 
 create or replace function memfold_internal._segmented(content text, segmenter text) returns text
 language plpgsql immutable strict parallel safe
@@ -56,4 +56,4 @@ end;
 $$;
 revoke all on function memfold_internal._segmented(text, text) from public;
 comment on function memfold_internal._segmented(text, text) is
-'A text with a space between its words, where its script writes none. Raises MF056, MF058.';
+'A text with spaces between its words, for scripts that write none. Raises MF056, MF058.';

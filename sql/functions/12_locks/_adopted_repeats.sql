@@ -19,7 +19,7 @@ end;
 $$;
 revoke all on function memfold_internal._adopted_claim(text, text[], bytea) from public;
 comment on function memfold_internal._adopted_claim(text, text[], bytea) is
-'Waits for others that are inserting the text into the adopted table, and makes later ones wait until the transaction ends.';
+'Waits for other transactions that are inserting the text into the adopted table, and makes later ones wait until this transaction ends.';
 
 -- A line that another transaction has counted in, and not committed, is passed by: two inserts of many known texts in another order
 -- would deadlock otherwise.
@@ -44,4 +44,4 @@ end;
 $$;
 revoke all on function memfold_internal._adopted_repeat(text, jsonb) from public;
 comment on function memfold_internal._adopted_repeat(text, jsonb) is
-'Count an absorbed insert on the row of the adopted table that holds its text.';
+'Counts an absorbed insert on the row of the adopted table that holds its text.';

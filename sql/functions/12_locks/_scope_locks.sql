@@ -32,10 +32,9 @@ end;
 $$;
 revoke all on function memfold_internal._lock(text, text, bigint, boolean) from public;
 comment on function memfold_internal._lock(text, text, bigint, boolean) is
-'Slow paths only, and always a statement of its own: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE
-(scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock is
-to pass wait = false: it tries, and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any
-isolation level but READ COMMITTED.';
+'Slow paths only, and always a separate statement: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE (scope_key null: the
+bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock must pass wait = false: it then tries,
+and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any isolation level except READ COMMITTED.';
 
 create or replace function memfold_internal._fail_busy_scope() returns void
 language plpgsql volatile
@@ -81,7 +80,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._check_isolation() from public;
-comment on function memfold_internal._check_isolation() is 'Raises MF025 at any isolation level but READ COMMITTED.';
+comment on function memfold_internal._check_isolation() is 'Raises MF025 at any isolation level except READ COMMITTED.';
 
 -- Locks are held to the end of a transaction, and a server has room for a few thousand (max_locks_per_transaction times
 -- max_connections).
@@ -97,7 +96,7 @@ language sql immutable parallel safe
 return 2000;
 revoke all on function memfold_internal._max_scope_locks() from public;
 comment on function memfold_internal._max_scope_locks() is
-'How many advisory locks a transaction may hold where it cannot have the bucket''s key because others write to the bucket.';
+'How many advisory locks a transaction may hold if it cannot have the bucket''s key because others write to the bucket.';
 
 create or replace function memfold_internal._scopes_locked() returns bigint
 language sql stable
@@ -106,7 +105,8 @@ return coalesce(
 );
 revoke all on function memfold_internal._scopes_locked() from public;
 comment on function memfold_internal._scopes_locked() is
-'How many scopes this transaction has locked, at most (_note_scope): a scope may be counted twice after the first _max_scopes().';
+'Upper bound of the number of scopes this transaction has locked (_note_scope): a scope may be counted twice after the first
+_max_scopes().';
 
 create or replace function memfold_internal._note_scope(scope_lock bigint) returns void
 language plpgsql volatile
@@ -127,8 +127,8 @@ end;
 $$;
 revoke all on function memfold_internal._note_scope(bigint) from public;
 comment on function memfold_internal._note_scope(bigint) is
-'Counts a scope''s key as held, in a setting of the transaction, which ends with it and with a savepoint that is rolled
-back, as the lock does. It is only counted by it: a session that sets it to something else locks more, or is refused earlier.';
+'Counts a scope''s key as held, in a setting of the transaction, which is reset at its end and when a savepoint is rolled back, as the
+lock is released. It only serves to count: a session that sets it to something else locks more scopes, or is refused earlier.';
 
 create or replace function memfold_internal._lock_scope(bucket_lock bigint, scope_lock bigint, wait boolean) returns boolean
 language plpgsql volatile
@@ -162,10 +162,10 @@ end;
 $$;
 revoke all on function memfold_internal._lock_scope(bigint, bigint, boolean) from public;
 comment on function memfold_internal._lock_scope(bigint, bigint, boolean) is
-'The bucket''s key SHARED and the scope''s EXCLUSIVE. Where the transaction has locked _max_scopes() already, the bucket''s
-EXCLUSIVE instead, if nobody else is in it; else on with one key a scope, up to _max_scope_locks(). False: a key was not
-free and wait is false, or there are too many (the only reason if wait is true). With memfold.lock_bucket = on
-it takes the bucket''s key from the beginning, and waits for it.';
+'The bucket''s key SHARED and the scope''s EXCLUSIVE. If the transaction has already locked _max_scopes(), the bucket''s EXCLUSIVE
+instead, unless another transaction is in it; else it continues with one key per scope, up to _max_scope_locks(). False: a key was not
+free and wait is false, or there are too many (the only reason if wait is true). With memfold.lock_bucket = on it takes the bucket''s key
+from the beginning, and waits for it.';
 
 create or replace function memfold_internal._lock_scopes(
     tenant_id text, buckets text[], scope_keys bigint[], wide boolean[], held text[]
@@ -246,9 +246,10 @@ end;
 $$;
 revoke all on function memfold_internal._lock_scopes(text, text[], bigint[], boolean[], text[]) from public;
 comment on function memfold_internal._lock_scopes(text, text[], bigint[], boolean[], text[]) is
-'What _lock() is to one candidate, for those of a batch that are not replays: their buckets'' keys SHARED, then their
-scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide one among them, and for all where there are more than _max_scopes(),
-with those of earlier calls of the transaction (then it only tries, as _lock_scope() does). All in ascending order. held: what an earlier turn has returned; then it only tries. Raises MF025, MF035.';
+'What _lock() is for one candidate, for the candidates of a batch that are not replays: their buckets'' keys SHARED, then their scopes''
+EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are more than _max_scopes(), including those of earlier
+calls of the transaction (it then only tries, as _lock_scope() does). All in ascending order. held: what an earlier pass has returned; it
+then only tries. Raises MF025, MF035.';
 
 create or replace function memfold_internal._has_too_many_locks(more bigint) returns boolean
 language plpgsql volatile
@@ -278,4 +279,4 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._fail_scope_locks() from public;
-comment on function memfold_internal._fail_scope_locks() is 'Raises 40001, and says how to get by with fewer locks.';
+comment on function memfold_internal._fail_scope_locks() is 'Raises 40001, with a hint about how to use fewer locks.';

@@ -49,7 +49,7 @@ create or replace function memfold_internal._block_size() returns bigint
 language sql immutable parallel safe
 return 1024;
 revoke all on function memfold_internal._block_size() from public;
-comment on function memfold_internal._block_size() is 'How many ledger rows of a text a block of memory_event_sums is made of.';
+comment on function memfold_internal._block_size() is 'How many ledger rows of a text one block of memory_event_sums covers.';
 
 create or replace function memfold_internal._own_stripe() returns bigint
 language sql stable parallel safe
@@ -71,7 +71,8 @@ return pg_catalog.set_config(
 );
 revoke all on function memfold_internal._note_stripe(uuid) from public;
 comment on function memfold_internal._note_stripe(uuid) is
-'For _adds_to(), until the transaction ends: it has added to a stripe of the root. One expression, which its callers inline.';
+'Notes, for _adds_to() and until the transaction ends, that it has added to a stripe of the root. One expression, which its callers
+inline.';
 
 create or replace function memfold_internal._stripe(tenant_id text, root_id uuid) returns void
 language plpgsql volatile
@@ -95,8 +96,8 @@ end;
 $$;
 revoke all on function memfold_internal._stripe(text, uuid) from public;
 comment on function memfold_internal._stripe(text, uuid) is
-'Stripes the counters of a root whose row the caller holds, where that can be: it is active, on no timeline, without
-aliases and without validity.';
+'Stripes the counters of a root whose row the caller holds, if possible: it is active, on no timeline, without aliases and without
+validity.';
 
 create or replace function memfold_internal._stripe_contended(tenant_id text, root_id uuid, event_id uuid) returns void
 language plpgsql volatile
@@ -110,8 +111,8 @@ end;
 $$;
 revoke all on function memfold_internal._stripe_contended(text, uuid, uuid) from public;
 comment on function memfold_internal._stripe_contended(text, uuid, uuid) is
-'For a call whose event_id was overtaken, by one that was made later and counted before it: it has waited for the row, which it
-holds now. Stripes the root''s counters, at one such call in eight.';
+'For a call that has waited for the row, which it now holds: its event_id was overtaken by that of a call that began later but counted
+earlier. Stripes the root''s counters for one such call in eight.';
 
 create or replace function memfold_internal._not_independent(tenant_id text, root_id uuid, stripe bigint) returns void
 language plpgsql volatile
@@ -130,7 +131,8 @@ end;
 $$;
 revoke all on function memfold_internal._not_independent(text, uuid, bigint) from public;
 comment on function memfold_internal._not_independent(text, uuid, bigint) is
-'Takes back that an observation was an independent one, where it was counted: in a stripe, or (null) in the row.';
+'Corrects the count of an observation that turned out not to be independent, in the place where it was counted: in a stripe, or (null) in
+the row.';
 
 create or replace function memfold_internal._raise_last_seen(tenant_id text, root_id uuid, stripe bigint) returns timestamptz
 language plpgsql volatile
@@ -149,8 +151,8 @@ end;
 $$;
 revoke all on function memfold_internal._raise_last_seen(text, uuid, bigint) from public;
 comment on function memfold_internal._raise_last_seen(text, uuid, bigint) is
-'For an observation of now whose id was overtaken: the clock may be behind what was stated before, and so would be its time. Sets
-a stripe''s last_seen to that of the memory, and returns it.';
+'For an observation without observed_at whose id was overtaken: the clock may be behind earlier statements, and so its time would be too.
+Sets a stripe''s last_seen to that of the memory, and returns it.';
 
 create or replace function memfold_internal._add_to_stripe(
     tenant_id text, root_id uuid, source_confidence double precision, extractor_confidence double precision, observed_at timestamptz,
@@ -204,10 +206,10 @@ end;
 $$;
 revoke all on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) from public;
 comment on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) is
-'Adds one observation of a root whose counters are striped to this process''s stripe, as an independent one. Returns the stripe as
-it is then, but with last_seen, when this was observed (null: now, after all that was stated), and last_event, its ledger row''s
-id: event_id (null: a new one), or a later one. Null: nothing was added, because the counters are not striped, or the stripe is full
-(its rows wait for their sums), or the transaction has one snapshot.';
+'Adds one observation of a root with striped counters to this process''s stripe, as an independent one. Returns the stripe afterwards,
+except last_seen, which is when this was observed (null: now, after everything stated before), and last_event, which is its ledger row''s
+id: event_id (null: a new one), or a later one. Null: nothing was added, because the counters are not striped, or the stripe is full (its
+rows wait for their sums), or the transaction has one snapshot.';
 
 create or replace function memfold_internal._join_stripes(tenant_id text, memory_ids uuid[]) returns boolean
 language plpgsql volatile
@@ -253,9 +255,10 @@ end;
 $$;
 revoke all on function memfold_internal._join_stripes(text, uuid[]) from public;
 comment on function memfold_internal._join_stripes(text, uuid[]) is
-'Adds the stripes of these roots to their rows of memory_counters, locks those rows, and returns whether there were any. It waits
-for who adds to a stripe, and the next one finds none and waits for the row: until this transaction ends, what is read and written
-of these counters is all there is. The caller has not written sources of theirs, which who has a stripe may wait for.';
+'Adds the stripes of these roots to their rows of memory_counters, locks those rows, and returns whether there were any stripes. Waits for
+transactions that add to a stripe; later ones find no stripe and wait for the row, so that until this transaction ends the row holds the
+complete counters. The caller must not have written source turns of these roots, because a transaction that holds a stripe may wait for
+them.';
 
 create or replace function memfold_internal._join_idle_stripes(tenant_id text, max_memories bigint) returns setof uuid
 language plpgsql volatile
@@ -290,5 +293,5 @@ end;
 $$;
 revoke all on function memfold_internal._join_idle_stripes(text, bigint) from public;
 comment on function memfold_internal._join_idle_stripes(text, bigint) is
-'Joins the stripes of a tenant''s roots, of so many at most, to which nobody adds at this moment. Waits for nobody. Returns
-of which.';
+'Joins the stripes of at most the given number of a tenant''s roots, those that no transaction is adding to. Never waits. Returns these
+roots.';

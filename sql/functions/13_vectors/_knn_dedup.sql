@@ -21,8 +21,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._scope_similarities(text, text, bigint, vector, text, bigint, uuid, uuid) from public;
 comment on function memfold_internal._scope_similarities(text, text, bigint, vector, text, bigint, uuid, uuid) is
-'The cosine of a unit vector to each of the newest active texts of a scope, but for those whose ids lie between hidden_after and
-hidden_to. A scan of the scope''s vectors, inlined by its callers.';
+'The cosine of a unit vector to each of the newest active texts of a scope, except those with ids between hidden_after and hidden_to. A
+scan of the scope''s vectors, inlined by its callers.';
 
 create or replace function memfold_internal._near_texts(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
@@ -96,10 +96,10 @@ revoke all on function memfold_internal._near_texts(
 comment on function memfold_internal._near_texts(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
 ) is
-'The max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope,
-most similar first, ties to the older text; null: none. hidden_after, hidden_to: ids between them are not there yet (later ones
-of a batch); null: none. Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of all of it, by an approximate
-index, where there is one (create_vector_index) and the bucket has more than the newest ones. scan_ended: its scan gave up.';
+'The max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest of a scope, most similar
+first, ties to the older text; null: none. hidden_after, hidden_to: ids between them do not exist yet (later ones of a batch); null: none.
+Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of the whole bucket, by an approximate index, if there is one
+(create_vector_index) and the bucket has more than the newest texts. scan_ended: the index scan gave up.';
 
 create or replace function memfold_internal._knn_dedup(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
@@ -207,7 +207,7 @@ revoke all on function memfold_internal._knn_dedup(
 comment on function memfold_internal._knn_dedup(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
 ) is
-'The active memories near to a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the
-max_results nearest by their own. place: by which of the two is smaller. similarity: of the own text, which is what is shown; null:
-it has no vector of the model. matched: the nearest of its texts, the own one where none is nearer. except_root: this memory is left
-out. scan_ended: as that of _near_texts(), in each row. Most similar first.';
+'The active memories near a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the max_results
+nearest by their own. place: the smaller of both ranks. similarity: of the own text, which is the text shown; null: it has no vector of
+the model. matched: the nearest of its texts, its own if none is nearer. except_root: omits this memory. scan_ended: as in _near_texts(),
+the same in each row. Most similar first.';

@@ -24,8 +24,8 @@ end;
 $$;
 revoke all on function memfold_internal._check_model(text, boolean) from public;
 comment on function memfold_internal._check_model(text, boolean) is
-'Raises MF013 for an unknown embedding model; where replaced is false MF047 for one that has been replaced, where it is true
-MF048 for one that has not.';
+'Raises MF013 for an unknown embedding model; if replaced is false, MF047 for one that has been replaced; if it is true, MF048 for one
+that has not.';
 
 create or replace function memfold_internal._fits_model(embedding vector, dimensions bigint, replaced_by text) returns boolean
 language sql immutable parallel safe
@@ -35,8 +35,8 @@ return replaced_by is null and dimensions is not null and (
 );
 revoke all on function memfold_internal._fits_model(vector, bigint, text) from public;
 comment on function memfold_internal._fits_model(vector, bigint, text) is
-'Whether tier 2 takes an embedding of the model that has these dimensions and was replaced by that one, by none where null.
-One expression, which its callers inline; _check_embedding() says what is wrong.';
+'Whether tier 2 accepts an embedding of a model with these dimensions, replaced by the given model (null: not replaced). One expression,
+which its callers inline; _check_embedding() says what is wrong.';
 
 create or replace function memfold_internal._check_embedding(embedding vector, embedding_model text) returns void
 language plpgsql stable
@@ -76,7 +76,7 @@ end;
 $$;
 revoke all on function memfold_internal._check_embedding(vector, text) from public;
 comment on function memfold_internal._check_embedding(vector, text) is
-'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong size), MF015 (zero vector), MF047 (replaced model).';
+'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong number of dimensions), MF015 (zero vector), MF047 (replaced model).';
 
 create or replace function memfold_internal._check_thresholds(merge_threshold double precision, judge_threshold double precision)
 returns void
@@ -109,5 +109,5 @@ end;
 $$;
 revoke all on function memfold_internal._check_thresholds(double precision, double precision) from public;
 comment on function memfold_internal._check_thresholds(double precision, double precision) is
-'Raises MF017 where tier 2 would merge below what it asks a judge about: by these thresholds, or by one of them (null: there is
-none) and that of an embedding model in use.';
+'Raises MF017 if tier 2 would merge below the judge threshold: by these thresholds, or by one of them (null: not set) and the other of an
+embedding model in use.';

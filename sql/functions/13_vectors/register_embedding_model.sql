@@ -6,7 +6,7 @@ return embedding_model !~* 'all-minilm-l6-v2' and merge_threshold = 0.92 and jud
 revoke all on function memfold_internal._is_unmeasured(text, double precision, double precision) from public;
 grant execute on function memfold_internal._is_unmeasured(text, double precision, double precision) to memfold_app;
 comment on function memfold_internal._is_unmeasured(text, double precision, double precision) is
-'Whether a model goes by the default thresholds, which were measured with another one: all-MiniLM-L6-v2 (docs/error-rates.md).';
+'Whether a model uses the default thresholds, which were measured with another one: all-MiniLM-L6-v2 (docs/error-rates.md).';
 
 create or replace function memfold.register_embedding_model(
     embedding_model text,

@@ -15,7 +15,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._reset_options(text, text, text) from public;
-comment on function memfold_internal._reset_options(text, text, text) is 'Gives a key the columns'' defaults, and returns them.';
+comment on function memfold_internal._reset_options(text, text, text) is
+'Sets the options of a key to the columns'' defaults, and returns them.';
 
 create or replace function memfold_internal._store_options(options memfold.options) returns void
 language plpgsql volatile
@@ -31,7 +32,7 @@ end;
 $$;
 revoke all on function memfold_internal._store_options(memfold.options) from public;
 comment on function memfold_internal._store_options(memfold.options) is
-'Writes the options of a key, in place of those that are there. Raises MF017.';
+'Writes the options of a key, replacing existing ones. Raises MF017.';
 
 create or replace function memfold_internal._text_search(text_search text) returns regconfig
 language plpgsql stable
@@ -47,7 +48,7 @@ exception when undefined_object or invalid_schema_name or invalid_name or syntax
 end;
 $$;
 revoke all on function memfold_internal._text_search(text) from public;
-comment on function memfold_internal._text_search(text) is 'A text search configuration by its name. Raises MF017.';
+comment on function memfold_internal._text_search(text) is 'Looks up a text search configuration by name. Raises MF017.';
 
 create or replace function memfold.set_options(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -255,7 +255,7 @@ end;
 $$;
 revoke all on function memfold_internal._preset(text, memfold.policies, memfold.options) from public;
 comment on function memfold_internal._preset(text, memfold.policies, memfold.options) is
-'A policy and options of the columns'' defaults with what a preset has beside them. Raises MF017.';
+'A policy and options with the columns'' defaults and the values of a preset. Raises MF017.';
 
 create or replace function memfold_internal._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
 language plpgsql volatile
@@ -273,4 +273,4 @@ end;
 $$;
 revoke all on function memfold_internal._add_tokens(text, text, text) from public;
 comment on function memfold_internal._add_tokens(text, text, text) is
-'Writes down the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';
+'Stores the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';

@@ -8,7 +8,7 @@ select
         where u.tenant_id = e.tenant_id and u.undoes = e.event_id
     ) is not null as undone
 from memfold.memory_events as e;
-comment on view memfold_internal._ledger is 'The ledger, and of each row whether it was undone: then it is no longer in force.';
+comment on view memfold_internal._ledger is 'The ledger, and whether each row was undone: it is then no longer in force.';
 
 create or replace view memfold_internal._observed with (security_invoker = true) as
 select e.*
@@ -23,7 +23,7 @@ from memfold_internal._ledger as e
 -- the condition of memory_events_decisions_idx
 where e.tier <> 1 or e.on_timeline;
 comment on view memfold_internal._decisions is
-'What was decided of texts in tier 2 or 3, and all rows of values of timelines: found without the other observations of a text
+'The decisions about texts in tier 2 or 3, and all rows of values of timelines: found without reading the other observations of a text
 (memory_events_decisions_idx).';
 
 create or replace view memfold_internal._whole_ledger with (security_invoker = true) as
@@ -41,7 +41,7 @@ select
     ) is not null as undone
 from memfold.memory_events_archive as a;
 comment on view memfold_internal._whole_ledger is
-'The ledger as if nothing had been archived: for what asks when something was stated, or counts decisions.';
+'The ledger as if nothing had been archived: for readers that need the time of statements, or count decisions.';
 
 create or replace function memfold_internal._event(tenant_id text, event_id uuid) returns memfold.memory_events
 language plpgsql stable
@@ -63,7 +63,7 @@ end;
 $$;
 revoke all on function memfold_internal._event(text, uuid) from public;
 comment on function memfold_internal._event(text, uuid) is
-'A row of the ledger, archived or not. All null: there is none. Only reads.';
+'A row of the ledger, archived or not. All null if there is none. Only reads.';
 
 create or replace function memfold_internal._unarchive(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
@@ -106,8 +106,8 @@ end;
 $$;
 revoke all on function memfold_internal._unarchive(text, uuid[]) from public;
 comment on function memfold_internal._unarchive(text, uuid[]) is
-'Brings all archived rows of these memories back into the ledger, and takes away the rows that stood for them: no state changes.
-Rows of the archive without a memory (candidates that a rule refused) stay there. The caller holds the lock, and the rows of the roots.';
+'Moves all archived rows of these memories back into the ledger, and deletes the rows that replaced them: no state changes. Archived rows
+without a memory (candidates that a rule refused) stay. The caller holds the lock, and the rows of the roots.';
 
 create or replace function memfold_internal._last_statement(tenant_id text, root_id uuid) returns setof uuid
 language plpgsql stable rows 1
@@ -126,7 +126,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._last_statement(text, uuid) from public;
-comment on function memfold_internal._last_statement(text, uuid) is 'The ledger row by which a root was stated last. Only reads.';
+comment on function memfold_internal._last_statement(text, uuid) is 'The ledger row that last stated a root. Only reads.';
 
 create or replace function memfold_internal._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -151,5 +151,5 @@ end;
 $$;
 revoke all on function memfold_internal._refuse() from public;
 comment on function memfold_internal._refuse() is
-'Refuses UPDATE of what never changes, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own
-maintenance (rehash, erasure, retention) runs with memfold.maintenance = on.';
+'Refuses UPDATE of immutable columns, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own maintenance (rehash,
+erasure, retention) runs with memfold.maintenance = on.';

@@ -45,9 +45,9 @@ end;
 $$;
 revoke all on function memfold_internal._lock_memories(text, uuid[], boolean) from public;
 comment on function memfold_internal._lock_memories(text, uuid[], boolean) is
-'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s where their trees and
-timelines reach over scopes. Looks again once it has it. Raises MF025, and 40001 where it would have to wait twice.
-wait false: it never waits, and returns whether it has the lock.';
+'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s if their trees and timelines span
+scopes. Checks again once it has it. Raises MF025, and 40001 if it would have to wait twice. wait false: never waits, and returns whether
+it has the lock.';
 
 create or replace function memfold_internal._texts_to_lock(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable
@@ -77,4 +77,4 @@ end;
 $$;
 revoke all on function memfold_internal._texts_to_lock(text, uuid[]) from public;
 comment on function memfold_internal._texts_to_lock(text, uuid[]) is
-'All that derive_scope() of memory_ids may change, in the order in which everyone locks. Only reads.';
+'All texts that derive_scope() of memory_ids may change, in the order in which every caller locks. Only reads.';

@@ -16,14 +16,14 @@ begin atomic
 end;
 revoke all on function memfold_internal._known_text(text, text, bytea) from public;
 comment on function memfold_internal._known_text(text, text, bytea) is
-'Tier 1''s probe: the text of a bucket that has this hash, as it is stored (root_id null: a root). Inlined by its callers.';
+'Tier 1''s lookup: the stored text of a bucket with this hash (root_id null: a root). Inlined by its callers.';
 
 create or replace function memfold_internal._hit_method(memory_id uuid, root_id uuid) returns text
 language sql immutable parallel safe
 return case when memory_id = root_id then 'hash' else 'alias' end;
 revoke all on function memfold_internal._hit_method(uuid, uuid) from public;
 comment on function memfold_internal._hit_method(uuid, uuid) is
-'By what tier 1 has found a memory: the text that was found is its own, or one of its aliases''. One expression, which its callers inline.';
+'How tier 1 has found a memory: by its own text, or by an alias. One expression, which its callers inline.';
 
 create or replace function memfold_internal._no_memory(memory_id uuid) returns void
 language plpgsql volatile
@@ -61,4 +61,4 @@ end;
 $$;
 revoke all on function memfold_internal._memory_root(text, uuid, text[]) from public;
 comment on function memfold_internal._memory_root(text, uuid, text[]) is
-'The memory where an id leads, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.';
+'The root of an id, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.';

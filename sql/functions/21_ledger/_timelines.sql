@@ -141,10 +141,10 @@ end;
 $$;
 revoke all on function memfold_internal._derived_timelines(text, uuid[]) from public;
 comment on function memfold_internal._derived_timelines(text, uuid[]) is
-'The timelines of the roots among memory_ids (all roots of a timeline are named, see _timeline_texts): their assertions in
-order of (observed_at, event_id), equal neighbours collapsed; one interval [valid_from, valid_to) for each value, the last
-one open. A value is the canonical object, else the memory. of_scope: the memory is a value of its scope''s single-valued
-slot, rather than of a question that a judge found. Only reads.';
+'The timelines of the roots among memory_ids (which include all roots of a timeline, see _timeline_texts): their assertions in order of
+(observed_at, event_id), equal neighbours collapsed; one interval [valid_from, valid_to) for each value, the last one open. A value is the
+canonical object, else the memory. of_scope: the memory is a value of its scope''s single-valued slot, rather than of a question that a
+judge found. Only reads.';
 
 create or replace function memfold_internal._timeline_texts(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable
@@ -211,8 +211,8 @@ end;
 $$;
 revoke all on function memfold_internal._timeline_texts(text, uuid[]) from public;
 comment on function memfold_internal._timeline_texts(text, uuid[]) is
-'The texts of the trees that hold memory_ids, and of all trees that are, or ever were, on one timeline with them: what a
-change of memory_ids may change. Only reads.';
+'The texts of the trees that contain memory_ids, and of all trees that are, or ever were, on one timeline with them: what a change of
+memory_ids may change. Only reads.';
 
 create or replace function memfold_internal._slot_memories(tenant_id text, bucket_id text, scope_key bigint) returns uuid[]
 language plpgsql stable
@@ -227,7 +227,7 @@ end;
 $$;
 revoke all on function memfold_internal._slot_memories(text, text, bigint) from public;
 comment on function memfold_internal._slot_memories(text, text, bigint) is
-'The memories of a slot, aliases and history with them. Only reads.';
+'The memories of a slot, including aliases and history. Only reads.';
 
 create or replace function memfold_internal._last_seen(tenant_id text, memory_ids uuid[]) returns timestamptz
 language plpgsql stable
@@ -246,8 +246,8 @@ end;
 $$;
 revoke all on function memfold_internal._last_seen(text, uuid[]) from public;
 comment on function memfold_internal._last_seen(text, uuid[]) is
-'The last observation of memory_ids and of all that are, or ever were, on one timeline with them: what is stated now comes
-after it. Null: there is none. Only reads.';
+'The last observation of memory_ids and of all memories that are, or ever were, on one timeline with them: a statement of now comes after
+it. Null: there is none. Only reads.';
 
 create or replace function memfold_internal._current_value(tenant_id text, bucket_id text, scope_key bigint)
 returns table (memory_id uuid, object text, last_seen timestamptz)
@@ -291,8 +291,8 @@ end;
 $$;
 revoke all on function memfold_internal._current_value(text, text, bigint) from public;
 comment on function memfold_internal._current_value(text, text, bigint) is
-'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none, or
-only contested ones.';
+'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none, or only contested
+ones.';
 
 create or replace function memfold_internal._stated_last(tenant_id text, members memfold.memories[]) returns uuid
 language plpgsql stable
@@ -310,4 +310,4 @@ end;
 $$;
 revoke all on function memfold_internal._stated_last(text, memfold.memories[]) from public;
 comment on function memfold_internal._stated_last(text, memfold.memories[]) is
-'Which of these roots was stated last, ties by ledger order. Only reads.';
+'The one of these roots that was stated last, ties by ledger order. Only reads.';

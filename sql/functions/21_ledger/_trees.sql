@@ -28,7 +28,7 @@ end;
 $$;
 revoke all on function memfold_internal._trees(text, uuid[]) from public;
 comment on function memfold_internal._trees(text, uuid[]) is
-'Every text of the trees that hold memory_ids, as they are stored. Only reads.';
+'Every stored text of the trees that contain memory_ids. Only reads.';
 
 create or replace function memfold_internal._merges_in_force(tenant_id text, memory_ids uuid[])
 returns table (memory_id uuid, into_id uuid, event_id uuid)
@@ -58,8 +58,8 @@ end;
 $$;
 revoke all on function memfold_internal._merges_in_force(text, uuid[]) from public;
 comment on function memfold_internal._merges_in_force(text, uuid[]) is
-'What the ledger merges each of memory_ids into: of several rows of one text the one of the latest event holds, the others
-wait until it is undone. Only reads.';
+'What the ledger merges each of memory_ids into: of several rows of one text the latest event applies, the others wait until it is undone.
+Only reads.';
 
 -- Longer than 150 lines: one statement, whose parts are read by one another.
 create or replace function memfold_internal._derived_trees(tenant_id text, memory_ids uuid[], by_sums boolean default true)
@@ -379,5 +379,5 @@ end;
 $$;
 revoke all on function memfold_internal._derived_trees(text, uuid[], boolean) from public;
 comment on function memfold_internal._derived_trees(text, uuid[], boolean) is
-'What the ledger rows in force say of whole trees (memory_ids: every member of them): edges, roots, flags, and the
-aggregates of the roots. by_sums false: every row is read, whatever sums there are. Only reads.';
+'What the ledger rows in force say about whole trees (memory_ids: every member of them): edges, roots, flags, and the aggregates of the
+roots. by_sums false: reads every row, even if there are sums. Only reads.';

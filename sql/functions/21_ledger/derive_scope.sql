@@ -289,4 +289,4 @@ end;
 $$;
 revoke all on function memfold_internal._derive_all(text, uuid[]) from public;
 comment on function memfold_internal._derive_all(text, uuid[]) is
-'derive_scope() of any number of memories, in parts. The caller holds the bucket''s lock.';
+'derive_scope() for any number of memories, in parts. The caller holds the bucket''s lock.';

@@ -8,7 +8,7 @@ language sql immutable parallel safe
 return 8192;
 revoke all on function memfold_internal._guard_limit() from public;
 comment on function memfold_internal._guard_limit() is
-'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
+'Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.';
 
 -- Longer than 150 lines: one pass over two texts, in which each step reads what the last one left.
 create or replace function memfold_internal._guard(tenant_id text, a text, b text)

@@ -115,6 +115,6 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_eastern(text, text, text) from public;
 comment on function memfold_internal._guard_eastern(text, text, text) is
-'What two Chinese, Japanese, Korean or Thai texts (_guard_text) say otherwise, as a signal, or null: words on both sides that the other
-lacks (substitution), a phrase that changes a fact on one side (tense, mode, quantity), another person in front (pronoun), who is whose
-(order). Japanese endings in hiragana say nothing here but the past.';
+'The difference between two Chinese, Japanese, Korean or Thai texts (_guard_text), as a signal, or null: words on both sides that the
+other lacks (substitution), a phrase that changes a fact on one side (tense, mode, quantity), a different person at the beginning
+(pronoun), who owns what (order). Of Japanese endings in hiragana only the past counts.';

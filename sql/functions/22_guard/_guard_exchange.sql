@@ -89,6 +89,6 @@ revoke all on function memfold_internal._guard_exchange(
 comment on function memfold_internal._guard_exchange(
     text, text[], text[], text[], integer[], text[], text[], text[], integer[], boolean, boolean
 ) is
-'What the words of two texts say otherwise, as a signal, or null. Of each text: its words (_guard_text), the same with marks of capitals,
-their classes (_guard_classes) and the places of those that only it has. is_exchange: each has one to five words of content that the other
-lacks.';
+'The difference between the words of two texts, as a signal, or null. For each text: its words (_guard_text), the same with capitals
+marked, their classes (_guard_classes) and the positions of those that only it has. is_exchange: each has one to five content words that
+the other lacks.';

@@ -8,7 +8,7 @@ return pg_catalog.regexp_replace(
 );
 revoke all on function memfold_internal._name_key(text[]) from public;
 comment on function memfold_internal._name_key(text[]) is
-'The name that these words of a text (canonical) are, without a genitive ''s and the punctuation around it.';
+'The name that these words of a text (canonical) are, without a genitive ''s and surrounding punctuation.';
 
 -- A loop, as the planner thinks of sets of words as so large that a server with JIT would compile each query over them.
 create or replace function memfold_internal._runs_of_words(words text[], longest integer) returns text[]
@@ -55,8 +55,8 @@ end;
 $$;
 revoke all on function memfold_internal._names_in(text[], jsonb, integer) from public;
 comment on function memfold_internal._names_in(text[], jsonb, integer) is
-'Where a text (its words, canonical) has one of these names (canonical -> what it stands for), and which. longest: the most words
-of a name.';
+'The positions at which a text (its words, canonical) has one of these names (canonical -> what it stands for), and the name. longest: the
+largest number of words in a name.';
 
 create or replace function memfold_internal._is_name_whole(
     a text[], is_capital_a boolean[], from_a integer, to_a integer, b text[], is_capital_b boolean[], from_b integer, to_b integer
@@ -94,8 +94,8 @@ revoke all on function memfold_internal._is_name_whole(
     text[], boolean[], integer, integer, text[], boolean[], integer, integer
 ) from public;
 comment on function memfold_internal._is_name_whole(text[], boolean[], integer, integer, text[], boolean[], integer, integer) is
-'Whether two texts (their words, canonical, and which begin with a capital) name somebody with these words, and not with one more before or
-after them: by the words beside the name. In doubt they do not.';
+'Whether two texts (their words, canonical, and which begin with a capital) use these words as a whole name, not as a part of a longer
+one: judged by the words next to it. In doubt, false.';
 
 create or replace function memfold_internal._rename(words text[], places integer[], sizes integer[], names text[]) returns text
 language plpgsql immutable parallel safe
@@ -117,7 +117,7 @@ end;
 $$;
 revoke all on function memfold_internal._rename(text[], integer[], integer[], text[]) from public;
 comment on function memfold_internal._rename(text[], integer[], integer[], text[]) is
-'A text (its words) with other names in these places.';
+'A text (its words) with other names at these positions.';
 
 create or replace function memfold_internal._under_one_name(
     tenant_id text, bucket_id text, inout content text, inout other_content text, out is_changed boolean
@@ -198,6 +198,7 @@ end;
 $$;
 revoke all on function memfold_internal._under_one_name(text, text, text, text) from public;
 comment on function memfold_internal._under_one_name(text, text, text, text) is
-'Two texts in which whom both name, one by an alias of the bucket''s links and the other by its name or another alias, goes by the name.
-is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg Huber", where "Georg" is linked) stays as it
-is, and so do texts of more than 200 words, all but the first ten names of a text, and names of more than eight words. Only reads.';
+'Two texts with one name for everybody whom both mention, one by an alias of the bucket''s links and the other by the name or another
+alias. is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg Huber", where "Georg" is linked) is
+left unchanged; so are texts of more than 200 words, all but the first ten names of a text, and names of more than eight words. Only
+reads.';

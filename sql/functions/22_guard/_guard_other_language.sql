@@ -86,9 +86,9 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_english(text[], text[], integer[], boolean) from public;
 comment on function memfold_internal._guard_is_english(text[], text[], integer[], boolean) is
-'Whether two texts are in English: by their grammatical words; where these say nothing, not if one has a letter that English has not,
-and yes if the lexicon knows more than half of the words that are no names. Null: nobody knows. is_one: little more than one word differs; what nobody
-knows is not English then.';
+'Whether two texts are in English: by their grammatical words; if these do not decide, false if one has a letter that English does not
+use, and true if the lexicon knows more than half of the words that are not names. Null: unknown. is_one: little more than one word
+differs; unknown texts then count as not English.';
 
 -- A word of another language without endings of gender, number and case; those of the past stay on.
 create or replace function memfold_internal._guard_root(word text)
@@ -245,6 +245,6 @@ revoke all on function memfold_internal._guard_other_language(
 comment on function memfold_internal._guard_other_language(
     text[], text[], text[], integer[], text[], text[], text[], integer[]
 ) is
-'What two texts in another language than English say otherwise, as a signal, or null: words of content that are no forms of each other, on
-both sides (substitution); a word that changes a fact, on one side (tense, mode, quantity); prepositions (substitution); who does what
-(order). The places are those of the words that only one of them has.';
+'The difference between two texts in a language other than English, as a signal, or null: content words that are not forms of each other,
+on both sides (substitution); a word that changes a fact, on one side (tense, mode, quantity); prepositions (substitution); who does what
+(order). The positions are those of the words that only one of them has.';

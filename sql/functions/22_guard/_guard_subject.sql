@@ -39,4 +39,5 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_subject(text[], text[], text[], integer[], text[], text[], integer[]) from public;
 comment on function memfold_internal._guard_subject(text[], text[], text[], integer[], text[], text[], integer[]) is
-'The person whom text a names in front of what text b says too, as a signal of the guard (pronoun), or null. To be asked both ways.';
+'The person whom text a names at its beginning and text b does not, although it says the same, as a signal of the guard (pronoun), or
+null. Call it both ways.';

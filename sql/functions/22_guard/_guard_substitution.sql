@@ -34,7 +34,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_lemmas(text) from public;
 comment on function memfold_internal._guard_lemmas(text) is
-'What an English word may be a regular form of, itself first; most of them are no words.';
+'The words that an English word may be a regular form of, itself first; most of them do not exist.';
 
 create or replace function memfold_internal._guard_is_slip(word text, other text)
 returns boolean
@@ -67,7 +67,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_slip(text, text) from public;
 comment on function memfold_internal._guard_is_slip(text, text) is
-'Whether two words of six letters or more are one edit apart: a letter more, another letter, or two neighbours swapped.';
+'Whether two words of six letters or more are one edit apart: one extra letter, one different letter, or two neighbours swapped.';
 
 create or replace function memfold_internal._guard_substitution(
     a text[], classes_a text[], only_a integer[], b text[], classes_b text[], only_b integer[]
@@ -185,6 +185,6 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_substitution(text[], text[], integer[], text[], text[], integer[]) from public;
 comment on function memfold_internal._guard_substitution(text[], text[], integer[], text[], text[], integer[]) is
-'The signal "substitution: x <> y" where words of content are exchanged that the lexicon does not know to say about the same; null
-where it does, and where more than three are exchanged or none. Of each text, in English: its words (_guard_text), their classes
-(_guard_classes) and the places of those that only it has.';
+'The signal "substitution: x <> y" if content words are exchanged that by the lexicon do not say about the same; null if they do, and if
+none or more than three are exchanged. For each text, in English: its words (_guard_text), their classes (_guard_classes) and the
+positions of those that only it has.';

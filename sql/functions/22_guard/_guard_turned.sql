@@ -336,6 +336,6 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_turned(text[], text[], integer[], text[], text[], integer[]) from public;
 comment on function memfold_internal._guard_turned(text[], text[], integer[], text[], text[], integer[]) is
-'What two English texts of nearly the same words turn round: another week, month or year (time), another place by its preposition (place),
-two persons exchanged (pronoun), who does and who is done to (order). A signal of the guard, or null. The places are those of the words
-that only one of them has.';
+'The reversal between two English texts of nearly the same words: another week, month or year (time), another place by its preposition
+(place), two persons exchanged (pronoun), who does and who is done to (order). A signal of the guard, or null. The positions are those of
+the words that only one of them has.';

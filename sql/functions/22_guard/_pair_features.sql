@@ -41,8 +41,8 @@ end;
 $$;
 revoke all on function memfold_internal._pair_words(text) from public;
 comment on function memfold_internal._pair_words(text) is
-'The words of a text in their order, for _pair_features: its prose/1 form without punctuation, n''t written out; each Han or
-Kana character is a word. Of a text of more than 200 words, the rest in at most 100 pieces.';
+'The words of a text in their order, for _pair_features: its prose/1 form without punctuation, n''t written out; each Han or Kana
+character is a word. After the first 200 words, the rest in at most 100 pieces.';
 
 create or replace function memfold_internal._pair_feature_names() returns text[]
 language sql immutable parallel safe
@@ -58,7 +58,7 @@ return array[
 ]::text[];
 revoke all on function memfold_internal._pair_feature_names() from public;
 comment on function memfold_internal._pair_feature_names() is
-'The names of what _pair_features returns, in its order; _pair_features says what each is.';
+'The names of the features that _pair_features returns, in its order; _pair_features explains each.';
 
 -- Longer than 150 lines: one expression a feature, in the order in which scores are fitted.
 create or replace function memfold_internal._pair_features(
@@ -286,9 +286,9 @@ end;
 $$;
 revoke all on function memfold_internal._pair_features(text, double precision, text, text, text[]) from public;
 comment on function memfold_internal._pair_features(text, double precision, text, text, text[]) is
-'What a calibrated score is computed from, in the order of _pair_feature_names(): the cosine in [-1, 1], what the words of two
-texts share and in which order, and the signals of the guard (null: none). The same for (a, b) and (b, a), the same on every
-server; finite for any texts.';
+'The features that a calibrated score is computed from, in the order of _pair_feature_names(): the cosine in [-1, 1], which words two
+texts share and in which order, and the signals of the guard (null: none). The same for (a, b) and (b, a), the same on every server;
+finite for any texts.';
 
 create or replace function memfold_internal._explain_score(score jsonb, features double precision[])
 returns table (feature text, feature_value double precision, contribution double precision)
@@ -320,6 +320,6 @@ begin atomic
 end;
 revoke all on function memfold_internal._explain_score(jsonb, double precision[]) from public;
 comment on function memfold_internal._explain_score(jsonb, double precision[]) is
-'What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them what is so for every
-pair (feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not asked are not listed. Milliseconds, for
+'What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them the constant of every pair
+(feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not used are not listed. Takes milliseconds; for
 explain_memory.';

@@ -13,8 +13,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._stems(text[], text[]) from public;
 comment on function memfold_internal._stems(text[], text[]) is
-'The words of the guard without their commonest English endings, numbers as digits: equal where two words are forms of one. Rough,
-for texts that are near and guard-clean.';
+'The words of the guard without their commonest English endings, numbers as digits: equal if two words are forms of one. Approximate; for
+texts that are near and guard-clean.';
 
 create or replace function memfold_internal._says_more(content text, other text) returns boolean
 language plpgsql immutable parallel safe
@@ -59,5 +59,5 @@ end;
 $$;
 revoke all on function memfold_internal._says_more(text, text) from public;
 comment on function memfold_internal._says_more(text, text) is
-'Whether content says all that other says, and more: it has all words of other but for grammar, forms of a word being one, and a
-content word beside them. Asked of two texts between which the guard is clean; false where one is longer than it compares.';
+'Whether content says everything that other says, and more: it has all words of other except grammar, counting forms of a word as equal,
+and an additional content word. Called for two texts with a clean guard; false if one is too long to compare.';

@@ -32,7 +32,7 @@ end;
 $$;
 revoke all on function memfold_internal._add_parts(text, uuid[]) from public;
 comment on function memfold_internal._add_parts(text, uuid[]) is
-'Gives each member of those judgements that are about a cluster, but the oldest, its row of status part.';
+'Adds a row of status part for each member, except the oldest, of those judgements that are about a cluster.';
 
 create or replace function memfold_internal._close_parts(j memfold.judgements, members uuid[], about uuid[]) returns void
 language plpgsql volatile
@@ -54,8 +54,8 @@ end;
 $$;
 revoke all on function memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]) from public;
 comment on function memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]) is
-'Closes what belongs to a question about a cluster, j with its answer: done for those of members (who were still there), with the
-verdict for those that it is about, distinct for the others; obsolete for the rest. members empty: all of it is obsolete.';
+'Closes the parts of a question about a cluster, j with its answer: done for members (those that were still there), with the verdict for
+those that it is about, distinct for the others; obsolete for the rest. members empty: all become obsolete.';
 
 create or replace function memfold_internal._refresh_judgement(j memfold.judgements) returns memfold.judgements
 language plpgsql stable
@@ -132,15 +132,15 @@ end;
 $$;
 revoke all on function memfold_internal._refresh_judgement(memfold.judgements) from public;
 comment on function memfold_internal._refresh_judgement(memfold.judgements) is
-'The judgement on the present state: obsolete where there is nothing to decide any more, else about the two roots to which its
-memories lead; of a cluster, about those of its members that are active roots. Only reads.';
+'The judgement on the present state: obsolete if nothing is left to decide, else about the two present roots of its memories; for a
+cluster, about those of its members that are active roots. Only reads.';
 
 create or replace function memfold_internal._has_changed(n memfold.judgements, j memfold.judgements) returns boolean
 language sql immutable parallel safe
 return (n.memory_id, n.other_id, n.member_ids) is distinct from (j.memory_id, j.other_id, j.member_ids);
 revoke all on function memfold_internal._has_changed(memfold.judgements, memfold.judgements) from public;
 comment on function memfold_internal._has_changed(memfold.judgements, memfold.judgements) is
-'Whether a judgement is about other memories now (_refresh_judgement) than it was.';
+'Whether a judgement is now about other memories (_refresh_judgement) than before.';
 
 create or replace function memfold_internal._was_asked(tenant_id text, memory_id uuid, other_id uuid) returns boolean
 language plpgsql stable
@@ -170,8 +170,8 @@ end;
 $$;
 revoke all on function memfold_internal._was_asked(text, uuid, uuid) from public;
 comment on function memfold_internal._was_asked(text, uuid, uuid) is
-'Whether a pair, in either order and by itself or in a cluster, is queued or judged already, or was told apart when a run was undone:
-then it is not asked again, nor merged by a run. Only reads.';
+'Whether a pair, in either order and alone or in a cluster, is already queued or judged, or was separated when a run was undone: no
+question is asked about it again, and no run merges it. Only reads.';
 
 create or replace function memfold_internal._is_in_question(tenant_id text, memory_id uuid, other_id uuid) returns boolean
 language plpgsql stable
@@ -196,7 +196,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_in_question(text, uuid, uuid) from public;
 comment on function memfold_internal._is_in_question(text, uuid, uuid) is
-'Whether a question that waits for its answer is about both of these memories. Only reads.';
+'Whether an open question is about both of these memories. Only reads.';
 
 create or replace function memfold_internal._judgement_kind(on_ambiguous text) returns text
 language sql immutable strict parallel safe
@@ -221,7 +221,7 @@ end;
 $$;
 revoke all on function memfold_internal._wake_judges(text, text, text, boolean) from public;
 comment on function memfold_internal._wake_judges(text, text, text, boolean) is
-'For a caller that is about to queue a judgement: wakes those who wait for one, where the policy says so (notify) and none is queued yet.';
+'For a caller that is about to queue a judgement: notifies waiting judges, if the policy says so (notify) and none is queued yet.';
 
 create or replace function memfold_internal._queue_judgement(
     tenant_id text, kind text, memory_id uuid, other_id uuid, similarity double precision, guard text[], again boolean
@@ -255,8 +255,8 @@ end;
 $$;
 revoke all on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) from public;
 comment on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) is
-'Queues the question whether two memories say the same, and returns its id; null where the pair, in either order, is
-queued, or (unless again) was judged. again null: one of the two is new, and was in no question yet.';
+'Queues the question whether two memories say the same, and returns its id; null if the pair, in either order, is queued, or (unless
+again) was judged. again null: one of the two is new, and has never been in a question.';
 
 create or replace function memfold_internal._queue_rest(j memfold.judgements, kind text, members uuid[]) returns uuid
 language plpgsql volatile
@@ -280,8 +280,8 @@ end;
 $$;
 revoke all on function memfold_internal._queue_rest(memfold.judgements, text, uuid[]) from public;
 comment on function memfold_internal._queue_rest(memfold.judgements, text, uuid[]) is
-'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null where it is queued
-already.';
+'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null if it is already
+queued.';
 
 create or replace function memfold_internal._requeue_judgement(j memfold.judgements) returns uuid
 language plpgsql volatile
@@ -296,8 +296,8 @@ end;
 $$;
 revoke all on function memfold_internal._requeue_judgement(memfold.judgements) from public;
 comment on function memfold_internal._requeue_judgement(memfold.judgements) is
-'Closes a judgement that is no longer about what was asked, and queues a new one about j''s memories; returns its id, null
-where they are queued already. A new id, so that an answer about the old ones that is still to come meets MF027.';
+'Closes a judgement whose memories have changed, and queues a new one about j''s memories; returns its id, null if they are already
+queued. A new id, so that a late answer about the old memories gets MF027.';
 
 create or replace function memfold_internal._ask_all(r memfold.runs, questions jsonb) returns bigint
 language plpgsql volatile
@@ -358,7 +358,6 @@ end;
 $$;
 revoke all on function memfold_internal._ask_all(memfold.runs, jsonb) from public;
 comment on function memfold_internal._ask_all(memfold.runs, jsonb) is
-'Queues judgements of a run and returns how many: those that are queued already are left out, and those of which a member
-has been erased. questions: an array of objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the
-guard''s signals). The caller holds the bucket''s lock, so that no
-member is being erased.';
+'Queues judgements of a run and returns how many; omits those already queued, and those with an erased member. questions: an array of
+objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the guard''s signals). The caller holds the
+bucket''s lock, so that no member is being erased.';
