@@ -33,7 +33,7 @@ grant usage, create on schema memfold, memfold_internal to memfold_owner, memfol
 grant usage on schema memfold, memfold_internal to memfold_owner with grant option;
 grant usage on schema memfold, memfold_internal to memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 comment on schema memfold_internal is
-'memfold: what its functions and views call. Not an API: any release may change it.';
+'memfold: internal functions and views. Not an API: any release may change them.';
 comment on schema memfold is
 'memfold: folds duplicate memories of AI agents into one. Start with: select * from memfold.ingest_memory(...)';
 
@@ -79,8 +79,8 @@ return case
 end;
 revoke all on function memfold_internal._bound_role(name) from public;
 comment on function memfold_internal._bound_role(name) is
-'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_agent (as members of
-memfold_tenant are, and not of memfold_owner, as superusers are). Null: the caller is not bound.';
+'The role that binds a caller to one tenant: the caller''s own or the login''s, if it is a member of memfold_agent (as members of
+memfold_tenant are) and not of memfold_owner (as superusers are). Null: the caller is not bound.';
 
 create function memfold_internal._bound_tenant() returns text
 language sql stable parallel safe
@@ -91,7 +91,7 @@ return case
 end;
 revoke all on function memfold_internal._bound_tenant() from public;
 comment on function memfold_internal._bound_tenant() is
-'_tenant(), for a session in which a member of memfold_agent (or a superuser) takes part.';
+'_tenant(), for a session that involves a member of memfold_agent (or a superuser).';
 
 -- A policy runs for every statement that reads a table: what it calls is inlined but for roles that may be bound.
 create function memfold_internal._tenant() returns text
@@ -105,4 +105,4 @@ return case
 end;
 revoke all on function memfold_internal._tenant() from public;
 comment on function memfold_internal._tenant() is
-'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
+'The tenant of the session: that of its role if the role is bound to one, else memfold.tenant_id.';

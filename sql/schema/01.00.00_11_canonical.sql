@@ -50,8 +50,8 @@ end;
 $$;
 revoke all on function memfold_internal._content_hash(text, text, text, text, text, text, text) from public;
 comment on function memfold_internal._content_hash(text, text, text, text, text, text, text) is
-'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a
-canonicalizer: such a memory has opted out of deduplication. Raises MF004 where the canonical content is empty.';
+'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a canonicalizer: such a memory
+has opted out of deduplication. Raises MF004 if the canonical content is empty.';
 
 create function memfold_internal._scope_key(bucket_id text, memory_type text, subject text, predicate text) returns bigint
 language plpgsql immutable parallel safe

@@ -19,7 +19,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_consistent(text, text, text, uuid, text, uuid, uuid, jsonb) from public;
 comment on function memfold_internal._is_consistent(text, text, text, uuid, text, uuid, uuid, jsonb) is
-'What holds of every row of memories: no empty key, a status that there is, and an edge and a root for aliases alone.';
+'The invariant of every row of memories: no empty key, a valid status, and an edge and a root only for aliases.';
 
 create table memfold.memories (
     tenant_id text collate "C" not null,

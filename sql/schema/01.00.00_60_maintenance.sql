@@ -8,4 +8,4 @@ comment on type memfold.decay_report is
 
 create type memfold_internal.maintenance_step as (number bigint, is_left boolean, after text);
 comment on type memfold_internal.maintenance_step is
-'What a task of run_maintenance() did, whether it has more to do, and where it goes on.';
+'Result of a task of run_maintenance(): how much it did, whether it has more to do, and where it continues.';

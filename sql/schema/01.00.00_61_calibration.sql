@@ -11,7 +11,7 @@ end;
 $$;
 revoke all on function memfold_internal._pair_key(text, text) from public;
 comment on function memfold_internal._pair_key(text, text) is
-'SHA-256 of two texts in canonical form (prose/1), whichever comes first.';
+'SHA-256 of two texts in canonical form (prose/1), in either order.';
 
 create table memfold.labelled_pairs (
     tenant_id text collate "C" not null check (tenant_id <> ''),

@@ -15,7 +15,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_stale(memfold.memories, memfold.policies) from public;
 comment on function memfold_internal._is_stale(memfold.memories, memfold.policies) is
-'The rehash that is under way has not reached this text yet.';
+'Whether the rehash in progress has not reached this text yet.';
 
 create or replace function memfold_internal._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -48,8 +48,8 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) from public;
 comment on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) is
-'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. pending: see _assign_hash(). The
-caller holds the bucket''s lock.';
+'Applies the rules of its policy to one text, and to those merged into it by an earlier rehash. pending: see _assign_hash(). The caller
+holds the bucket''s lock.';
 
 create or replace function memfold_internal._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
 language plpgsql stable
@@ -72,8 +72,8 @@ end;
 $$;
 revoke all on function memfold_internal._is_beneath(text, uuid, uuid) from public;
 comment on function memfold_internal._is_beneath(text, uuid, uuid) is
-'Whether a text was merged into another one, or into a text beneath that one, by merges in force: also by those that hold only
-once a later one is undone. What is merged against them would lead to itself then. Only reads.';
+'Whether a text was merged into another one, or into a text beneath that one, by merges in force, including those that apply only once a
+later one is undone. A merge in the opposite direction would create a cycle. Only reads.';
 
 create or replace function memfold_internal._assign_hash(
     m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
@@ -177,10 +177,10 @@ end;
 $$;
 revoke all on function memfold_internal._assign_hash(memfold.memories, memfold.policies, uuid, uuid[]) from public;
 comment on function memfold_internal._assign_hash(memfold.memories, memfold.policies, uuid, uuid[]) is
-'Gives a stored text that has no hash at the moment the hash that it has by the policy. Where another text has it, the two
-are one: the newer is folded into the older (one that is withdrawn into the other, whatever their age), and has no hash; a
-rejected one is left as it is, and has none either. pending: memories that the caller will have derived; returned with those of
-this fold. Null: state is derived at once. The caller holds the bucket''s lock.';
+'Gives a stored text without a hash the hash that it has by the policy. If another text has it, the two are equal: the newer is merged
+into the older (a withdrawn one into the other, regardless of age), and has no hash; a rejected one is left unchanged, and has none
+either. pending: memories that the caller will derive; returned with those of this merge. Null: state is derived at once. The caller holds
+the bucket''s lock.';
 
 create or replace function memfold_internal._assign_hashes(tenant_id text, memory_ids uuid[], run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -203,7 +203,7 @@ end;
 $$;
 revoke all on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) from public;
 comment on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) is
-'_assign_hash() of stored texts, by id and in their order.';
+'_assign_hash() for stored texts, by id and in their order.';
 
 create or replace function memfold_internal._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -218,7 +218,7 @@ end;
 $$;
 revoke all on function memfold_internal._derive_pending(text, uuid[]) from public;
 comment on function memfold_internal._derive_pending(text, uuid[]) is
-'Derives memories that were put off, and returns that there are none; null stays null.';
+'Derives postponed memories, and returns an empty list; null stays null.';
 
 create or replace function memfold_internal._rehash_aliases(tenant_id text, memory_id uuid)
 returns table (twin_id uuid, event_id uuid)
@@ -242,7 +242,7 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_aliases(text, uuid) from public;
 comment on function memfold_internal._rehash_aliases(text, uuid) is
-'The texts that a rehash has folded into this one, with the ledger row of that.';
+'The texts that a rehash has merged into this one, each with the ledger row of the merge.';
 
 create or replace function memfold_internal._parting_twins(tenant_id text, memory_id uuid, content_hash bytea)
 returns table (twin_id uuid, event_id uuid)
@@ -272,8 +272,8 @@ end;
 $$;
 revoke all on function memfold_internal._parting_twins(text, uuid, bytea) from public;
 comment on function memfold_internal._parting_twins(text, uuid, bytea) is
-'Of the texts that a rehash has folded into this one, whose hash is content_hash by the rules of now, and into those in turn,
-the ones that are other texts by these rules.';
+'Of the texts that a rehash has merged into this one, whose hash by the present rules is content_hash, and into those in turn, the ones
+that are different texts by these rules.';
 
 create or replace function memfold_internal._split_alias(tenant_id text, event_ids uuid[], run_id uuid) returns void
 language plpgsql volatile
@@ -297,7 +297,7 @@ end;
 $$;
 revoke all on function memfold_internal._split_alias(text, uuid[], uuid) from public;
 comment on function memfold_internal._split_alias(text, uuid[], uuid) is
-'Takes back what earlier rehashes did to texts without a hash. The caller gives them the hashes that they have by now (_assign_hash).';
+'Undoes what earlier rehashes did to texts without a hash. The caller then assigns their present hashes (_assign_hash).';
 
 create or replace function memfold_internal._settle_rehash_aliases(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
@@ -329,4 +329,4 @@ end;
 $$;
 revoke all on function memfold_internal._settle_rehash_aliases(text, uuid[]) from public;
 comment on function memfold_internal._settle_rehash_aliases(text, uuid[]) is
-'After an undo: a text that a rehash has left without a hash because it was rejected is compared again.';
+'After an undo: compares again the texts that a rehash has left without a hash because they were rejected.';

@@ -94,7 +94,8 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_rows(memfold.runs, bytea, bigint, timestamptz) from public;
 comment on function memfold_internal._rehash_rows(memfold.runs, bytea, bigint, timestamptz) is
-'A few texts of a run, in the order of their hashes, from a position on, for about so long. The caller holds the bucket''s lock.';
+'Rehashes a few texts of a run, in the order of their hashes, from a position on, for about the given time. The caller holds the bucket''s
+lock.';
 
 create or replace function memfold_internal._rehash_unhashed(run memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
@@ -122,7 +123,7 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_unhashed(memfold.runs, bigint) from public;
 comment on function memfold_internal._rehash_unhashed(memfold.runs, bigint) is
-'A few of the texts that earlier runs have left without a hash, and not folded. The caller holds the bucket''s lock.';
+'Rehashes a few of the texts that earlier runs have left without a hash and not merged. The caller holds the bucket''s lock.';
 
 create or replace function memfold_internal._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -210,5 +211,5 @@ $$;
 revoke all on function memfold_internal._rehash_batch(text, uuid, bigint) from public;
 grant execute on function memfold_internal._rehash_batch(text, uuid, bigint) to memfold_app;
 comment on function memfold_internal._rehash_batch(text, uuid, bigint) is
-'rehash_bucket() alone calls it: goes on with a run for at most batch_size texts or about 50 ms, under the bucket''s lock.
-Returns whether the run has ended. Raises 55P03 where a row is held by another transaction: nothing is done then.';
+'For rehash_bucket(): continues a run for at most batch_size texts or about 50 ms, under the bucket''s lock. Returns whether the run has
+ended. Raises 55P03 if another transaction holds a row: nothing is done then.';

@@ -65,8 +65,8 @@ end;
 $$;
 revoke all on function memfold_internal._rename_text(text, uuid, text, text, uuid) from public;
 comment on function memfold_internal._rename_text(text, uuid, text, text, uuid) is
-'Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: where another text has
-that hash they are one (_assign_hash), and texts that a rehash or a link had made one with it come apart. The caller holds the
+'Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: if another text has
+that hash they are merged (_assign_hash), and texts that a rehash or a link had merged with it are separated. The caller holds the
 bucket''s lock.';
 
 create or replace function memfold_internal._texts_under_alias(
@@ -100,7 +100,7 @@ end;
 $$;
 revoke all on function memfold_internal._texts_under_alias(text, text, text, text, bigint) from public;
 comment on function memfold_internal._texts_under_alias(text, text, text, text, bigint) is
-'Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads: the bucket, until it has found enough.';
+'Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads the bucket until it has found enough.';
 
 create or replace function memfold_internal._take_up(
     tenant_id text, bucket_id text, kind text, alias text, run_id uuid, rows_at_most bigint
@@ -152,7 +152,7 @@ end;
 $$;
 revoke all on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) from public;
 comment on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) is
-'Notes in the run of a link how many texts it has taken up, and how many of them were merged by that; is_done: none is left.';
+'Records in the run of a link how many texts it has taken up, and how many of them were merged; is_done: none is left.';
 
 create or replace function memfold_internal._told_name(tenant_id text, memory_id uuid, own_name text, kind text) returns text
 language plpgsql stable
@@ -174,7 +174,7 @@ end;
 $$;
 revoke all on function memfold_internal._told_name(text, uuid, text, text) from public;
 comment on function memfold_internal._told_name(text, uuid, text, text) is
-'The subject, or predicate, with which a stored text first came. Of one without an observation, own_name. Only reads.';
+'The subject, or predicate, that a stored text first came with. For one without an observation, own_name. Only reads.';
 
 create or replace function memfold_internal._give_back(tenant_id text, bucket_id text, kind text, name text, run_id uuid) returns bigint
 language plpgsql volatile
@@ -212,5 +212,5 @@ end;
 $$;
 revoke all on function memfold_internal._give_back(text, text, text, text, uuid) from public;
 comment on function memfold_internal._give_back(text, text, text, text, uuid) is
-'After a link is gone: of the texts under its name, those that were told by another one get what that stands for by now. Returns how many.
-The caller holds the bucket''s lock.';
+'After a link is removed: restores the names of those texts under its name that came under another one, resolved by the present links.
+Returns how many. The caller holds the bucket''s lock.';

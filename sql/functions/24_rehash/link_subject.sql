@@ -41,8 +41,8 @@ end;
 $$;
 revoke all on function memfold_internal._check_link(text, text, text, text, text) from public;
 comment on function memfold_internal._check_link(text, text, text, text, text) is
-'Raises MF063 where an alias (canonical) cannot be linked to a name: to itself, to another name than it is, or so that links of a bucket
-and of all buckets would be a chain. Only reads.';
+'Raises MF063 if an alias (canonical) cannot be linked to a name: to itself, to a name other than the one it already stands for, or if
+links of a bucket and of all buckets would form a chain. Only reads.';
 
 create or replace function memfold_internal._lock_links(tenant_id text, bucket_id text) returns void
 language plpgsql volatile
@@ -59,7 +59,7 @@ end;
 $$;
 revoke all on function memfold_internal._lock_links(text, text) from public;
 comment on function memfold_internal._lock_links(text, text) is
-'The lock of a tenant''s links, and that of the bucket (''*'': none). Raises MF003, MF025.';
+'Takes the lock of a tenant''s links, and that of the bucket (''*'': none). Raises MF003, MF025.';
 
 create or replace function memfold_internal._link(tenant_id text, bucket_id text, kind text, alias text, name text) returns uuid
 language plpgsql volatile
@@ -108,8 +108,8 @@ end;
 $$;
 revoke all on function memfold_internal._link(text, text, text, text, text) from public;
 comment on function memfold_internal._link(text, text, text, text, text) is
-'Links an alias to a name, or to what that stands for, and takes up what the bucket has under it, at most 1,000 texts. Returns the run.
-The caller holds the locks (_lock_links). Raises MF063.';
+'Links an alias to a name, or to the name that it stands for, and takes up at most 1,000 texts that the bucket has under the alias.
+Returns the run. The caller holds the locks (_lock_links). Raises MF063.';
 
 create or replace function memfold.link_subject(
     alias text,

@@ -138,8 +138,8 @@ $$;
 revoke all on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) from public;
 grant execute on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) to memfold_app;
 comment on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) is
-'rehash_bucket() alone calls it: the policy gets the new rules, beside those of before, and the run its row. Returns the run,
-or the one that is under way; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.';
+'For rehash_bucket(): adds the new rules to the policy, next to the old ones, and records the run. Returns the run, or the one in
+progress; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.';
 
 create or replace function memfold_internal._rules(policy memfold.policies) returns jsonb
 language sql immutable parallel safe
@@ -147,7 +147,7 @@ return pg_catalog.jsonb_build_object(
     'canonicalizer', policy.canonicalizer, 'key_fields', policy.key_fields, 'metadata_keys', policy.metadata_keys
 );
 revoke all on function memfold_internal._rules(memfold.policies) from public;
-comment on function memfold_internal._rules(memfold.policies) is 'What content hashes are made by.';
+comment on function memfold_internal._rules(memfold.policies) is 'The rules by which content is hashed.';
 
 -- A function of its own, for where rules are on other nodes too it is run as someone who may write there.
 create or replace function memfold_internal._rehash_end(run memfold.runs) returns void
@@ -162,7 +162,7 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_end(memfold.runs) from public;
 comment on function memfold_internal._rehash_end(memfold.runs) is
-'The policy forgets the rules of before. The caller holds the bucket''s lock.';
+'Removes the old rules from the policy. The caller holds the bucket''s lock.';
 
 create or replace procedure memfold.rehash_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -46,8 +46,8 @@ $$;
 revoke all on function memfold_internal._take_up_batch(text, text, text, text, bigint) from public;
 grant execute on function memfold_internal._take_up_batch(text, text, text, text, bigint) to memfold_app;
 comment on function memfold_internal._take_up_batch(text, text, text, text, bigint) is
-'For take_up_links() and maintenance: takes up at most batch_size texts under an alias, under the lock of their bucket. Returns how many; 0:
-none was left. Raises 55P03 where a row is held by another transaction: nothing is done then.';
+'For take_up_links() and maintenance: takes up at most batch_size texts under an alias, under the lock of their bucket. Returns how many;
+0: none was left. Raises 55P03 if another transaction holds a row: nothing is done then.';
 
 create or replace procedure memfold.take_up_links(
     tenant_id text default current_setting('memfold.tenant_id', true),

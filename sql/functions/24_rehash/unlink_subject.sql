@@ -48,8 +48,8 @@ end;
 $$;
 revoke all on function memfold_internal._unlink(text, text, text, text) from public;
 comment on function memfold_internal._unlink(text, text, text, text) is
-'Takes a link back, and what was told by its alias with it. Returns how many texts have another name now. The caller holds the locks
-(_lock_links). Raises MF064.';
+'Removes a link, and restores the names of texts that came under its alias. Returns how many texts now have another name. The caller holds
+the locks (_lock_links). Raises MF064.';
 
 create or replace function memfold.unlink_subject(
     alias text,

@@ -18,7 +18,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) from public;
-comment on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) is 'What the caller is told of a decision.';
+comment on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) is 'The result of a decision for the caller.';
 
 create or replace function memfold_internal._event_result(tenant_id text, event_id uuid) returns memfold.ingest_result
 language plpgsql stable
@@ -41,7 +41,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._event_result(text, uuid) from public;
-comment on function memfold_internal._event_result(text, uuid) is 'What a call of ingest returned, read from its ledger row.';
+comment on function memfold_internal._event_result(text, uuid) is 'The result of an ingest call, read from its ledger row.';
 
 create or replace function memfold_internal._stated_at(c memfold_internal.candidate, d memfold_internal.decision) returns timestamptz
 language plpgsql stable
@@ -68,8 +68,8 @@ end;
 $$;
 revoke all on function memfold_internal._stated_at(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._stated_at(memfold_internal.candidate, memfold_internal.decision) is
-'When a candidate was observed that does not say: now. That is the clock''s time, but not before what was last stated of the
-memories concerned, or of the slot: a clock that was ahead for a while makes nothing historical. Only reads.';
+'When a candidate without observed_at was observed: now. That is the clock''s time, but not before the last statement of the memories
+concerned, or of the slot, so that a clock that was ahead for a while makes nothing historical. Only reads.';
 
 create or replace function memfold_internal._insert_text(
     tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text,
@@ -108,7 +108,7 @@ revoke all on function memfold_internal._insert_text(
 comment on function memfold_internal._insert_text(
     text, uuid, text, text, text, text, text, text, text, text, text, uuid, text, jsonb, boolean, bigint, vector, text
 ) is
-'Stores a new text with its vector, if it has one, as a root or as an alias of root_id. False: the text is there already.';
+'Stores a new text with its vector, if it has one, as a root or as an alias of root_id. False: the text already exists.';
 
 create or replace function memfold_internal._insert_memory(
     c memfold_internal.candidate, root_id uuid
@@ -142,8 +142,8 @@ end;
 $$;
 revoke all on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) from public;
 comment on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) is
-'Stores a new text with its vector and, where the policy compares them, its words, as a root or as an alias of root_id. Null: the
-text is there already.';
+'Stores a new text with its vector and, if the policy compares them, its words, as a root or as an alias of root_id. Null: the text
+already exists.';
 
 create or replace function memfold_internal._insert_counters(
     tenant_id text, memory_id uuid, source_turn_ids text[], source_confidence double precision,
@@ -168,7 +168,7 @@ revoke all on function memfold_internal._insert_counters(
     text, uuid, text[], double precision, double precision, timestamptz, uuid
 ) from public;
 comment on function memfold_internal._insert_counters(text, uuid, text[], double precision, double precision, timestamptz, uuid) is
-'The counters and sources of a new root that its one observation has made.';
+'Stores the counters and sources of a new root with one observation.';
 
 create or replace function memfold_internal._apply(c memfold_internal.candidate, d memfold_internal.decision) returns memfold.ingest_result
 language plpgsql volatile
@@ -261,5 +261,5 @@ end;
 $$;
 revoke all on function memfold_internal._apply(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._apply(memfold_internal.candidate, memfold_internal.decision) is
-'Carries out a decision that was made under the scope''s lock, and records it. Only writes. Null: the state has changed in
-spite of the lock (a plain INSERT), decide again.';
+'Carries out and records a decision that was made under the scope''s lock. Only writes. Null: the state has changed in spite of the lock
+(a plain INSERT); decide again.';

@@ -201,9 +201,9 @@ comment on function memfold_internal._ingest_fast_path(
     bytea, text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz, uuid
 ) is
-'The fast path: a candidate hits the text of an active memory (row 3 of the decision table). What _candidate, _decide_known,
-_record_observation and _record do in general, as five statements without composites in between, which takes a quarter off a
-replay; those that write are copies of theirs. Where a policy of the tenant has rules that it does not know (policies_slow_path_idx)
+'The fast path: a candidate matches the text of an active memory (row 3 of the decision table). Does what _candidate, _decide_known,
+_record_observation and _record do in general, as five statements without composites in between, which saves a quarter of the time of a
+replay; those that write are copies of theirs. If a policy of the tenant has rules that it does not implement (policies_slow_path_idx),
 the slow path is taken. event_id: the ledger row''s, unless the memory has a later one; null: a new one. content_hash: by the default
-rules; the candidate is one of _is_fast_path. action null: it is another case and nothing was written; method says whether a row
-may be held.';
+rules; the candidate meets _is_fast_path. action null: it is another case and nothing was written; method says whether a row may be
+held.';

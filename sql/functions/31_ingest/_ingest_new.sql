@@ -91,8 +91,8 @@ comment on function memfold_internal._ingest_new(
     bytea, text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz, uuid
 ) is
-'The fast path of row 12 of the decision table: a text that the bucket does not hold, by rules that ask for no more than its vector
-(the bucket''s own thresholds included), with nothing near and no single-valued slot. What _candidate, _decide_new and _apply do
-in general, by the same functions, without composites in between, which takes a quarter off a new fact. content_hash: by the default
-rules; the candidate is one of _is_fast_path and _is_usual_text. action null: it is another case, and nothing was written; method
-says whether the text is known, or the scope is locked.';
+'The fast path of row 12 of the decision table: a text that the bucket does not hold, under rules that only need its vector (including the
+bucket''s own thresholds), with nothing near and no single-valued slot. Does what _candidate, _decide_new and _apply do in general, by the
+same functions, without composites in between, which saves a quarter of the time of a new fact. content_hash: by the default rules; the
+candidate meets _is_fast_path and _is_usual_text. action null: it is another case, and nothing was written; method says whether the text
+is known, or the scope is locked.';

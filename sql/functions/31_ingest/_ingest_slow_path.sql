@@ -25,8 +25,8 @@ end;
 $$;
 revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) from public;
 comment on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) is
-'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold
-the text before the lock.';
+'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold the
+text before the lock.';
 
 create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
@@ -54,8 +54,8 @@ end;
 $$;
 revoke all on function memfold_internal._ingest_slow_path(memfold_internal.candidate) from public;
 comment on function memfold_internal._ingest_slow_path(memfold_internal.candidate) is
-'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
-row for long (55P03; the caller has _fail_busy() for that).';
+'Ingests one candidate that needs more than an addition, under the locks that its caller holds, including rows: it waits only briefly for
+other rows (55P03; the caller then uses _fail_busy()).';
 
 create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
 language plpgsql volatile
@@ -122,5 +122,5 @@ end;
 $$;
 revoke all on function memfold_internal._ingest(memfold_internal.candidate, text) from public;
 comment on function memfold_internal._ingest(memfold_internal.candidate, text) is
-'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (a root''s,
-maybe), ''locked'' (the scope, by the rules that hold now) or nothing.';
+'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (possibly a root''s),
+''locked'' (the scope, by the present rules) or nothing.';

@@ -30,8 +30,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_sources(text, uuid, uuid, text[], uuid) from public;
 comment on function memfold_internal._add_sources(text, uuid, uuid, text[], uuid) is
-'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 where the whole
-tree did not have one of them yet, or it came without turns, else 0. The caller holds the root''s row.';
+'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 if one of them is new to
+the whole tree, or it came without turns, else 0. The caller holds the root''s row.';
 
 create or replace function memfold_internal._merge_metadata(
     metadata jsonb, addition jsonb, metadata_merge text, metadata_max text[]
@@ -60,8 +60,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._merge_metadata(jsonb, jsonb, text, text[]) from public;
 comment on function memfold_internal._merge_metadata(jsonb, jsonb, text, text[]) is
-'Folds the metadata of a later observation into what is there; keys of metadata_max keep their largest number. Empty metadata
-says nothing.';
+'Merges the metadata of a later observation into the existing metadata; keys of metadata_max keep their largest number. Empty metadata
+changes nothing.';
 
 create or replace function memfold_internal._record_observation(
     c memfold_internal.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
@@ -189,7 +189,7 @@ end;
 $$;
 revoke all on function memfold_internal._record_observation(memfold_internal.candidate, uuid, uuid, bigint, uuid) from public;
 comment on function memfold_internal._record_observation(memfold_internal.candidate, uuid, uuid, bigint, uuid) is
-'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is
-a value of a single-valued slot (on_timeline), and what its ledger row is to have: event_id (as given where that is above the
-root''s rows) and observed_at (told now: not before what the root has). on_timeline null: nothing was added, because the root is
-no longer active or the observation cannot simply be added; its row may then be locked.';
+'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is a value of a
+single-valued slot (on_timeline), and the values for its ledger row: event_id (as given if it is above those of the root''s rows) and
+observed_at (without one, now, but not before what the root has). on_timeline null: nothing was added, because the root is no longer
+active or the observation cannot simply be added; its row may then be locked.';

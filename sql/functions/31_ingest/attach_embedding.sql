@@ -95,7 +95,7 @@ end;
 $$;
 revoke all on function memfold_internal._stored_candidate(memfold.memories, vector, text) from public;
 comment on function memfold_internal._stored_candidate(memfold.memories, vector, text) is
-'A stored text as tier 2 sees a candidate, with this unit vector. Only reads.';
+'A stored text in the form of a candidate for tier 2, with this unit vector. Only reads.';
 
 create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, action text)
 returns memfold.ingest_result
@@ -113,8 +113,8 @@ end;
 $$;
 revoke all on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) from public;
 comment on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) is
-'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older (by on_merge,
-the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
+'Tier 2 for an already stored root with its new vector: merges the newer of two duplicates into the older (or by on_merge the older into
+the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
 
 create or replace function memfold_internal._decide_stored(
     c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision
@@ -153,8 +153,8 @@ $$;
 revoke all on function memfold_internal._decide_stored(memfold_internal.candidate, memfold.memories, memfold_internal.decision)
 from public;
 comment on function memfold_internal._decide_stored(memfold_internal.candidate, memfold.memories, memfold_internal.decision) is
-'What becomes of what tier 2 has found for a root that is stored: merged (the newer, which has the higher id, into the older), replaced
-(the older into the newer) or ambiguous, with the kind of judgement that is asked, if one is. Only reads.';
+'The outcome for the neighbour that tier 2 has found for a stored root: merged (the newer, which has the higher id, into the older),
+replaced (the older into the newer) or ambiguous, with the kind of judgement to queue, if any. Only reads.';
 
 create or replace function memfold_internal._was_compared(tenant_id text, m memfold.memories, d memfold_internal.decision) returns boolean
 language plpgsql stable
@@ -167,7 +167,7 @@ end;
 $$;
 revoke all on function memfold_internal._was_compared(text, memfold.memories, memfold_internal.decision) from public;
 comment on function memfold_internal._was_compared(text, memfold.memories, memfold_internal.decision) is
-'Whether a root and what tier 2 found for it (_decide_similar) are queued or judged already. Only reads.';
+'Whether a root and the neighbour that tier 2 found for it (_decide_similar) are already queued or judged. Only reads.';
 
 create or replace function memfold_internal._record_comparison(
     c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision, action text
@@ -219,7 +219,7 @@ $$;
 revoke all on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text)
 from public;
 comment on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) is
-'Carries out what tier 2 has decided about a stored root m (c: itself): see _match_stored_memory().';
+'Carries out tier 2''s decision about a stored root m (c: itself): see _match_stored_memory().';
 
 create or replace function memfold_internal._compare_rivals(c memfold_internal.candidate, m memfold.memories) returns memfold.ingest_result
 language plpgsql volatile
@@ -279,10 +279,10 @@ end;
 $$;
 revoke all on function memfold_internal._compare_rivals(memfold_internal.candidate, memfold.memories) from public;
 comment on function memfold_internal._compare_rivals(memfold_internal.candidate, memfold.memories) is
-'For a root m of a single-valued slot that has got its vector. Row 10 (predicate) holds texts for two values that tier 2 does not
-find alike, and without vectors it finds nothing: the decision is made again between m and each value that has retired it, or was
-retired by it. Where they are one, or unclear, the supersession is taken back, and what tier 2 says is carried out as it would
-have been at once. Null: nothing was. The caller holds the lock.';
+'For a root m of a single-valued slot that has got its vector. Row 10 (predicate) treats texts as two values if tier 2 does not find them
+similar, and without vectors it finds nothing: the decision is made again between m and each value that superseded it, or was superseded
+by it. If the two are the same, or unclear, the supersession is undone, and tier 2''s decision is carried out as if the vector had been
+there from the start. Null: nothing was undone. The caller holds the lock.';
 
 create or replace function memfold_internal._rivals(tenant_id text, m memfold.memories)
 returns table (event_id uuid, winner_id uuid, loser_id uuid)
@@ -317,8 +317,8 @@ end;
 $$;
 revoke all on function memfold_internal._rivals(text, memfold.memories) from public;
 comment on function memfold_internal._rivals(text, memfold.memories) is
-'The supersessions in force of row 10 of the decision table between the root of m and another one of its slot: which one has
-retired which. Only reads.';
+'The supersessions in force of row 10 of the decision table between the root of m and another root of its slot: which one superseded
+which. Only reads.';
 
 create or replace function memfold_internal._decide_as_neighbour(
     c memfold_internal.candidate, root_id uuid, other_id uuid, floor double precision
@@ -359,8 +359,8 @@ end;
 $$;
 revoke all on function memfold_internal._decide_as_neighbour(memfold_internal.candidate, uuid, uuid, double precision) from public;
 comment on function memfold_internal._decide_as_neighbour(memfold_internal.candidate, uuid, uuid, double precision) is
-'What tier 2 says of a stored root while another one counts as active, which may be history by now. Null: none of that one''s texts
-has a cosine of floor. The caller holds the lock.';
+'Tier 2''s decision about a stored root while another one counts as active, which may now be history. Null: none of that one''s texts has
+a cosine of floor. The caller holds the lock.';
 
 create or replace function memfold_internal._parts_in_two(tenant_id text, event_id uuid, winner_id uuid, loser_id uuid) returns boolean
 language plpgsql stable
@@ -387,5 +387,5 @@ end;
 $$;
 revoke all on function memfold_internal._parts_in_two(text, uuid, uuid, uuid) from public;
 comment on function memfold_internal._parts_in_two(text, uuid, uuid, uuid) is
-'Whether two values of a slot would both be active without the supersession event_id: one of them is, and nothing else makes the
-winner a value of the slot. Only reads.';
+'Whether two values of a slot would both be active without the supersession event_id: one of them is, and nothing else makes the winner a
+value of the slot. Only reads.';

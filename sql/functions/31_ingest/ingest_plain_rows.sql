@@ -132,4 +132,4 @@ end;
 $$;
 revoke all on function memfold_internal._adopt_plain(text, text, bigint) from public;
 comment on function memfold_internal._adopt_plain(text, text, bigint) is
-'A few rows that came by a plain INSERT get their ledger rows and counters. The caller holds the bucket''s lock.';
+'Writes ledger rows and counters for a few rows that came by a plain INSERT. The caller holds the bucket''s lock.';

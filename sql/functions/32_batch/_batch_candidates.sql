@@ -41,7 +41,7 @@ end;
 $$;
 revoke all on function memfold_internal._batch_policies(memfold_internal.batch, memfold_internal.batch_candidate[]) from public;
 comment on function memfold_internal._batch_policies(memfold_internal.batch, memfold_internal.batch_candidate[]) is
-'Sets the policy of each bucket and type that the candidates name (buckets, types, policies), and which is whose (policy_of).';
+'Sets the policy of each bucket and type that the candidates name (buckets, types, policies), and which one applies to each (policy_of).';
 
 create or replace function memfold_internal._batch_candidates(
     b memfold_internal.batch, elements memfold_internal.batch_candidate[]
@@ -111,8 +111,8 @@ end;
 $$;
 revoke all on function memfold_internal._batch_candidates(memfold_internal.batch, memfold_internal.batch_candidate[]) from public;
 comment on function memfold_internal._batch_candidates(memfold_internal.batch, memfold_internal.batch_candidate[]) is
-'The candidates of a batch (items, idempotency_keys, and embeddings as unit vectors), validated and hashed at once. Class todo, or
-error where one is not valid beyond doubt: _doubtful_candidates() is to follow.';
+'Validates and hashes the candidates of a batch together (items, idempotency_keys, and embeddings as unit vectors). Class todo, or error
+if a candidate is not certainly valid: _doubtful_candidates() must follow.';
 
 create or replace function memfold_internal._doubtful_candidates(b memfold_internal.batch, given vector[]) returns memfold_internal.batch
 language plpgsql stable
@@ -157,5 +157,5 @@ end;
 $$;
 revoke all on function memfold_internal._doubtful_candidates(memfold_internal.batch, vector[]) from public;
 comment on function memfold_internal._doubtful_candidates(memfold_internal.batch, vector[]) is
-'Those that _batch_candidates() is not sure of, one by one: class todo after all, or a row of errors.
-given: their embeddings as they came.';
+'Checks one by one the candidates that _batch_candidates() is not sure of: class todo after all, or a row of errors. given: their original
+embeddings.';

@@ -40,8 +40,8 @@ end;
 $$;
 revoke all on function memfold_internal._take_keys(memfold_internal.batch) from public;
 comment on function memfold_internal._take_keys(memfold_internal.batch) is
-'Makes the keys of the sound candidates of a batch, as far as they are not there. Returns for each candidate whose key this call has made
-the place of the first with that key. A call with the same key waits here for the other to commit.';
+'Stores the missing idempotency keys of a batch''s valid candidates. Returns for each candidate whose key this call has stored the
+position of the first with that key. A call with the same key waits here for the other to commit.';
 
 create or replace function memfold_internal._key_error(
     idempotency_key text, ordinal bigint, used_by text, differs text
@@ -122,9 +122,9 @@ end;
 $$;
 revoke all on function memfold_internal._batch_keys(memfold_internal.batch) from public;
 comment on function memfold_internal._batch_keys(memfold_internal.batch) is
-'Takes the idempotency keys of a batch, before any lock. first_of_key: for each candidate whose key this call makes, the place of
-the first with that key; known: the ledger row of a key that another call has made. Classes known and again, or error (MF062) where
-the candidate is another.';
+'Takes the idempotency keys of a batch, before any lock. first_of_key: for each candidate whose key this call stores, the position of the
+first with that key; known: the ledger row of a key that another call has stored. Classes known and again, or error (MF062) if the
+candidate differs.';
 
 create or replace function memfold_internal._answer_keys(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -150,4 +150,5 @@ end;
 $$;
 revoke all on function memfold_internal._answer_keys(memfold_internal.batch) from public;
 comment on function memfold_internal._answer_keys(memfold_internal.batch) is
-'Notes what the keys of a batch have left, and answers the candidates whose key was used, by another call or by an earlier candidate.';
+'Records the ledger row of each key of a batch, and sets the results of candidates whose key was used, by another call or by an earlier
+candidate.';

@@ -15,8 +15,8 @@ end;
 $$;
 revoke all on function memfold_internal._additive_roots(text, uuid[]) from public;
 comment on function memfold_internal._additive_roots(text, uuid[]) is
-'Which of some roots can be added to in any order: active ones that are on no timeline and have no validity. All at once, in a third
-of the time that they take one by one. Only reads.';
+'The roots among the given ones that can be added to in any order: active, on no timeline and without validity. All together, in a third
+of the time of single lookups. Only reads.';
 
 create or replace function memfold_internal._probe_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
@@ -71,8 +71,8 @@ end;
 $$;
 revoke all on function memfold_internal._probe_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._probe_batch(memfold_internal.batch) is
-'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope (matched, roots, root_scopes), and
-its class by that: hit, todo, or rest. Candidates that are refused or answered are left alone. Only reads.';
+'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope (matched, roots, root_scopes), and its
+resulting class: hit, todo, or rest. Skips candidates that are refused or answered. Only reads.';
 
 create or replace function memfold_internal._scope_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
@@ -116,8 +116,8 @@ end;
 $$;
 revoke all on function memfold_internal._scope_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._scope_batch(memfold_internal.batch) is
-'The scopes that those of a batch need which are no hits (scope_keys), and where the bucket''s key is needed instead (wide). A hit on a
-slot that another candidate may change is a rest.';
+'The scopes that the candidates of a batch other than hits need (scope_keys), and whether the bucket''s key is needed instead (wide). A
+hit on a slot that another candidate may change becomes class rest.';
 
 create or replace function memfold_internal._check_batch_rules(b memfold_internal.batch) returns void
 language plpgsql volatile
@@ -202,7 +202,7 @@ end;
 $$;
 revoke all on function memfold_internal._lock_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._lock_batch(memfold_internal.batch) is
-'Tier 1 (_probe_batch), then the locks of the scopes for what is no hit, and tier 1 again under them, until nothing changes. Texts that
+'Tier 1 (_probe_batch), then the locks of the scopes for all but the hits, and tier 1 again under them, until nothing changes. Texts that
 the database embeds get their vectors before the first lock. May raise 40001.';
 
 create or replace function memfold_internal._single_candidates(b memfold_internal.batch) returns memfold_internal.candidate[]
@@ -229,7 +229,7 @@ end;
 $$;
 revoke all on function memfold_internal._single_candidates(memfold_internal.batch) from public;
 comment on function memfold_internal._single_candidates(memfold_internal.batch) is
-'The candidates of a batch, where those of class rest have what those of single calls have: policy, scope and vector.';
+'The candidates of a batch, those of class rest with what single calls need: policy, scope and vector.';
 
 create or replace function memfold_internal._lock_batch_rows(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -289,5 +289,5 @@ end;
 $$;
 revoke all on function memfold_internal._lock_batch_rows(memfold_internal.batch) from public;
 comment on function memfold_internal._lock_batch_rows(memfold_internal.batch) is
-'Locks the counters of all that a batch is known to touch, in one order, before the first is written: then nothing here waits any
-more for what another one may hold. Sets aliased and latest. Raises 40001 where a text leads elsewhere since it was looked up.';
+'Locks the counters of all memories that a batch is known to change, in one order, before the first write: afterwards it never waits for
+what another call may hold. Sets aliased and latest. Raises 40001 if the root of a text has changed since it was looked up.';

@@ -37,8 +37,8 @@ end;
 $$;
 revoke all on function memfold_internal._check_batch_repeats(memfold_internal.batch) from public;
 comment on function memfold_internal._check_batch_repeats(memfold_internal.batch) is
-'The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session has stated
-the text, and the limit (most). Only reads.';
+'The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session has stated the text,
+and the limit (most). Only reads.';
 
 create or replace function memfold_internal._refuse_repeats(
     ordinal bigint, c memfold_internal.candidate, idempotency_key text, repeats bigint, max_session_repeats bigint, on_error text
@@ -67,7 +67,7 @@ end;
 $$;
 revoke all on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) from public;
 comment on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) is
-'A candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate''s error and forgets its key.';
+'Refuses a candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate''s error and deletes its key.';
 
 create or replace function memfold_internal._limit_repeats(b memfold_internal.batch, on_error text) returns memfold_internal.batch
 language plpgsql volatile
@@ -100,5 +100,5 @@ end;
 $$;
 revoke all on function memfold_internal._limit_repeats(memfold_internal.batch, text) from public;
 comment on function memfold_internal._limit_repeats(memfold_internal.batch, text) is
-'Refuses the candidates of a batch whose session repeats itself (MF055), and those that have their keys; raises it
-where on_error is abort.';
+'Refuses the candidates of a batch whose session repeats itself (MF055), and those with the same keys; raises the error if on_error is
+abort.';

@@ -36,8 +36,8 @@ end;
 $$;
 revoke all on function memfold_internal._seen_in_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._seen_in_batch(memfold_internal.batch) is
-'The candidates of a batch, where those that only add say when they were observed: as the caller says, else now (told_at), but not
-before what their memory has by then (_stated_at). Only reads.';
+'The candidates of a batch; those that only add get the time when they were observed: as the caller says, else now (told_at), but not
+before the last statement of their memory (_stated_at). Only reads.';
 
 create or replace function memfold_internal._roots_of_both(b memfold_internal.batch) returns uuid[]
 language plpgsql stable
@@ -110,7 +110,7 @@ end;
 $$;
 revoke all on function memfold_internal._new_to_tree(text, memfold_internal.batch_turn[]) from public;
 comment on function memfold_internal._new_to_tree(text, memfold_internal.batch_turn[]) is
-'Of turns that were just added to texts, those that are evidence: their tree did not have them. Each with its root, once.';
+'Of turns that were just added to texts, those that are evidence, because their tree did not have them. Each with its root, once.';
 
 create or replace function memfold_internal._add_batch_sources(b memfold_internal.batch) returns memfold_internal.batch_turn[]
 language plpgsql volatile
@@ -144,8 +144,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_batch_sources(memfold_internal.batch) from public;
 comment on function memfold_internal._add_batch_sources(memfold_internal.batch) is
-'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts,
-and where a tree has aliases, to the whole tree.';
+'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts, and if a tree has aliases,
+to the whole tree.';
 
 create or replace function memfold_internal._add_batch_counters(b memfold_internal.batch, turns memfold_internal.batch_turn[])
 returns uuid[]
@@ -220,8 +220,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_batch_counters(memfold_internal.batch, memfold_internal.batch_turn[]) from public;
 comment on function memfold_internal._add_batch_counters(memfold_internal.batch, memfold_internal.batch_turn[]) is
-'Counters of the candidates that only add. turns: those that are evidence. Returns the roots that may have a block to be summed by it
-(null: none). The caller holds the rows of their roots.';
+'Adds to the counters of the candidates that only add. turns: those that are evidence. Returns the roots that may now have a block to be
+summed (null: none). The caller holds the rows of their roots.';
 
 create or replace function memfold_internal._use_keys(
     tenant_id text, buckets text[], idempotency_keys text[], event_ids uuid[]
@@ -244,4 +244,4 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._use_keys(text, text[], text[], uuid[]) from public;
-comment on function memfold_internal._use_keys(text, text[], text[], uuid[]) is 'Notes which ledger row each key has left.';
+comment on function memfold_internal._use_keys(text, text[], text[], uuid[]) is 'Records the ledger row of each idempotency key.';

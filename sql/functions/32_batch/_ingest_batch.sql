@@ -37,8 +37,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._add_batch(memfold_internal.batch) is
-'Makes the ids of a batch, in the order of its candidates, and writes all that only adds (classes hit, new and repeat) at once: texts,
-vectors, source turns, counters, ledger. It commutes with everything else in the batch.';
+'Creates the ids of a batch, in the order of its candidates, and writes everything that only adds (classes hit, new and repeat) together:
+texts, vectors, source turns, counters, ledger. It commutes with everything else in the batch.';
 
 create or replace function memfold_internal._ingest_rest(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -83,7 +83,8 @@ end;
 $$;
 revoke all on function memfold_internal._ingest_rest(memfold_internal.batch) from public;
 comment on function memfold_internal._ingest_rest(memfold_internal.batch) is
-'The candidates of a batch that are more than additions (class rest), one by one and in order, under the locks that are held (results).';
+'Ingests the candidates of a batch that are more than additions (class rest), one by one and in order, under the locks that are held
+(results).';
 
 create or replace function memfold_internal._batch_results(b memfold_internal.batch) returns setof memfold.batch_result
 language plpgsql stable
@@ -115,7 +116,8 @@ end;
 $$;
 revoke all on function memfold_internal._batch_results(memfold_internal.batch) from public;
 comment on function memfold_internal._batch_results(memfold_internal.batch) is
-'What the caller of a batch is told, in the order of the candidates: what only added, what was decided one by one (results), and errors.';
+'The results for the caller of a batch, in the order of the candidates: of those that only added, of those decided one by one (results),
+and errors.';
 
 create or replace function memfold_internal._ingest_batch(
     tenant_id text, candidates jsonb, on_error text, embeddings vector []
@@ -171,6 +173,6 @@ end;
 $$;
 revoke all on function memfold_internal._ingest_batch(text, jsonb, text, vector []) from public;
 comment on function memfold_internal._ingest_batch(text, jsonb, text, vector []) is
-'Takes in a batch, with the same outcome as its candidates one by one, in order. Most of them only add: replays of active memories, and
-new texts without a neighbour. These are written at once, before the rest, which is decided one by one. Each step takes the batch and
-returns it with what it has found out.';
+'Ingests a batch, with the same outcome as its candidates one by one, in order. Most of them only add: replays of active memories, and new
+texts without a neighbour. These are written together, before the rest, which is decided one by one. Each step takes the batch and returns
+it with its findings.';

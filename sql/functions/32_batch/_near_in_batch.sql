@@ -29,8 +29,8 @@ end;
 $$;
 revoke all on function memfold_internal._batch_vectors(memfold_internal.batch) from public;
 comment on function memfold_internal._batch_vectors(memfold_internal.batch) is
-'The vectors of the new texts of a batch, with their places: whether tier 2 would look beside them (asks), in the whole bucket (wide) or
-in the scope, from which cosine on (threshold) and among how many of the newest. Only reads.';
+'The vectors of the new texts of a batch, with their positions: whether tier 2 would look for their neighbours (asks), in the whole bucket
+(wide) or in the scope, the lowest cosine (threshold) and among how many of the newest. Only reads.';
 
 create or replace function memfold_internal._revived_in_batch(b memfold_internal.batch) returns table (bucket_id text, scope_key bigint)
 language plpgsql stable
@@ -60,7 +60,7 @@ end;
 $$;
 revoke all on function memfold_internal._revived_in_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._revived_in_batch(memfold_internal.batch) is
-'Scopes where a candidate that restates what is not active may bring vectors back. Only reads.';
+'Scopes in which a candidate that restates an inactive memory may make vectors active again. Only reads.';
 
 create or replace function memfold_internal._near_in_batch(b memfold_internal.batch) returns bigint[]
 language plpgsql stable
@@ -155,5 +155,5 @@ end;
 $$;
 revoke all on function memfold_internal._near_in_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._near_in_batch(memfold_internal.batch) is
-'Which of the new texts of a batch (by place) may have a neighbour that tier 2 would look at: stored, earlier in the batch, or
-one that the batch may bring back. Rather one too many. Only reads.';
+'Which of the new texts of a batch (by position) may have a neighbour that tier 2 would compare: stored, earlier in the batch, or one that
+the batch may make active again. May include texts without one, but omits none. Only reads.';

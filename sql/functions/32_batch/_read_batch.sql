@@ -4,7 +4,7 @@ return '{content,tenant_id,bucket_id,memory_type,subject,predicate,object,embedd
 source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,valid_from,valid_until,idempotency_key}'::text[];
 revoke all on function memfold_internal._candidate_keys() from public;
 comment on function memfold_internal._candidate_keys() is
-'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
+'The arguments of ingest_memory(): the keys that an element of ingest_memories() may have.';
 
 create or replace function memfold_internal._has_text_values(element jsonb) returns boolean
 language sql immutable parallel safe
@@ -15,8 +15,8 @@ return pg_catalog.jsonb_path_exists(
 and not pg_catalog.jsonb_path_exists(element, 'strict $.source_turn_ids[*] ? (@.type() != "string" && @.type() != "null")', '{}', true);
 revoke all on function memfold_internal._has_text_values(jsonb) from public;
 comment on function memfold_internal._has_text_values(jsonb) is
-'Whether what a candidate says as text is JSON strings or null: anything else would be stored as the text it is written with.
-One expression, which its callers inline.';
+'Whether the text values of a candidate are JSON strings or null: anything else would be stored as its JSON text. One expression, which
+its callers inline.';
 
 create or replace function memfold_internal._batch_error(ordinal bigint, sqlstate text, error text, detail text, hint text)
 returns memfold.batch_result
@@ -39,7 +39,7 @@ end;
 $$;
 revoke all on function memfold_internal._batch_error(bigint, text, text, text, text) from public;
 comment on function memfold_internal._batch_error(bigint, text, text, text, text) is
-'The result of a candidate that is refused; raises the error again where that was not about the candidate.';
+'The result of a refused candidate; raises the error again if it was not about the candidate.';
 
 create or replace function memfold_internal._fail_batch(e memfold.batch_result) returns void
 language plpgsql volatile
@@ -50,7 +50,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._fail_batch(memfold.batch_result) from public;
-comment on function memfold_internal._fail_batch(memfold.batch_result) is 'Raises the error of a candidate for the batch that it is in.';
+comment on function memfold_internal._fail_batch(memfold.batch_result) is 'Raises the error of a candidate as that of its batch.';
 
 create or replace function memfold_internal._check_batch(candidates jsonb, on_error text, embeddings vector[]) returns void
 language plpgsql immutable parallel safe
@@ -124,7 +124,7 @@ end;
 $$;
 revoke all on function memfold_internal._parse_candidate(text, jsonb, vector) from public;
 comment on function memfold_internal._parse_candidate(text, jsonb, vector) is
-'One element of ingest_memories(), read. embedding: its element of embeddings. Raises MF002, MF036.';
+'Reads one element of ingest_memories(). embedding: its element of embeddings. Raises MF002, MF036.';
 
 create or replace function memfold_internal._read_batch_singly(
     tenant_id text, candidates jsonb, given vector[],
@@ -160,7 +160,7 @@ end;
 $$;
 revoke all on function memfold_internal._read_batch_singly(text, jsonb, vector[]) from public;
 comment on function memfold_internal._read_batch_singly(text, jsonb, vector[]) is
-'_read_batch(), one by one: what can be read, and errors for the other candidates.';
+'_read_batch(), one by one: the readable candidates, and errors for the others.';
 
 create or replace function memfold_internal._read_batch(
     tenant_id text, candidates jsonb, given vector[],
@@ -203,5 +203,5 @@ end;
 $$;
 revoke all on function memfold_internal._read_batch(text, jsonb, vector[]) from public;
 comment on function memfold_internal._read_batch(text, jsonb, vector[]) is
-'Reads the candidates of ingest_memories(). given: its embeddings. elements, ordinals (places in candidates, from 0 on) and embeddings
-(null: none has one) of those that can be read, in their order, and errors for the others.';
+'Reads the candidates of ingest_memories(). given: its embeddings. Returns elements, ordinals (positions in candidates, from 0) and
+embeddings (null: none has one) of the readable ones, in their order, and errors for the others.';

@@ -26,7 +26,7 @@ end;
 $$;
 revoke all on function memfold_internal._check_usage(bigint, bigint, double precision) from public;
 comment on function memfold_internal._check_usage(bigint, bigint, double precision) is
-'Raises MF028 unless tokens and cost are 0 to 1e12: what they add up to has to be a number as well.';
+'Raises MF028 unless tokens and cost are 0 to 1e12: their sums must be numbers as well.';
 
 create or replace function memfold_internal._check_answer(
     confidence double precision, input_tokens bigint, output_tokens bigint, cost double precision
@@ -74,7 +74,7 @@ end;
 $$;
 revoke all on function memfold_internal._waiting_judgement(text, uuid, text, bigint, bigint, double precision) from public;
 comment on function memfold_internal._waiting_judgement(text, uuid, text, bigint, bigint, double precision) is
-'A judgement that is about to be answered, locked, with who answers and what that has cost added. Raises MF026, MF027.';
+'Locks a judgement that is about to be answered, and returns it with the answering judge and the added cost. Raises MF026, MF027.';
 
 create or replace function memfold_internal._close_judgement(j memfold.judgements) returns void
 language plpgsql volatile
@@ -89,4 +89,4 @@ end;
 $$;
 revoke all on function memfold_internal._close_judgement(memfold.judgements) from public;
 comment on function memfold_internal._close_judgement(memfold.judgements) is
-'Writes down the answer of a judgement, and that it is closed.';
+'Records the answer of a judgement and closes it.';

@@ -58,4 +58,4 @@ comment on function memfold_internal._resolve_identity(
     text, uuid, text, double precision, text, text, bigint, bigint, double precision
 ) is
 'Answers a question about two names, for resolve_judgement(): duplicate links the alias to the name. Status obsolete: other links do not
-admit it.';
+allow it.';

@@ -15,7 +15,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_wordless(text, text) from public;
 comment on function memfold_internal._is_wordless(text, text) is
-'Whether a text says nothing: nothing is left of it in canonical form, or without its punctuation. Only reads.';
+'Whether a text says nothing: it is empty in canonical form, or without its punctuation. Only reads.';
 
 create or replace function memfold_internal._synthesise(j memfold.judgements, members memfold.memories[]) returns uuid
 language plpgsql volatile
@@ -56,8 +56,8 @@ end;
 $$;
 revoke all on function memfold_internal._synthesise(memfold.judgements, memfold.memories[]) from public;
 comment on function memfold_internal._synthesise(memfold.judgements, memfold.memories[]) is
-'Makes the judgement''s merged text a memory, unless it is one, and folds its members (oldest to newest) into it; returns its id. It
-has no observation of its own: with its folds undone it is withdrawn. Null: a person has rejected that text.';
+'Stores the judgement''s merged text as a memory, unless it already is one, and merges its members (oldest to newest) into it; returns its
+id. It has no observation itself: if its merges are undone, it is withdrawn. Null: a person has rejected that text.';
 
 create or replace function memfold_internal._merge_members(
     j memfold.judgements, members memfold.memories[], leader uuid
@@ -106,8 +106,8 @@ end;
 $$;
 revoke all on function memfold_internal._merge_members(memfold.judgements, memfold.memories[], uuid) from public;
 comment on function memfold_internal._merge_members(memfold.judgements, memfold.memories[], uuid) is
-'Folds members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged. Returns the last
-ledger row. The caller holds the lock.';
+'Merges members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged. Returns the last ledger
+row. The caller holds the lock.';
 
 create or replace function memfold_internal._contradict(
     j memfold.judgements, members memfold.memories[], conflict text, is_judged boolean
@@ -164,15 +164,15 @@ end;
 $$;
 revoke all on function memfold_internal._contradict(memfold.judgements, memfold.memories[], text, boolean) from public;
 comment on function memfold_internal._contradict(memfold.judgements, memfold.memories[], text, boolean) is
-'What a conflict policy does to memories (oldest to newest) that answer one question. is_judged: a judge has said that they
-contradict one another; else they are values of one slot, of which equal ones are no conflict. The caller holds the lock.';
+'Applies a conflict policy to memories (oldest to newest) that answer one question. is_judged: a judge has found that they contradict one
+another; else they are values of one slot, of which equal ones are no conflict. The caller holds the lock.';
 
 create or replace function memfold_internal._is_same_value(a memfold.memories, b memfold.memories) returns boolean
 language sql stable
 return coalesce(memfold.canonicalize(a.object, 'prose/1') = memfold.canonicalize(b.object, 'prose/1'), false);
 revoke all on function memfold_internal._is_same_value(memfold.memories, memfold.memories) from public;
 comment on function memfold_internal._is_same_value(memfold.memories, memfold.memories) is
-'Whether two memories state the same value of their slot: both have an object, and it is the same. Only reads.';
+'Whether two memories state the same value of their slot: both have an object, and the objects are equal. Only reads.';
 
 create or replace function memfold_internal._keep_apart(j memfold.judgements, members memfold.memories[]) returns memfold.resolution
 language plpgsql volatile
@@ -224,7 +224,7 @@ end;
 $$;
 revoke all on function memfold_internal._keep_apart(memfold.judgements, memfold.memories[]) from public;
 comment on function memfold_internal._keep_apart(memfold.judgements, memfold.memories[]) is
-'What becomes of memories (oldest to newest) that are distinct, or of which nobody is sure: all are kept, but of unequal values of a
+'The outcome for memories (oldest to newest) that are distinct, or of which the judge is unsure: all are kept, except unequal values of a
 single-valued slot, which the conflict policy decides. The caller holds the lock.';
 
 create or replace function memfold_internal._conflict_of(members memfold.memories[]) returns text
@@ -242,7 +242,7 @@ end;
 $$;
 revoke all on function memfold_internal._conflict_of(memfold.memories[]) from public;
 comment on function memfold_internal._conflict_of(memfold.memories[]) is
-'The conflict policy for memories (oldest to newest): the predicate''s where they are of one scope, else the bucket''s. Only reads.';
+'The conflict policy for memories (oldest to newest): the predicate''s if they are of one scope, else the bucket''s. Only reads.';
 
 create or replace function memfold_internal._apply_verdict(
     j memfold.judgements, members uuid[], richer_memory_id uuid
@@ -316,4 +316,4 @@ end;
 $$;
 revoke all on function memfold_internal._apply_verdict(memfold.judgements, uuid[], uuid) from public;
 comment on function memfold_internal._apply_verdict(memfold.judgements, uuid[], uuid) is
-'What a verdict does to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';
+'Applies a verdict to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';

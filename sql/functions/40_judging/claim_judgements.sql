@@ -24,7 +24,7 @@ end;
 $$;
 revoke all on function memfold_internal._judged_side(text, uuid) from public;
 comment on function memfold_internal._judged_side(text, uuid) is
-'What a judge is shown of a memory; provenance is that of its first observation.';
+'A memory as shown to a judge; provenance is that of its first observation.';
 
 create or replace function memfold_internal._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
 language plpgsql volatile
@@ -59,8 +59,8 @@ end;
 $$;
 revoke all on function memfold_internal._lease(memfold.judgements, text, interval) from public;
 comment on function memfold_internal._lease(memfold.judgements, text, interval) is
-'Leases one judgement, which the caller has locked, after a look at the present state of its pair: status is leased, or obsolete,
-dead (its eighth lease has ended), or open (one of its memories was merged: asked again under another id).';
+'Leases one judgement, which the caller has locked, after a check of the present state of its pair: status is leased, or obsolete, dead
+(its eighth lease has expired), or open (one of its memories was merged: asked again under another id).';
 
 create or replace function memfold_internal._claim(
     worker text, max bigint, lease interval, review boolean, only_tenant text, judgement_ids uuid[]
@@ -174,7 +174,7 @@ end;
 $$;
 revoke all on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) from public;
 comment on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) is
-'claim_judgements() across tenants: owned by memfold_queue, which alone sees the queue of every tenant.';
+'claim_judgements() across tenants: owned by memfold_queue, the only role that sees the queue of every tenant.';
 
 create or replace function memfold_internal._claim_all_tenants(
     worker text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]
@@ -185,8 +185,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._claim_all_tenants(text, bigint, interval, boolean, uuid[]) from public;
 comment on function memfold_internal._claim_all_tenants(text, bigint, interval, boolean, uuid[]) is
-'A hook: claim_judgements() of no tenant in particular. On Citus, where no node has every queue, it calls claim_judgements() of one
-tenant after the other.';
+'A hook: claim_judgements() without a tenant. On Citus, where no node has every queue, it calls claim_judgements() for one tenant after
+the other.';
 
 create or replace function memfold.claim_judgements(
     worker text,

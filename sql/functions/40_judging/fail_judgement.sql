@@ -113,8 +113,8 @@ end;
 $$;
 revoke all on function memfold_internal._falls_back(memfold.judgements) from public;
 comment on function memfold_internal._falls_back(memfold.judgements) is
-'Whether the newest memory replaces the others where the judge of this question fails for good: by the policy, and where it is near
-each of them by their own texts.';
+'Whether the newest memory replaces the others if the judge of this question fails permanently: by the policy, and if it is near each of
+them by their own texts.';
 
 create or replace function memfold_internal._is_pair_near(
     policy memfold.policies, tenant_id text, memory_id uuid, other_id uuid
@@ -149,7 +149,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_pair_near(memfold.policies, text, uuid, uuid) from public;
 comment on function memfold_internal._is_pair_near(memfold.policies, text, uuid, uuid) is
-'Whether two memories are near enough to be asked about by their own texts: by a model''s vectors, or by words. Only reads.';
+'Whether two memories are near enough by their own texts for a question: by a model''s vectors, or by words. Only reads.';
 
 create or replace function memfold_internal._fall_back(j memfold.judgements) returns text
 language plpgsql volatile
@@ -177,8 +177,8 @@ end;
 $$;
 revoke all on function memfold_internal._fall_back(memfold.judgements) from public;
 comment on function memfold_internal._fall_back(memfold.judgements) is
-'What holds where the judge of a synthesis has failed for good and the policy says replace: the newest memory replaces the others.
-Returns the judgement''s status: done, or obsolete. The caller holds the lock.';
+'Applies the fallback of a synthesis whose judge has failed permanently, if the policy says replace: the newest memory replaces the
+others. Returns the judgement''s status: done, or obsolete. The caller holds the lock.';
 
 create or replace function memfold_internal._fall_back_dead(tenant_id text) returns bigint
 language plpgsql volatile

@@ -24,9 +24,9 @@ end;
 $$;
 revoke all on function memfold_internal._is_outdated(memfold.judgements, uuid[], uuid) from public;
 comment on function memfold_internal._is_outdated(memfold.judgements, uuid[], uuid) is
-'Whether an answer about these memories no longer fits those that the question n is about now. A pair whose sides have changed
-always; a cluster that has lost members only where fewer than two that were answered about are left, or its text or its fullest
-memory has gone. Only reads.';
+'Whether an answer about these memories no longer fits those that the question n is now about. A pair if one of its sides has changed; a
+cluster that has lost members only if fewer than two of the answered ones are left, or its text or its richest memory is gone. Only
+reads.';
 
 create or replace function memfold_internal._answer_rest(j memfold.judgements, led uuid, rest uuid[]) returns void
 language plpgsql volatile
@@ -58,8 +58,8 @@ end;
 $$;
 revoke all on function memfold_internal._answer_rest(memfold.judgements, uuid, uuid[]) from public;
 comment on function memfold_internal._answer_rest(memfold.judgements, uuid, uuid[]) is
-'What becomes of the members of a cluster that its verdict is not about: each is distinct from the memory that now leads the others,
-and they are asked about among themselves, in a question of their own. The caller holds the lock.';
+'The outcome for the members of a cluster that its verdict is not about: each is distinct from the memory that is now the root of the
+others, and a separate question is asked about them. The caller holds the lock.';
 
 create or replace function memfold.resolve_judgement(
     judgement_id uuid,

@@ -37,7 +37,7 @@ language sql volatile
 return memfold_internal._retry_judgements(null);
 revoke all on function memfold_internal._retry_all_tenants() from public;
 comment on function memfold_internal._retry_all_tenants() is
-'A hook: retry_judgements() of no tenant in particular. On Citus it calls retry_judgements() of one tenant after the other.';
+'A hook: retry_judgements() without a tenant. On Citus it calls retry_judgements() for one tenant after the other.';
 
 create or replace function memfold.retry_judgements(
     tenant_id text default nullif(current_setting('memfold.tenant_id', true), '')

@@ -7,7 +7,7 @@ return coalesce(
 );
 revoke all on function memfold_internal._is_undoable(text, integer, boolean) from public;
 grant execute on function memfold_internal._is_undoable(text, integer, boolean) to memfold_app, memfold_auditor;
-comment on function memfold_internal._is_undoable(text, integer, boolean) is 'Whether undo() takes a ledger row of this kind back.';
+comment on function memfold_internal._is_undoable(text, integer, boolean) is 'Whether undo() can undo a ledger row of this kind.';
 
 create or replace function memfold_internal._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void
 language plpgsql volatile
@@ -83,8 +83,8 @@ end;
 $$;
 revoke all on function memfold_internal._tell_apart(text, uuid[], text) from public;
 comment on function memfold_internal._tell_apart(text, uuid[], text) is
-'Records that the texts which a run had made one memory, and whose folds are undone now, are distinct, each from each: a row for
-each text, with a cluster_id that is the same for all that had become one. The caller holds the lock.';
+'Records that the texts which an undone run had merged into one memory are distinct from each other: one row per text, with the same
+cluster_id for all that had been one memory. The caller holds the lock.';
 
 create or replace function memfold_internal._undo(
     tenant_id text, event_ids uuid[], reason text, run_id uuid
@@ -191,8 +191,8 @@ end;
 $$;
 revoke all on function memfold_internal._undo(text, uuid[], text, uuid) from public;
 comment on function memfold_internal._undo(text, uuid[], text, uuid) is
-'Takes events back that are not undone yet, and returns the memories of those that were not, each with the last row that it got.
-run_id: of the run that is undone. The caller holds the locks.';
+'Undoes events that are not undone yet, and returns the memories concerned, each with its last new row. run_id: the run that is undone.
+The caller holds the locks.';
 
 create or replace function memfold.undo(
     event_id uuid,

@@ -57,8 +57,8 @@ end;
 $$;
 revoke all on function memfold_internal._copy_known(text, text, timestamptz, text) from public;
 comment on function memfold_internal._copy_known(text, text, timestamptz, text) is
-'Gives a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows that were recorded by
-then, which the caller derives. Returns the texts. From then on memfold.tenant_id is the new one.';
+'Copies to a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows recorded until then, which
+the caller derives. Returns the texts. Afterwards memfold.tenant_id is the new tenant.';
 
 create or replace function memfold_internal._believed_memories(
     tenant_id text, bucket_id text, as_of timestamptz, known_at timestamptz
@@ -89,5 +89,5 @@ $$;
 revoke all on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) from public;
 grant execute on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) to memfold_app, memfold_auditor;
 comment on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) is
-'current_memories() by what the ledger had at known_at, as an array. It derives a copy of the bucket under a tenant of its own, and takes
-it back: nobody''s rows are locked or changed. Raises MF001 to MF003, MF022.';
+'current_memories() by the state of the ledger at known_at, as an array. It derives a copy of the bucket under a temporary tenant, and
+rolls it back: no other rows are locked or changed. Raises MF001 to MF003, MF022.';

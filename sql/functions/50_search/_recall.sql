@@ -49,8 +49,8 @@ end;
 $$;
 revoke all on function memfold_internal._search_buckets(text, text, text[], text) from public;
 comment on function memfold_internal._search_buckets(text, text, text[], text) is
-'The buckets that a search looks into, sorted: bucket_ids, and those that begin with bucket_prefix; bucket_id where neither is given.
-Raises MF003, MF022.';
+'The buckets that a search covers, sorted: bucket_ids, and those that begin with bucket_prefix; bucket_id if neither is given. Raises
+MF003, MF022.';
 
 create or replace function memfold_internal._recall_settings(
     tenant_id text, bucket_ids text[], memory_type text,
@@ -78,7 +78,8 @@ end;
 $$;
 revoke all on function memfold_internal._recall_settings(text, text[], text) from public;
 comment on function memfold_internal._recall_settings(text, text[], text) is
-'By what the buckets of a search rank and count, one each, and by what they show two memories as one: the strictest of them.';
+'The settings by which the buckets of a search rank and count, one row each, and by which they show two memories as one: the strictest of
+them.';
 
 create or replace function memfold_internal._recall_candidates(
     tenant_id text, bucket_ids text[], embedding vector, embedding_model text, query text, max_texts bigint,
@@ -158,10 +159,9 @@ revoke all on function memfold_internal._recall_candidates(
 comment on function memfold_internal._recall_candidates(
     text, text[], vector, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz
 ) is
-'What a search finds, before it ranks: of each bucket (places: which) the max_texts texts nearest to a vector (_knn_search; shares are
-null), and those with most of a query''s words (_word_search; similarities are null). has_more: one of these, or all together, have as
-many as are looked at. shortfalls:
-why they may not be all.';
+'What a search finds before it ranks: for each bucket (places: which) the max_texts texts nearest to a vector (_knn_search; shares are
+null), and those with most of a query''s words (_word_search; similarities are null). has_more: one of these, or all together, reached the
+limit. shortfalls: why some may be missing.';
 
 create or replace function memfold_internal._notify_incomplete(shortfalls text[], embedding_model text, text_search text)
 returns void
@@ -199,7 +199,7 @@ end;
 $$;
 revoke all on function memfold_internal._notify_incomplete(text[], text, text) from public;
 comment on function memfold_internal._notify_incomplete(text[], text, text) is
-'Says by a NOTICE (SQLSTATE 01M01) why a search has not looked at all that it could have found, and what to do.';
+'Explains in a NOTICE (SQLSTATE 01M01) why a search has not covered everything, and what to do.';
 
 create or replace function memfold_internal._fuse(
     places bigint[], root_ids uuid[], text_ids uuid[], similarities double precision[], shares double precision[],
@@ -236,9 +236,8 @@ revoke all on function memfold_internal._fuse(
 comment on function memfold_internal._fuse(
     bigint[], uuid[], uuid[], double precision[], double precision[], double precision[], double precision[], bigint, boolean
 ) is
-'The max_texts best by each of what _recall_candidates() has found, each root once, and how well it fits, in [0, 1]:
-its similarity, or its share of the query''s words,
-or by both: their reciprocal ranks, 1 / (60 + rank), of which those of the first by both make 1.';
+'The max_texts best results of each kind from _recall_candidates(), each root once, and how well it fits, in [0, 1]: its similarity, or
+its share of the query''s words, or with both their reciprocal ranks, 1 / (60 + rank), scaled so that the first by both has 1.';
 
 create or replace function memfold_internal._stored_similarity(
     tenant_id text, memory_id uuid, embedding_model text, unit vector
@@ -259,4 +258,4 @@ end;
 $$;
 revoke all on function memfold_internal._stored_similarity(text, uuid, text, vector) from public;
 comment on function memfold_internal._stored_similarity(text, uuid, text, vector) is
-'The cosine of a stored text to a unit vector. Null: it has no vector of the model, or there is nothing to compare it with.';
+'The cosine of a stored text to a unit vector. Null: it has no vector of the model, or the unit vector is null.';

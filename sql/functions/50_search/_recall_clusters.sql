@@ -3,7 +3,7 @@ language sql immutable parallel safe
 return 0.8;
 revoke all on function memfold_internal._same_words() from public;
 comment on function memfold_internal._same_words() is
-'Jaccard similarity of words from which recall shows two memories as one, where one of them has no vector.';
+'Jaccard similarity of words at or above which recall shows two memories as one if one of them has no vector.';
 
 create or replace function memfold_internal._alike(
     tenant_id text, memory_ids uuid[], embedding_model text, threshold double precision, out later bigint[], out earlier bigint[]
@@ -54,7 +54,7 @@ end;
 $$;
 revoke all on function memfold_internal._alike(text, uuid[], text, double precision) from public;
 comment on function memfold_internal._alike(text, uuid[], text, double precision) is
-'The places of pairs of these memories that are alike: by the cosine of their vectors, at least threshold; where one has no vector of the
+'The positions of pairs of these memories that are alike: by the cosine of their vectors, at least threshold; if one has no vector of the
 model, by their words (_same_words).';
 
 create or replace function memfold_internal._recall_clusters(
@@ -195,6 +195,6 @@ end;
 $$;
 revoke all on function memfold_internal._recall_clusters(text, uuid[], double precision[], text, double precision, text) from public;
 comment on function memfold_internal._recall_clusters(text, uuid[], double precision[], text, double precision, text) is
-'For each of these roots, in order of rank: the place of the best-ranked one that says the same (its own, or that of the first
-cluster all of whose members say the same as it), and the place of the one of them that is shown. They are alike (_alike), and
-nothing else tells them apart. They may be of several buckets. Only reads.';
+'For each of these roots, in order of rank: the position of the best-ranked one that says the same (its own, or that of the first cluster
+all of whose members say the same), and the position of the one that is shown. They are alike (_alike), and nothing else distinguishes
+them. They may be of several buckets. Only reads.';

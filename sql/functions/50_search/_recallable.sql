@@ -90,6 +90,6 @@ comment on function memfold_internal._recallable(
     text, uuid, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
     memfold_internal.recall_rule[]
 ) is
-'Where a text leads, if recall may show that at a time (it is active, and valid): with its effective confidence then, and its
-feedback in (0, 1). Null: no such filter; subject and predicate are canonical. types, rules: what holds in the bucket (_recall_rules).
-Inlined by its callers, so that the scans of vectors go on until enough have passed.';
+'The root of a text, if recall may show it at a time (it is active, and valid): with its effective confidence then, and its feedback in
+(0, 1). Null: no such filter; subject and predicate are canonical. types, rules: those of the bucket (_recall_rules). Inlined by its
+callers, so that the scans of vectors continue until enough have passed.';

@@ -20,8 +20,8 @@ $$;
 revoke all on function memfold_internal._indexed_words(text, bigint[], regconfig) from public;
 comment on function memfold_internal._indexed_words(text, bigint[], regconfig) is
 'By an index of words (_text_index): the memories of a tenant that have each word, with the length of their texts in bytes. The keys
-(_word_keys) name tenant and bucket, and who calls has to be authorized for them; tenant_id says on which shard they are, to Citus. It
-belongs to memfold_queue: what compares arrays is not leakproof, so that under a policy of row level security the index would not be used.';
+(_word_keys) contain tenant and bucket, which the caller must be authorized for; tenant_id tells Citus the shard. Owned by memfold_queue:
+comparisons of arrays are not leakproof, so that under row-level security the index would not be used.';
 
 create or replace function memfold_internal._exceeds_text_limit(tenant_id text, bucket_id text) returns boolean
 language plpgsql stable
@@ -39,7 +39,7 @@ end;
 $$;
 revoke all on function memfold_internal._exceeds_text_limit(text, text) from public;
 comment on function memfold_internal._exceeds_text_limit(text, text) is
-'Whether a bucket has more texts than recall reads for their words. Reads so many entries of an index.';
+'Whether a bucket has more texts than recall reads for their words. Reads that many entries of an index.';
 
 create or replace function memfold_internal._word_search(
     tenant_id text, bucket_id text, query text, max_texts bigint, memory_type text, subject text, predicate text, session_id text,
@@ -187,6 +187,6 @@ comment on function memfold_internal._word_search(
     text, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
     memfold_internal.recall_rule[]
 ) is
-'The max_texts texts of a bucket that have most of a query''s words, of those that recall may show (_recallable), each with the root where
-it leads. share: of the words'' weights, in [0, 1], a little less for longer texts. By an index of words; without one by reading the
-bucket''s texts, its newest 100,000 (shortfall: no_text_index) of more. Only reads.';
+'The max_texts texts of a bucket that have most of a query''s words, among those that recall may show (_recallable), each with its root.
+share: of the words'' weights, in [0, 1], slightly lower for longer texts. By an index of words; without one by reading the bucket''s
+texts, only the newest 100,000 if there are more (shortfall: no_text_index). Only reads.';

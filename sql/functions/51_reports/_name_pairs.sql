@@ -42,8 +42,8 @@ end;
 $$;
 revoke all on function memfold_internal._name_relation(text[], text[]) from public;
 comment on function memfold_internal._name_relation(text[], text[]) is
-'How a shorter name may be a fuller one, by their words: contained (all of its words are there), initials (some are there by their first
-letter, and one in full). Null: it is not.';
+'How a shorter name may abbreviate a longer one, by their words: contained (all of its words occur there), initials (some occur by their
+first letter, and one in full). Null: it does not.';
 
 create or replace function memfold_internal._names_clash(tenant_id text, name text, other text, is_related boolean) returns boolean
 language plpgsql stable
@@ -58,8 +58,8 @@ end;
 $$;
 revoke all on function memfold_internal._names_clash(text, text, text, boolean) from public;
 comment on function memfold_internal._names_clash(text, text, text, boolean) is
-'Whether the guard tells two names apart: each is a name that the other is not, or they differ by a number or the like. is_related: the
-one is the other by its words, or their first letters (_name_relation), which is no clash of names.';
+'Whether the guard distinguishes two names: each is a name that the other is not, or they differ by a number or the like. is_related: one
+is the other by its words, or their first letters (_name_relation), which is no clash of names.';
 
 create or replace function memfold_internal._subject_facts(tenant_id text, bucket_id text)
 returns table (
@@ -88,8 +88,8 @@ end;
 $$;
 revoke all on function memfold_internal._subject_facts(text, text) from public;
 comment on function memfold_internal._subject_facts(text, text) is
-'The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and what is told
-(form), which is the content without the name with which it begins. Only reads.';
+'The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and the statement (form),
+which is the content without the name at its beginning. Only reads.';
 
 create or replace function memfold_internal._near_facts(tenant_id text, bucket_id text)
 returns table (subject text, other text, memory_id uuid, other_id uuid)
@@ -119,5 +119,5 @@ end;
 $$;
 revoke all on function memfold_internal._near_facts(text, text) from public;
 comment on function memfold_internal._near_facts(text, text) is
-'Pairs of facts of two subjects of which the vectors say the same (at or above the model''s merge threshold), guard clean; among the newest
-1,000 that have a subject and a vector. Only reads.';
+'Pairs of facts of two subjects that say the same by their vectors (at or above the model''s merge threshold), with a clean guard; among
+the newest 1,000 that have a subject and a vector. Only reads.';

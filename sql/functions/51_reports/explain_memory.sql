@@ -16,8 +16,8 @@ $$;
 revoke all on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) from public;
 grant execute on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) to memfold_app, memfold_auditor;
 comment on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) is
-'What a pair''s score (calibrations.score) comes from: what its features add most, in log-odds. It reads no table: a definer so
-that who may read memories need not be allowed all that it calls. Null: there is no score.';
+'The features that contribute most to a pair''s score (calibrations.score), in log-odds. Reads no table: SECURITY DEFINER so that a role
+that may read memories needs no right to the functions that it calls. Null: there is no score.';
 
 -- Longer than 150 lines: a life is told in one order, section by section.
 create or replace function memfold.explain_memory(

@@ -15,7 +15,7 @@ end;
 $$;
 revoke all on function memfold_internal._most_used_model(text, text) from public;
 comment on function memfold_internal._most_used_model(text, text) is
-'The embedding model with most active vectors in a bucket. Null: it has none.';
+'The embedding model with the most active vectors in a bucket. Null: there is none.';
 
 create or replace function memfold_internal._maintenance_model(tenant_id text, bucket_id text, embedding_model text) returns text
 language plpgsql stable
@@ -93,8 +93,8 @@ $$;
 revoke all on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) from public;
 comment on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) is
 'The active roots of a bucket that maintenance may compare with one another, oldest first: those of one type and subject, or, by_policy,
-of one scope of tier 2; with their policy, and the strictest of their options. Not: protected types, memories without a hash or without a vector of the model. memory_ids: only of
-these; null: of all. Only reads.';
+of one scope of tier 2; with their policy, and the strictest of their options. Omits protected types, and memories without a hash or
+without a vector of the model. memory_ids: only these; null: all. Only reads.';
 
 create or replace function memfold_internal._close_pairs(
     tenant_id text, memory_ids uuid[], embedding_model text, threshold double precision
@@ -202,8 +202,8 @@ end;
 $$;
 revoke all on function memfold_internal._close_pairs(text, uuid[], text, double precision) from public;
 comment on function memfold_internal._close_pairs(text, uuid[], text, double precision) is
-'The pairs among memory_ids with a cosine of at least threshold, as their places (a < b). Up to 1,000 memories each is compared
-with each; of more, each with its 20 nearest by an index made for the purpose: time grows as n log n, and pairs may be missed.';
+'The pairs among memory_ids with a cosine of at least threshold, by position (a < b). Up to 1,000 memories are compared each with each; of
+more, each with its 20 nearest by a temporary index: time grows as n log n, and pairs may be missed.';
 
 create or replace function memfold_internal._similarity_of(
     tenant_id text, memory_id uuid, other_id uuid, embedding_model text

@@ -13,8 +13,7 @@ end;
 $$;
 revoke all on function memfold_internal._waiting(text, text) from public;
 comment on function memfold_internal._waiting(text, text) is
-'The memories of a bucket about which it is asked whether they say what an older one says: until that is answered, maintenance lets
-them be.';
+'The memories of a bucket with an open question whether they say the same as an older one: until it is answered, maintenance skips them.';
 
 create or replace function memfold_internal._clusters(
     a integer[], b integer[], similarity double precision[], size integer
@@ -99,9 +98,9 @@ end;
 $$;
 revoke all on function memfold_internal._clusters(integer[], integer[], double precision[], integer) from public;
 comment on function memfold_internal._clusters(integer[], integer[], double precision[], integer) is
-'Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each who is to be compared with whom:
-the first leads those near to it, the first of the others those near to that one, and so on. similarity_to_leader null: near
-to a member of the leader''s, not to the leader.';
+'Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each which members are to be compared: the first
+is the leader of those near it, the first of the others of those near that one, and so on. similarity_to_leader null: near a member of the
+leader''s, not near the leader.';
 
 create or replace function memfold_internal._cliques(
     a integer[], b integer[], similarity double precision[], size integer, max_size bigint
@@ -200,6 +199,6 @@ end;
 $$;
 revoke all on function memfold_internal._cliques(integer[], integer[], double precision[], integer, bigint) from public;
 comment on function memfold_internal._cliques(integer[], integer[], double precision[], integer, bigint) is
-'Clusters of 1..size in which each is near to each, from pairs (a, b) with their similarity: the nearest pair first, then whatever is
-near to all of them, up to max_size. What is left is put beside its nearest neighbour, so that everything with a pair is in some question.
+'Clusters of 1..size in which every two are near, from pairs (a, b) with their similarity: the nearest pair first, then any that is near
+all of them, up to max_size. A remaining element is paired with its nearest neighbour, so that everything with a pair is in some question.
 lowest: the least similarity of two members. The same pairs give the same clusters.';

@@ -10,7 +10,7 @@ return cycle > interval '0' and (
 );
 revoke all on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) from public;
 comment on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) is
-'Whether a pass that began at started lies in another cycle than the one before it (null: there was none).';
+'Whether a pass that began at started lies in another cycle than the previous one (null: there was none).';
 
 create or replace function memfold_internal._maintain_bucket(
     tenant_id text, bucket_id text, previous timestamptz, started timestamptz
@@ -45,8 +45,8 @@ end;
 $$;
 revoke all on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) from public;
 comment on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) is
-'Does for a bucket, in a pass that began at started, what its options say is due since the pass before. Returns how many memories were
-merged, asked about or pruned, and how many names asked about, of at most what one call of each does.';
+'Does what the options of a bucket say is due since the previous pass, in a pass that began at started. Returns how many memories were
+merged, asked about or pruned, and how many names asked about; does at most one call of each function.';
 
 create or replace function memfold_internal._maintain_cycles(tenant_id text, after jsonb) returns memfold_internal.maintenance_step
 language plpgsql volatile
@@ -86,5 +86,5 @@ end;
 $$;
 revoke all on function memfold_internal._maintain_cycles(text, jsonb) from public;
 comment on function memfold_internal._maintain_cycles(text, jsonb) is
-'A part of a pass over the buckets of a tenant: each of them does what its options say is due. after: where the pass is (bucket_id),
-when it began (started), and when the one before it did (previous).';
+'A part of a pass over the buckets of a tenant: does for each what its options say is due. after: the position of the pass (bucket_id),
+when it began (started), and when the previous one did (previous).';

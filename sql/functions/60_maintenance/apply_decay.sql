@@ -101,5 +101,5 @@ end;
 $$;
 revoke all on function memfold_internal._decayed(text, text, timestamptz, uuid[]) from public;
 comment on function memfold_internal._decayed(text, text, timestamptz, uuid[]) is
-'The active memories whose stored decay is not what it is at a time, with what it is; null: has not begun. memory_ids: of
-these; null: of the bucket, ''*'': of the tenant. Only reads.';
+'The active memories whose stored decay differs from that at a time, with the new value; null: decay has not begun. memory_ids: only
+these; null: those of the bucket, ''*'': of the tenant. Only reads.';

@@ -51,8 +51,8 @@ end;
 $$;
 revoke all on function memfold_internal._merge_answered(memfold.runs, text, uuid[], text) from public;
 comment on function memfold_internal._merge_answered(memfold.runs, text, uuid[], text) is
-'Folds the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the
-newer (replaced). Returns how many. A judgement whose side another one has just folded stays open: it is looked at again.';
+'Merges the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the newer
+(replaced). Returns how many. A judgement with a side that another one has just merged stays open and is checked again.';
 
 create or replace function memfold.approve_run(
     run_id uuid,

@@ -22,8 +22,8 @@ end;
 $$;
 revoke all on function memfold_internal._take_up_some(text) from public;
 comment on function memfold_internal._take_up_some(text) is
-'Takes up a hundred texts under the alias of one link that is not taken up, of one bucket: what it writes holds the bucket''s lock until
-the call ends.';
+'Takes up a hundred texts under the alias of one link that is not taken up, of one bucket: its writes hold the bucket''s lock until the
+call ends.';
 
 create or replace function memfold.ask_links(
     tenant_id text default current_setting('memfold.tenant_id', true),

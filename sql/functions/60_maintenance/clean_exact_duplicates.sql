@@ -54,8 +54,8 @@ end;
 $$;
 revoke all on function memfold_internal._exact_duplicates(text, text) from public;
 comment on function memfold_internal._exact_duplicates(text, text) is
-'The active memories of a bucket that the present rules give the hash of another one, which stays: the most confident, then the newest.
-Only reads.';
+'The active memories of a bucket to which the present rules give the hash of another one, which is kept: the most confident, then the
+newest. Only reads.';
 
 create or replace function memfold.clean_exact_duplicates(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -35,8 +35,8 @@ end;
 $$;
 revoke all on function memfold_internal._consolidation_questions(text, text, text, double precision) from public;
 comment on function memfold_internal._consolidation_questions(text, text, text, double precision) is
-'What consolidate() would ask: clusters of memories (oldest to newest) in which each is near to each, with their least similarity.
-No two that were asked about together, and no memory that waits for a judgement.';
+'What consolidate() would ask: clusters of memories (oldest to newest) in which every two are near, with their least similarity. Omits two
+that were asked about together, and memories that wait for a judgement.';
 
 create or replace function memfold.consolidate(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -44,8 +44,8 @@ end;
 $$;
 revoke all on function memfold_internal._session_texts(text, text, text) from public;
 comment on function memfold_internal._session_texts(text, text, text) is
-'The active memories of a session that may be folded, in order of creation. kind: only those of one kind are compared; standing: 1 is who
-stays first, by confidence, access_count and age, the newest first. Only reads.';
+'The active memories of a session that may be merged, in order of creation. kind: only those of one kind are compared; standing: 1 is the
+first to be kept, by confidence, access_count and age, the newest first. Only reads.';
 
 create or replace function memfold_internal._session_merges(
     tenant_id text, bucket_id text, session_id text,
@@ -157,7 +157,7 @@ end;
 $$;
 revoke all on function memfold_internal._session_merges(text, text, text) from public;
 comment on function memfold_internal._session_merges(text, text, text) is
-'What end_session() folds into what: greedy clusters in which each is near to each by the words of their texts. Only reads.';
+'The merges of end_session(): greedy clusters in which every two are near by the words of their texts. Only reads.';
 
 create or replace function memfold.end_session(
     session_id text,

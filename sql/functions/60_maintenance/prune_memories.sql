@@ -72,7 +72,7 @@ end;
 $$;
 revoke all on function memfold_internal._prunable(text, text, double precision, interval, bigint, uuid[]) from public;
 comment on function memfold_internal._prunable(text, text, double precision, interval, bigint, uuid[]) is
-'What prune_memories() would retire, the least confident first. memory_ids: only of these; null: of all. Only reads.';
+'The memories that prune_memories() would retire, the least confident first. memory_ids: only these; null: all. Only reads.';
 
 create or replace function memfold.prune_memories(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -106,7 +106,7 @@ end;
 $$;
 revoke all on function memfold_internal._next_bucket(text, text) from public;
 comment on function memfold_internal._next_bucket(text, text) is
-'The bucket of a tenant that comes after this one; null: there is none. Only reads.';
+'The next bucket of a tenant after this one; null: there is none. Only reads.';
 
 create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text)
 returns memfold_internal.maintenance_step
@@ -191,7 +191,7 @@ end;
 $$;
 revoke all on function memfold_internal._maintenance_task(text, text, text) from public;
 comment on function memfold_internal._maintenance_task(text, text, text) is
-'One task of run_maintenance(). after: of one that goes through buckets, the last bucket that has nothing left.';
+'One task of run_maintenance(). after: for a task that iterates over buckets, the last bucket that has nothing left.';
 
 create or replace function memfold_internal._expire_keys(tenant_id text, after text) returns memfold_internal.maintenance_step
 language plpgsql volatile
@@ -252,9 +252,9 @@ end;
 $$;
 revoke all on function memfold_internal._expire_keys(text, text) from public;
 comment on function memfold_internal._expire_keys(text, text) is
-'Removes idempotency keys of a tenant that are older than the key_retention of their bucket: of at most 5,000 keys, the oldest
-first. after: where the call before has stopped, at keys of a bucket that keeps them for longer. Keys of a table that is taken over
-(they begin with import:) stay.';
+'Deletes idempotency keys of a tenant that are older than the key_retention of their bucket: among at most 5,000 keys, the oldest first.
+after: where the previous call stopped, at keys of a bucket that keeps them for longer. Keys of an adopted table (they begin with import:)
+stay.';
 
 create or replace procedure memfold.run_maintenance_all(
     tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'

@@ -14,7 +14,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._require_cron() from public;
-comment on function memfold_internal._require_cron() is 'Raises MF040 unless pg_cron is in this database.';
+comment on function memfold_internal._require_cron() is 'Raises MF040 unless pg_cron is installed in this database.';
 
 create or replace function memfold.schedule_maintenance(
     schedule text default '*/10 * * * *',
@@ -73,4 +73,4 @@ create or replace function memfold_internal._maintenance_job(tenant_id text) ret
 language sql immutable parallel safe
 return 'memfold maintenance' || case tenant_id when '*' then '' else ' ' || tenant_id end;
 revoke all on function memfold_internal._maintenance_job(text) from public;
-comment on function memfold_internal._maintenance_job(text) is 'What pg_cron calls the job of a tenant.';
+comment on function memfold_internal._maintenance_job(text) is 'The name of a tenant''s job in pg_cron.';

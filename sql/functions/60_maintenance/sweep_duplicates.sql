@@ -152,10 +152,11 @@ end;
 $$;
 revoke all on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) from public;
 comment on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) is
-'What the bucket''s policies say of the memories that are there already. A fold, with leader_id: the one of member_ids folds into it, by
-their own similarity, and guard and veto pass; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to newest) that is to be asked about, as
-the policy''s on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of it. method: whether the cosine (vector) or a score
-decides. Folds that more than max_operations go before are left out, and nothing is asked about them.';
+'The decisions of the bucket''s policies about stored memories. With leader_id, a merge: the single element of member_ids is merged into
+it, by their own similarity, with guard and veto passed; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to
+newest) to be asked about, by the policy''s on_ambiguous, or by on_merge for pairs with is_mergeable; similarity is the least in it.
+method: whether the cosine (vector) or a score decides. Merges after the first max_operations are omitted, and nothing is asked about
+them.';
 
 -- Longer than 150 lines: the rounds of a run, and what each of them tells: they share its counters.
 create or replace function memfold.sweep_duplicates(

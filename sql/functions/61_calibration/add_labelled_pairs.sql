@@ -8,7 +8,7 @@ return case
 end;
 revoke all on function memfold_internal._pair_strength(text, text) from public;
 comment on function memfold_internal._pair_strength(text, text) is
-'Which of two labels of one pair holds: the stronger, of equals the later.';
+'Which of two labels of one pair prevails: the stronger, of equals the later.';
 
 create or replace function memfold_internal._add_pairs(
     tenant_id text, contents_a text[], contents_b text[], labels text[], origin text, evidences text[],
@@ -75,8 +75,8 @@ revoke all on function memfold_internal._add_pairs(
     text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]
 ) from public;
 comment on function memfold_internal._add_pairs(text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]) is
-'Stores labelled pairs, which are valid, and returns their ids. A pair that is there, in either order, gets the new label
-unless the old one is the stronger, and the new cosines beside those it has.';
+'Stores valid labelled pairs and returns their ids. An existing pair, in either order, gets the new label unless the old one is stronger,
+and the new cosines in addition to its own.';
 
 create or replace function memfold_internal._check_pair(content_a text, content_b text, label text, similarities jsonb) returns void
 language plpgsql stable

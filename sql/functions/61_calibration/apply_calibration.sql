@@ -21,14 +21,15 @@ end;
 $$;
 revoke all on function memfold_internal._change_calibration(text, uuid, uuid, jsonb) from public;
 comment on function memfold_internal._change_calibration(text, uuid, uuid, jsonb) is
-'Sets what a model goes by (after: columns of its row), and logs what it went by before. The caller holds the lock of that row.';
+'Sets the thresholds and score of a model (after: columns of its row), and logs the previous ones. The caller holds the lock of that
+row.';
 
 create or replace function memfold_internal._score_name(calibration_id uuid) returns text
 language sql immutable strict parallel safe
 return '_score_' || pg_catalog.replace(calibration_id::text, '-', '');
 revoke all on function memfold_internal._score_name(uuid) from public;
 comment on function memfold_internal._score_name(uuid) is
-'The name of the function that apply_calibration() makes of a calibration''s score.';
+'The name of the function that apply_calibration() creates from a calibration''s score.';
 
 create or replace function memfold_internal._is_score(score_sql text, name text) returns boolean
 language plpgsql immutable parallel safe
@@ -59,7 +60,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_score(text, text) from public;
 comment on function memfold_internal._is_score(text, text) is
-'Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, which reads and calls nothing else.';
+'Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, without other reads or calls.';
 
 create or replace function memfold_internal._make_score(calibration_id uuid) returns text
 language plpgsql volatile
@@ -88,8 +89,8 @@ end;
 $$;
 revoke all on function memfold_internal._make_score(uuid) from public;
 comment on function memfold_internal._make_score(uuid) is
-'Makes the function of a calibration''s score and returns its name; null where it has none. It stays when the calibration is
-undone: a call that is under way may need it. Raises MF045.';
+'Creates the function of a calibration''s score and returns its name; null if it has none. It stays when the calibration is undone,
+because a call in progress may need it. Raises MF045.';
 
 create or replace function memfold.apply_calibration(calibration_id uuid) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

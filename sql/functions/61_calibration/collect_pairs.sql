@@ -52,8 +52,8 @@ end;
 $$;
 revoke all on function memfold_internal._past_decisions(text, text) from public;
 comment on function memfold_internal._past_decisions(text, text) is
-'Pairs of texts that something was decided about, as what they turned out to be; of several decisions about a pair the last.
-bucket_id null: of all buckets. Only reads.';
+'Pairs of texts that were decided about, with their final relation; of several decisions about a pair the last. bucket_id null: of all
+buckets. Only reads.';
 
 create or replace function memfold_internal._near_pairs(tenant_id text, bucket_id text, embedding_model text, threshold double precision)
 returns table (memory_a uuid, memory_b uuid, similarity double precision)
@@ -77,7 +77,7 @@ end;
 $$;
 revoke all on function memfold_internal._near_pairs(text, text, text, double precision) from public;
 comment on function memfold_internal._near_pairs(text, text, text, double precision) is
-'Active memories of one scope with a cosine of at least threshold about which nobody was asked: among the newest 1,000 of each scope.';
+'Active memories of one scope with a cosine of at least threshold that were never in a question: among the newest 1,000 of each scope.';
 
 create or replace function memfold_internal._collectable(
     tenant_id text, memory_a uuid, memory_b uuid, embedding_model text
@@ -108,8 +108,8 @@ end;
 $$;
 revoke all on function memfold_internal._collectable(text, uuid, uuid, text) from public;
 comment on function memfold_internal._collectable(text, uuid, uuid, text) is
-'The texts of two memories and their cosine by each model that both have a vector of. No row where one has none of
-embedding_model, is withdrawn or was erased, or where the texts are one in canonical form. Only reads.';
+'The texts of two memories and their cosine by each model that both have a vector of. No row if one has no vector of embedding_model, is
+withdrawn or was erased, or if the canonical forms are equal. Only reads.';
 
 create or replace function memfold.collect_pairs(
     tenant_id text default current_setting('memfold.tenant_id', true),

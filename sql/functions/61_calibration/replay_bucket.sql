@@ -15,7 +15,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._copy_rules(text, text, text) from public;
-comment on function memfold_internal._copy_rules(text, text, text) is 'Gives a bucket the policies that another one has of its own.';
+comment on function memfold_internal._copy_rules(text, text, text) is 'Copies to a bucket the policies that another one has itself.';
 
 create or replace function memfold_internal._replay(
     tenant_id text, bucket_id text, into_bucket text, embedding_model text, max_memories bigint
@@ -58,8 +58,8 @@ end;
 $$;
 revoke all on function memfold_internal._replay(text, text, text, text, bigint) from public;
 comment on function memfold_internal._replay(text, text, text, text, bigint) is
-'Ingests the newest max_memories texts of a bucket into another one, oldest first, and says what became of each: the text of the first
-bucket that it was decided against is other_id.';
+'Ingests the newest max_memories texts of a bucket into another one, oldest first, and returns the outcome of each: other_id is the text
+of the first bucket that it was decided against.';
 
 create or replace function memfold.replay_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -113,5 +113,5 @@ end;
 $$;
 revoke all on function memfold_internal._wait_or_try(text, text, bigint, boolean) from public;
 comment on function memfold_internal._wait_or_try(text, text, bigint, boolean) is
-'The lock of a scope (_lock), held to the end of the transaction; with wait = false the caller does without it where it is not free at
-once, and is told so.';
+'Takes the lock of a scope (_lock), held to the end of the transaction; with wait = false it returns false if the lock is not free at
+once, and the caller does without it.';

@@ -173,4 +173,4 @@ begin atomic
 end;
 revoke all on function memfold_internal._missing_count(text, text, text) from public;
 comment on function memfold_internal._missing_count(text, text, text) is
-'How many memories of a tenant have a vector of from_model and none of to_model. Reads all its vectors'' keys.';
+'How many memories of a tenant have a vector of from_model and none of to_model. Reads the keys of all its vectors.';

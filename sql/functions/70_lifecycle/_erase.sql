@@ -19,7 +19,7 @@ end;
 $$;
 revoke all on function memfold_internal._beside(text, uuid[], text[]) from public;
 comment on function memfold_internal._beside(text, uuid[], text[]) is
-'The memories that are, or ever were, put beside one of these texts by an action: on a timeline, or folded with it. Only reads.';
+'The memories that are, or ever were, related to one of these texts by an action: on a timeline, or merged with it. Only reads.';
 
 create or replace function memfold_internal._lock_to_erase(tenant_id text, memory_ids uuid[], wait boolean) returns boolean
 language plpgsql volatile
@@ -45,8 +45,8 @@ end;
 $$;
 revoke all on function memfold_internal._lock_to_erase(text, uuid[], boolean) from public;
 comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
-'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived again without
-them (see _lock_memories()). wait false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
+'Takes the lock under which memories of one bucket can be erased: that of their trees, and of everything that is derived again without
+them (see _lock_memories()). wait false: never waits. Returns whether it has it; if not, call it again in another transaction.';
 
 create or replace function memfold_internal._lock_erased(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
@@ -59,8 +59,8 @@ end;
 $$;
 revoke all on function memfold_internal._lock_erased(text, uuid[]) from public;
 comment on function memfold_internal._lock_erased(text, uuid[]) is
-'Locks the rows of counters of all that an erasure of texts may change, in the order in which everyone locks. The caller holds the lock of
-their scopes (_lock_to_erase).';
+'Locks the rows of counters of everything that an erasure of texts may change, in the order in which every caller locks. The caller holds
+the lock of their scopes (_lock_to_erase).';
 
 -- Longer than 150 lines: what falls with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._erase(
@@ -251,9 +251,9 @@ end;
 $$;
 revoke all on function memfold_internal._erase(text, text, uuid[], uuid[], uuid[], text, text) from public;
 comment on function memfold_internal._erase(text, text, uuid[], uuid[], uuid[], text, text) is
-'Takes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: all that is on a timeline with them, see
-_texts_to_lock()) or of none, out of the ledger, but those that name other
-turns, which only lose this one (turn null: all go); then every text that no observation is left of, from all tables; and
-derives what stays: a fact of which a text is left keeps its ids, folds and relations to others, and says what that text says.
-What a judge wrote of several texts goes with any of them. Each text concerned leaves a row erased, without content (reason,
-actor; target_id: where its id leads now). The caller holds their lock (_lock_to_erase(), or the bucket''s) and has locked the trees.';
+'Removes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: everything that is on a timeline with them, see
+_texts_to_lock()) or of none, from the ledger, except those that name other turns, which only lose this one (turn null: all are removed);
+then every text without an observation, from all tables; and derives the rest: a fact with a text left keeps its ids, merges and relations
+to others, and says what that text says. A text that a judge wrote from several texts is erased with any of them. Each text concerned
+leaves a row erased, without content (reason, actor; target_id: the present root of its id). The caller holds their lock
+(_lock_to_erase(), or the bucket''s) and has locked the trees.';

@@ -52,8 +52,8 @@ end;
 $$;
 revoke all on function memfold_internal._remove_member(text, uuid) from public;
 comment on function memfold_internal._remove_member(text, uuid) is
-'Takes a text out of the clusters that it was asked about in. That the others were asked about together stays on record. The caller
-has memfold.maintenance on.';
+'Removes a text from the clusters that it was asked about in. That the others were asked about together stays on record. The caller has
+set memfold.maintenance to on.';
 
 create or replace function memfold_internal._remove_texts(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
@@ -107,8 +107,8 @@ end;
 $$;
 revoke all on function memfold_internal._remove_texts(text, uuid[]) from public;
 comment on function memfold_internal._remove_texts(text, uuid[]) is
-'Takes texts out of every table but the ledger and memory_sources. No text that stays may be folded into one of them. The caller
-has memfold.maintenance on.';
+'Deletes texts from every table except the ledger and memory_sources. No remaining text may be merged into one of them. The caller has set
+memfold.maintenance to on.';
 
 create or replace function memfold_internal._new_roots(tenant_id text, texts uuid[], gone uuid[])
 returns table (memory_id uuid, into_id uuid, root_id uuid)
@@ -146,9 +146,9 @@ begin atomic
 end;
 revoke all on function memfold_internal._new_roots(text, uuid[], uuid[]) from public;
 comment on function memfold_internal._new_roots(text, uuid[], uuid[]) is
-'Of whole trees, from which the texts gone are taken: where each text leads then. That is the nearest text above it that stays,
-else the oldest of those that have none (of that one, and of a root that stays: itself). Null: nothing of its tree stays.
-root_id: what is the root then. Only reads.';
+'For whole trees from which the texts gone are removed: what each text then points to. That is the nearest text above it that stays, else
+the oldest of those that have none (for that one, and for a root that stays: itself). Null: nothing of its tree stays. root_id: the new
+root. Only reads.';
 
 create or replace function memfold_internal._restore_wording(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
@@ -217,5 +217,5 @@ end;
 $$;
 revoke all on function memfold_internal._restore_wording(text, uuid[]) from public;
 comment on function memfold_internal._restore_wording(text, uuid[]) is
-'Gives texts whose wording no ledger row has any more that of the first observation left, or of what was recalled or refused where there
-is none: another spelling of the same canonical form. The caller has memfold.maintenance on.';
+'Gives texts whose exact wording is in no ledger row any more that of the first remaining observation, or of a recalled or refused
+statement if there is none: another spelling of the same canonical form. The caller has set memfold.maintenance to on.';

@@ -65,9 +65,9 @@ end;
 $$;
 revoke all on function memfold_internal._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) from public;
 comment on function memfold_internal._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) is
-'What archive_events() would move of a stretch of the ledger, by memory and event: restatements by the number of the row that will
-stand for them (is_summary: they are such a row), undone ones with the row that took them back, and rows on which no state
-depends. memory_ids null: of all. Only reads.';
+'What archive_events() would move of a section of the ledger, by memory and event: restatements by the number of the row that will replace
+them (is_summary: they are such a row), undone ones with the row that undid them, and rows on which no state depends. memory_ids null:
+all. Only reads.';
 
 create or replace function memfold_internal._archive(tenant_id text, event_ids uuid[], summaries bigint[]) returns memfold.archived_rows
 language plpgsql volatile
@@ -134,8 +134,8 @@ end;
 $$;
 revoke all on function memfold_internal._archive(text, uuid[], bigint[]) from public;
 comment on function memfold_internal._archive(text, uuid[], bigint[]) is
-'Moves rows of the ledger to the archive. summaries: the number of the row that stands for it from now on, among those of its
-memory; null: none does. Rows of method archived are taken away, for one that stands for theirs too. The caller holds the locks.';
+'Moves rows of the ledger to the archive. summaries: the number of the row that replaces it, among those of its memory; null: none does.
+Rows of method archived are deleted in favour of one that also replaces theirs. The caller holds the locks.';
 
 create or replace function memfold.archive_events(
     before timestamptz,

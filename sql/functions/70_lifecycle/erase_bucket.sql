@@ -83,8 +83,8 @@ end;
 $$;
 revoke all on function memfold_internal._erase_some(text, text, bigint) from public;
 comment on function memfold_internal._erase_some(text, text, bigint) is
-'Erases some memories of a bucket, all of which is to go: max_memories, and what is tied to them; fewer where they were said often.
-The caller holds the bucket''s lock.';
+'Erases some memories of a bucket that is being erased: max_memories, and what is related to them; fewer if they were stated often. The
+caller holds the bucket''s lock.';
 
 create or replace function memfold_internal._erase_rest(tenant_id text, bucket_id text, max_rows bigint) returns bigint
 language plpgsql volatile
@@ -147,8 +147,8 @@ end;
 $$;
 revoke all on function memfold_internal._erase_rest(text, text, bigint) from public;
 comment on function memfold_internal._erase_rest(text, text, bigint) is
-'Erases what a bucket has beside memories, and, of a whole tenant (bucket_id null), its rules: of large tables at most max_rows, of which it
-returns the number; fewer: that was all. What says that something was erased stays.';
+'Erases the other data of a bucket, and, for a whole tenant (bucket_id null), its rules: of large tables at most max_rows, and returns how
+many; fewer: nothing is left. The records of the erasure stay.';
 
 create or replace function memfold_internal._erasure_run(tenant_id text, bucket_id text, reason text) returns memfold.runs
 language plpgsql volatile
@@ -170,7 +170,7 @@ end;
 $$;
 revoke all on function memfold_internal._erasure_run(text, text, text) from public;
 comment on function memfold_internal._erasure_run(text, text, text) is
-'The run of an erasure in several calls: the one that is open, else a new one. bucket_id ''*'': of the whole tenant.';
+'The run of an erasure in several calls: the open one, else a new one. bucket_id ''*'': of the whole tenant.';
 
 create or replace function memfold_internal._end_erasure(r memfold.runs, kind text, result memfold.erasure) returns void
 language plpgsql volatile
@@ -195,7 +195,7 @@ end;
 $$;
 revoke all on function memfold_internal._end_erasure(memfold.runs, text, memfold.erasure) from public;
 comment on function memfold_internal._end_erasure(memfold.runs, text, memfold.erasure) is
-'Writes down what a call of an erasure did; when nothing remains, a row of the ledger says so.';
+'Records the results of one call of an erasure, and when nothing remains, the end in a ledger row.';
 
 create or replace function memfold_internal._check_erasure(max_memories bigint) returns void
 language plpgsql immutable

@@ -47,7 +47,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._bucket_counts(text, text) from public;
-comment on function memfold_internal._bucket_counts(text, text) is 'How many rows each table has of a bucket. Only reads.';
+comment on function memfold_internal._bucket_counts(text, text) is 'The number of rows of a bucket in each table. Only reads.';
 
 create or replace function memfold.export_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -96,7 +96,7 @@ end;
 $$;
 revoke all on function memfold_internal._import_rows(text, text, text, jsonb) from public;
 comment on function memfold_internal._import_rows(text, text, text, jsonb) is
-'Writes exported rows of one table as those of a tenant, and compares what is generated. Raises MF054.';
+'Writes exported rows of one table as rows of a tenant, and checks generated columns. Raises MF054.';
 
 create or replace function memfold_internal._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
 language plpgsql stable
@@ -128,7 +128,7 @@ end;
 $$;
 revoke all on function memfold_internal._check_import(text, text, text, jsonb) from public;
 comment on function memfold_internal._check_import(text, text, text, jsonb) is
-'Whether an embedding model is there, and new candidates would be hashed as the bucket''s memories are. Raises MF054.';
+'Checks that an embedding model is registered, and that new candidates would be hashed like the bucket''s memories. Raises MF054.';
 
 create or replace function memfold.import_bucket(
     lines jsonb,
