@@ -1,6 +1,6 @@
--- What stands before the files where no extension can be installed: CREATE EXTENSION sees to all this by itself.
+-- Runs before the files where no extension can be installed; CREATE EXTENSION does all this itself.
 set local client_min_messages = warning;
--- Strings as the files mean them, whatever the database says.
+-- The files require this setting, whatever the database's default.
 set local standard_conforming_strings = on;
 
 do $$
@@ -50,7 +50,7 @@ begin
     if pg_catalog.to_regnamespace('memfold_internal') is null then
         create schema if not exists memfold_internal;
     end if;
-    -- The same path as inside CREATE EXTENSION. Files find pgvector's type by it; no function depends on it.
+    -- The same path as inside CREATE EXTENSION. The files find pgvector's type by it; no function depends on it.
     perform pg_catalog.set_config('search_path', pg_catalog.format('memfold, memfold_internal, %I, pg_temp', v_schema), true);
 end;
 $$;

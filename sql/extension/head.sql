@@ -14,5 +14,5 @@ $$;
 
 create schema memfold_internal;
 
--- Strings as the files mean them, whatever the database says.
+-- The files require this setting, whatever the database's default.
 set local standard_conforming_strings = on;

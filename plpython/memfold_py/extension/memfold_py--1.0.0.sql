@@ -1,13 +1,13 @@
 \echo Use "CREATE EXTENSION memfold_py CASCADE" to load this file. \quit
--- What PL/Python does is in the Python package memfold_py, which must be where the server's Python finds it. Here is only the
--- way there: each function is three lines. Errors come as those of memfold, and one says that the package is missing.
+-- The PL/Python code is in the Python package memfold_py, which the server's Python must be able to import. Each function here has
+-- three lines and only calls it. Errors become memfold's errors; one of them says that the package is missing.
 
 create function memfold_internal._holds_model() returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    -- one lock for each session that may hold a model, kept until the session ends
+    -- one lock for each session that may hold a model, held until the session ends
     v_class constant integer := hashtext('memfold models');
 begin
     if exists (

@@ -149,7 +149,7 @@ revoke all on function memfold_internal._authorize_queue(text) from public;
 comment on function memfold_internal._authorize_queue(text) is
 'The check before judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns the tenant of the queue, or null.';
 
--- A hook as well: a recursive query is of one tenant, on Citus.
+-- A hook as well: on Citus, a recursive query must be about one tenant.
 create or replace function memfold_internal._tenants() returns setof text
 language sql stable security definer set search_path = pg_catalog, pg_temp
 begin atomic

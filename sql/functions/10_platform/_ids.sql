@@ -1,5 +1,5 @@
--- A schema file has made it, as it is best on the server of then. A database that has come to PostgreSQL 18 since (by
--- pg_upgrade, or out of a dump) gets what that one has in C.
+-- A schema file has created it in the best version for the server at that time. A database that has since moved to PostgreSQL 18 (by
+-- pg_upgrade, or from a dump) gets the version of PostgreSQL 18, which is in C.
 do $$
 begin
     if pg_catalog.current_setting('server_version_num')::integer >= 180000 then
@@ -17,8 +17,8 @@ revoke all on function memfold_internal._root(uuid, uuid) from public;
 comment on function memfold_internal._root(uuid, uuid) is
 'The root of a row of memories. Not coalesce(): row-level security treats it as leaky and does not use indexes with it.';
 
--- Order is logical. What is later has a higher id, whatever the clock did since the last one: ids of events and memories are
--- of the clock where that is ahead of what is there, else just above it (a hybrid logical clock).
+-- Order is logical. A later row has a higher id, even if the clock was set back: ids of events and memories come from the clock if it
+-- is ahead of the existing ones, else they follow the highest (a hybrid logical clock).
 
 create or replace function memfold_internal._next_id(after uuid, id uuid) returns uuid
 language plpgsql immutable strict parallel safe

@@ -1,4 +1,4 @@
--- Vectors that the database makes, and words of scripts without spaces: by memfold_py, as lemmas are (_lemma.sql).
+-- Vectors that the database computes, and words of scripts without spaces: by memfold_py, like lemmas (_lemma.sql).
 
 create or replace function memfold_internal._has_python() returns boolean
 language sql stable parallel safe

@@ -20,11 +20,11 @@ comment on function memfold_internal._no_commit() is
 create or replace procedure memfold_internal._require_autocommit(name text)
 language plpgsql
 as $$
--- It has to be where its caller is, so it may not pin search_path: every name is qualified.
+-- It must run in the same context as its caller, so it may not pin search_path: every name is qualified.
 declare
     v_message text;
 begin
-    -- Here it always fails: for the exception block, or, which is asked first, for the transaction block around the call.
+    -- Always fails here: because of the exception block, or, which is checked first, a transaction block around the call.
     begin
         commit;
     exception when invalid_transaction_termination then

@@ -2,7 +2,7 @@ create or replace function memfold_internal._trim_numbers(value jsonb) returns j
 language plpgsql immutable parallel safe
 as $$
 begin
-    -- numbers with zeros at the end are rare: their digits are looked for in the text first
+    -- numbers with trailing zeros are rare: check the text for their digits first
     if value::text !~ '[.][0-9]*0(?![0-9])' then
         return value;
     end if;
@@ -48,7 +48,7 @@ begin
     if metadata_keys = '{}' then
         return null;
     end if;
-    -- the row's own metadata is that of all observations, or an alias's, of none
+    -- the row's own metadata is combined from all observations, or empty for an alias
     return memfold_internal._metadata_signature(coalesce((
         select e.metadata
         from memfold.memory_events as e
@@ -104,7 +104,8 @@ revoke all on function memfold_internal._scope_key_of(text, text, text, text) fr
 comment on function memfold_internal._scope_key_of(text, text, text, text) is
 '_scope_key() as one expression, which its caller inlines.';
 
--- Definer: a role that writes to an adopted table has no rights in memfold; the owner of that table is given this function alone.
+-- SECURITY DEFINER: a role that writes to an adopted table has no rights in memfold; the owner of that table is granted only this
+-- function.
 create or replace function memfold_internal._adopted_hash(content text, profile text) returns bytea
 language plpgsql immutable strict parallel safe security definer
 set search_path = pg_catalog, pg_temp

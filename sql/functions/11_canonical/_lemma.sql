@@ -1,5 +1,5 @@
--- Profile lemma/1, which memfold_py makes: an extension for servers that have PL/Python. Its functions are called by name at run
--- time, for they may not be there: then a request for them is refused, and all else works.
+-- Profile lemma/1 comes from memfold_py, an extension for servers with PL/Python. Its functions are called by name at run time, because
+-- they may not exist: a request for them is then refused, and everything else works.
 
 create or replace function memfold_internal._other_profile(content text, profile text) returns text
 language plpgsql immutable strict parallel safe
@@ -38,7 +38,7 @@ begin
         v_profile := canonicalizer || '/1';
     end if;
     if v_profile = 'predicate/1' then
-        -- of names, not of facts
+        -- for names, not for facts
         perform memfold_internal._unknown_profile('a', v_profile);
     end if;
     perform memfold.canonicalize('a', v_profile);

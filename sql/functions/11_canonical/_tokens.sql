@@ -2,12 +2,12 @@ create or replace function memfold_internal._tokens(content text, segmenter text
 language plpgsql immutable strict parallel safe
 as $$
 declare
-    -- English and Chinese function words, and the words that memories are classified by
+    -- English and Chinese function words, and words that classify memories
     v_stop_words constant jsonb := memfold_internal._lexicon_words('t');
     v_text text collate "C" := memfold_internal._prose_1(content);
 begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
-        -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless somebody knows better
+        -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless a segmenter is set
         v_text := case segmenter when 'characters' then pg_catalog.regexp_replace(
             v_text, E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g')
         else memfold_internal._segmented(v_text, segmenter) end;
@@ -34,7 +34,7 @@ language sql immutable strict parallel safe
 begin atomic
     select coalesce(s.n::double precision / nullif(pg_catalog.cardinality(a) + pg_catalog.cardinality(b) - s.n, 0), 0)
     from (
-        -- (a join, for a search of the array per word would take the square of a page)
+        -- (a join, because searching the array for each word would take quadratic time for a page)
         select pg_catalog.count(*) as n
         from pg_catalog.unnest(a) as x (word) join pg_catalog.unnest(b) as y (word) on x.word = y.word
     ) as s;

@@ -12,7 +12,7 @@ begin
             where not k.is_active or k.on_timeline or k.valid_from is not null or k.valid_until is not null
         ), '{}'),
         coalesce(pg_catalog.bool_or(case
-            -- asked of each row before the next one is waited for
+            -- checked for each row before waiting for the next one
             when i.hit and not k.is_active then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
         max(k.last_seen), pg_catalog.array_agg(k.memory_id) filter (where k.is_striped)

@@ -14,7 +14,7 @@ begin
     elsif wait and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
         and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') <> 'on'
     then
-        -- what _lock_scope() and _note_scope() do for the first scope of a transaction, without the time of two more calls
+        -- does what _lock_scope() and _note_scope() do for the first scope of a transaction, without the cost of two more calls
         perform pg_catalog.pg_advisory_xact_lock_shared(v_bucket_lock);
         perform pg_catalog.pg_advisory_xact_lock(v_scope_lock);
         v_noted := pg_catalog.set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
@@ -82,7 +82,7 @@ $$;
 revoke all on function memfold_internal._check_isolation() from public;
 comment on function memfold_internal._check_isolation() is 'Raises MF025 at any isolation level except READ COMMITTED.';
 
--- Locks are held to the end of a transaction, and a server has room for a few thousand (max_locks_per_transaction times
+-- Locks are held to the end of a transaction, and a server has room for only a few thousand (max_locks_per_transaction times
 -- max_connections).
 create or replace function memfold_internal._max_scopes() returns bigint
 language sql immutable parallel safe
@@ -112,7 +112,7 @@ create or replace function memfold_internal._note_scope(scope_lock bigint) retur
 language plpgsql volatile
 as $$
 declare
-    -- their number, then the first of them: '2 17 -4 '
+    -- their number, then the first few: '2 17 -4 '
     v_noted constant text := coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '');
     v_number constant bigint := memfold_internal._scopes_locked();
 begin
@@ -142,8 +142,8 @@ begin
     elsif v_number >= memfold_internal._max_scopes()
         and pg_catalog.strpos(pg_catalog.current_setting('memfold.scope_locks'), ' ' || scope_lock || ' ') = 0
     then
-        -- The key of the bucket for all of its scopes. It holds the key SHARED already, so it may only try: two that
-        -- waited for one another to let go of it would be a deadlock.
+        -- The key of the bucket for all of its scopes. The transaction already holds the key SHARED, so it may only try: two that
+        -- waited for each other to release it would deadlock.
         if pg_catalog.pg_try_advisory_xact_lock(bucket_lock) then
             return true;
         elsif memfold_internal._has_too_many_locks(1) then
@@ -191,7 +191,7 @@ begin
     end if;
     v_many := v_scopes > memfold_internal._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
     if memfold_internal._scopes_locked() > 0 and memfold_internal._scopes_locked() + v_scopes > memfold_internal._max_scopes() then
-        -- Earlier calls of the transaction hold scopes: as _lock_scope() has it, it may not wait for the whole bucket.
+        -- Earlier calls of the transaction hold scopes: as in _lock_scope(), it may not wait for the whole bucket.
         v_many := false;
         for v_lock in
             select distinct memfold_internal._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key
@@ -225,7 +225,7 @@ begin
     loop
         continue when (v_lock.key || ' exclusive') = any(v_held) or not v_lock.exclusive and (v_lock.key || ' shared') = any(v_held);
         if held <> '{}' then
-            -- a second turn has keys that others may wait for: it must not wait for more
+            -- in a second pass it holds keys that others may wait for: it must not wait for more
             if not (case when v_lock.exclusive then pg_catalog.pg_try_advisory_xact_lock(v_lock.key)
                 else pg_catalog.pg_try_advisory_xact_lock_shared(v_lock.key) end)
             then
@@ -255,7 +255,7 @@ create or replace function memfold_internal._has_too_many_locks(more bigint) ret
 language plpgsql volatile
 as $$
 begin
-    -- what was noted is an upper bound; pg_locks has the number, and is not cheap
+    -- the noted number is an upper bound; pg_locks has the exact number, but is expensive
     return memfold_internal._scopes_locked() + more > memfold_internal._max_scope_locks() and more + (
         select pg_catalog.count(*) from pg_catalog.pg_locks as l
         where l.pid = pg_catalog.pg_backend_pid() and l.locktype = 'advisory'

@@ -1,5 +1,5 @@
--- The counters of a root are one row. Where writers wait for that row they are striped: 64 rows beside it (memory_counter_stripes), of
--- which each server process adds to its own, so that commits of one fact reach the disk together. docs/decisions/0009.
+-- The counters of a root are one row. If writers wait for that row they are striped: 64 additional rows (memory_counter_stripes), of
+-- which each server process uses its own, so that commits of one fact reach the disk together. docs/decisions/0009.
 
 create or replace view memfold.memory_totals with (security_invoker = true) as
 select
@@ -25,7 +25,7 @@ select
     k.valid_from,
     k.valid_until
 from memfold.memory_counters as k
--- read where there are some, and where a caller asks for a sum
+-- read only if there are some, and if a caller needs a sum
 left join lateral (
     select
         coalesce(sum(x.observations), 0)::bigint as observations,
@@ -78,7 +78,7 @@ create or replace function memfold_internal._stripe(tenant_id text, root_id uuid
 language plpgsql volatile
 as $$
 begin
-    -- not where an observation cannot be added without a look at others: values of a timeline, turns of several texts, validity
+    -- not if an observation cannot be added without looking at others: values of a timeline, turns of several texts, validity
     update memfold.memory_counters as k
     set is_striped = true
     where k.tenant_id = _stripe.tenant_id collate "C" and k.memory_id = _stripe.root_id and k.is_active and not k.on_timeline
@@ -103,7 +103,7 @@ create or replace function memfold_internal._stripe_contended(tenant_id text, ro
 language plpgsql volatile
 as $$
 begin
-    -- One in eight, by the id's random bits: a fact that is restated in ways that have to join its stripes is not striped each time.
+    -- One in eight, by the id's random bits: a fact whose restatements must join its stripes is not striped again each time.
     if pg_catalog.get_byte(pg_catalog.uuid_send(event_id), 15) < 32 then
         perform memfold_internal._stripe(tenant_id, root_id);
     end if;
@@ -162,7 +162,7 @@ language plpgsql volatile
 as $$
 declare
     s memfold.memory_counter_stripes;
-    -- not in the UPDATE: to Citus none may call what is volatile
+    -- not in the UPDATE: Citus allows no volatile function there
     v_event_id constant uuid := coalesce(event_id, memfold_internal._new_id());
     v_now constant timestamptz := coalesce(observed_at, memfold_internal._clock());
 begin
@@ -176,7 +176,7 @@ begin
         last_seen = greatest(x.last_seen, v_now),
         last_event = memfold_internal._id_after(v_event_id, greatest(x.last_event, n.event_id))
     from (
-        -- above all that the tenant has: what was stated before, whatever the clock says, may be in other stripes
+        -- above every id of the tenant: earlier statements may be in other stripes, whatever the clock says
         select e.event_id from memfold.memory_events as e
         where e.tenant_id = _add_to_stripe.tenant_id collate "C"
         order by e.event_id desc
@@ -184,9 +184,9 @@ begin
     ) as n
     where x.tenant_id = _add_to_stripe.tenant_id collate "C" and x.memory_id = _add_to_stripe.root_id
         and x.stripe = memfold_internal._own_stripe()
-        -- who has added to it before holds it, and must not wait for all others
+        -- if this transaction has added to it, it holds it, and must not wait for all others
         and (x.observations < memfold_internal._block_size() or memfold_internal._adds_to(_add_to_stripe.root_id))
-        -- a snapshot from before others' calls does not show what to come after
+        -- a snapshot from before others' calls does not show which statements this one follows
         and pg_catalog.current_setting('transaction_isolation') = 'read committed'
     -- end of rule
     returning x.* into s;
@@ -277,7 +277,7 @@ begin
         where k.tenant_id = _join_idle_stripes.tenant_id collate "C" and k.memory_id = v_id
         for no key update skip locked;
         continue when not found;
-        -- somebody at work here is a sign that it is still contended
+        -- a stripe in use is a sign that the root is still contended
         if (
             select count(*) from (
                 select from memfold.memory_counter_stripes as x

@@ -68,7 +68,7 @@ begin
             from (select distinct w.model, w.content from waiting as w) as t
             group by t.model
         ),
-        -- once a model, however the rest is joined
+        -- once per model, however the rest is joined
         made as materialized (
             select t.model, t.contents[v.place] as content, v.embedding
             from texts as t

@@ -59,7 +59,7 @@ begin
             hidden_after, hidden_to, v_index) as i;
         scan_ended := (pg_catalog.cardinality(v_ids) = max_texts) is not true;
     end if;
-    -- An index's scan gives up where nearly all that is near belongs to others: then the newest ones beside it.
+    -- An index scan gives up if nearly everything near belongs to others: then the newest are searched as well.
     select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
     from (
         select u.memory_id, u.similarity
@@ -113,7 +113,7 @@ create or replace function memfold_internal._knn_dedup(
 language plpgsql stable rows 20
 as $$
 declare
-    -- Mostly each text is a memory of its own. The tree of a memory that asks has its aliases among its own neighbours.
+    -- Usually each text is a memory of its own. A memory that is compared has its aliases among its own neighbours.
     v_texts bigint := 20 + 2 * max_results + case when except_root is null then 0 else 100 end;
     v_ids uuid[];
     v_similarities double precision[];
@@ -130,7 +130,7 @@ begin
             return;
         end if;
         if pg_catalog.cardinality(v_ids) = 1 then
-            -- mostly one text is near, and it is a memory
+            -- usually one text is near, and it is a memory
             return query
             select m.memory_id, v_similarities[1], m.content::text, m.object::text, m.memory_id, v_similarities[1], m.content::text,
                 m.object::text, 1::bigint, v_scan_ended
@@ -152,9 +152,9 @@ begin
             where t.tenant_id = _knn_dedup.tenant_id collate "C" and t.memory_id = i.id
             offset 0
         ) as m;
-        -- Aliases take no places: it looks on until there are enough memories, by any of their texts and by their own.
+        -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
         exit when pg_catalog.cardinality(v_ids) < v_texts or v_trees >= max_results and v_own >= max_results
-            -- an index finds as many in one go
+            -- an index finds as many in one scan
             or v_texts >= case when scope_key is null and memfold_internal._vector_index(embedding_model) is not null then 400
                 else newest end;
         v_texts := 16 * v_texts;
@@ -171,7 +171,7 @@ begin
         from (
             select n.root_id, n.matched_id, n.matched_similarity,
                 case when n.matched_id = n.root_id then n.matched_similarity else (
-                    -- its own vector may be farther than all that was found, or older
+                    -- its own vector may be farther away than all results, or older
                     select memfold_internal._similarity(v.embedding, _knn_dedup.embedding)
                     from memfold.memory_vectors as v
                     where v.tenant_id = _knn_dedup.tenant_id collate "C" and v.memory_id = n.root_id

@@ -90,7 +90,7 @@ begin
             pg_catalog.format('merge_threshold is %s, judge_threshold %s.', merge_threshold, judge_threshold),
             'A judge is asked between the two thresholds: pass a judge_threshold that is not above merge_threshold.');
     elsif pg_catalog.num_nulls(merge_threshold, judge_threshold) = 1 then
-        -- the other one is that of the embedding model
+        -- the other threshold is that of the embedding model
         select m.model, m.merge_threshold, m.judge_threshold into v_crossed
         from memfold.embedding_models as m
         where m.replaced_by is null and coalesce(_check_thresholds.judge_threshold, m.judge_threshold)

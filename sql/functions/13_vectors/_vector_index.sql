@@ -31,7 +31,7 @@ create or replace function memfold_internal._exceeds_exact_limit(
     tenant_id text, bucket_id text, embedding_model text, newest bigint, hidden_after uuid, hidden_to uuid
 ) returns boolean
 language plpgsql stable
--- by the index, whatever the statistics say: this is asked of each candidate
+-- by the index, whatever the statistics say: this runs for each candidate
 set enable_seqscan = off
 as $$
 begin
@@ -98,7 +98,7 @@ declare
 begin
     select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(index_id) as t;
     v_before := memfold_internal._scan_far(embedding, max_results, 4000);
-    -- the model as it stands in the index's predicate, else the index could not be used
+    -- the model as written in the index's predicate, else the index could not be used
     execute pg_catalog.format(
         'select array_agg(s.memory_id), array_agg(s.similarity)'
         ' from ('

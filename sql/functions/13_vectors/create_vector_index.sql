@@ -45,7 +45,7 @@ create or replace function memfold.create_vector_index(embedding_model text) ret
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- first, so that what a concurrent build makes is seen when it is complete
+    -- first, so that the result of a concurrent build is only seen when complete
     lock table memfold.memory_vectors in share mode;
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.vector_index_ddl(embedding_model) as s (statement);
 end;
@@ -62,7 +62,7 @@ create or replace function memfold.drop_vector_index_ddl(embedding_model text) r
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- without a model there is no name, and nothing that has it
+    -- without a model there is no index name, and no such index
     return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), null) as s;
 end;
 $$;

@@ -1,5 +1,5 @@
--- Names that stand for another one (link_subject, link_predicate). They are resolved before anything is hashed. There are no chains: no
--- name is itself an alias, so that one look is enough.
+-- Names that stand for other names (link_subject, link_predicate). They are resolved before anything is hashed. There are no chains: no
+-- name is itself an alias, so one lookup is enough.
 
 create or replace function memfold_internal._has_links(tenant_id text) returns boolean
 language plpgsql stable
@@ -60,7 +60,7 @@ begin
     if told_subject is not null then
         subject := coalesce(memfold_internal._linked_name(tenant_id, bucket_id, 'subject', told_subject), told_subject);
     elsif content is not null then
-        -- of two beginnings the longer says more
+        -- of two beginnings the longer is more specific
         select l.name into subject
         from memfold.links as l
         where l.tenant_id = _resolve_names.tenant_id collate "C" and l.bucket_id in (_resolve_names.bucket_id collate "C", '*')

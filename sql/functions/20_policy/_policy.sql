@@ -27,7 +27,7 @@ begin
         end if;
     end loop;
     if memory_type = 'quote' and v_policy.canonicalizer like 'lemma/%' then
-        -- a quotation is its words
+        -- a quotation is defined by its words
         v_policy.canonicalizer := 'prose/1';
     end if;
     return v_policy;

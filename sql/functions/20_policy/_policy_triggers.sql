@@ -5,7 +5,7 @@ declare
     v_policy memfold.policies;
     v_names record;
 begin
-    -- Opted out, by memfold or as it was when it was dumped: the rows of a dump may come before its policies.
+    -- Opted out, by memfold or already when it was dumped: the rows of a dump may be loaded before its policies.
     if new.key_fields is not null then
         return new;
     end if;
@@ -37,7 +37,7 @@ comment on function memfold_internal._fill_policy() is
 any other, and the names that its subject and predicate are linked to. A row with only key fields has opted out. Raises MF003 for a
 bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such content.';
 
--- CREATE EXTENSION makes the rows that memfold ships before those of a dump are loaded.
+-- CREATE EXTENSION inserts the rows that memfold ships before those of a dump are loaded.
 
 create or replace function memfold_internal._replace_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp

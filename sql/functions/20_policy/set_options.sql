@@ -86,7 +86,7 @@ begin
         perform memfold_internal._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
             'Pass at most 1,000 years; with a decay_rate of 0 nothing decays.');
     end if;
-    -- of two that set options of a bucket at a time, the later keeps what the earlier has set
+    -- of two concurrent calls for one bucket, the later keeps what the earlier has set
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     v_new := memfold_internal._options(tenant_id, bucket_id, memory_type);
     v_new.tenant_id := tenant_id;
@@ -95,7 +95,7 @@ begin
     v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
     v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
     v_new.touch := coalesce(touch, v_new.touch);
-    -- what would underflow, which is an error, is nothing
+    -- values that would underflow, which is an error, count as 0
     v_new.rank_confidence := coalesce(case when abs(rank_confidence) < 1e-50 then 0 else rank_confidence end, v_new.rank_confidence);
     v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
     v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);

@@ -50,7 +50,7 @@ begin
     if preset is null then
         v_new := v_old;
     else
-        -- every preset is the columns' defaults and what _preset() says, here and in the options
+        -- every preset is the columns' defaults plus the values of _preset(), here and in the options
         delete from memfold.policies as p
         where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
             and p.memory_type = set_policy.memory_type;
@@ -191,7 +191,7 @@ begin
     if preset = 'three_tier' then
         null;
     elsif preset = 'store_and_load' then
-        -- never without a judge, who writes one text for what is alike
+        -- never without a judge, who writes one text for similar ones
         p.scope := 'bucket';
         p.merge_threshold := 1;
         p.judge_threshold := 0.65;
@@ -200,7 +200,7 @@ begin
         o.touch := true;
         o.consolidate_threshold := 0.65;
     elsif preset = 'hash_first' then
-        -- a bucket holds a text once, whatever its type; what is alike goes to a judge
+        -- a bucket holds a text once, whatever its type; similar texts go to a judge
         p.key_fields := '';
         p.scope := 'bucket';
         p.merge_threshold := 1;
@@ -214,7 +214,7 @@ begin
         p.neighbours := 1;
         p.merge_threshold := 0.95;
         p.merge_inclusive := true;
-        -- what is so near is the same, by definition
+        -- texts this similar are the same, by definition
         p.merge_veto := 0;
         p.judge_threshold := 0.9;
         p.on_merge := 'replace';

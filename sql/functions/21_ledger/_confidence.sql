@@ -8,10 +8,10 @@ create or replace function memfold_internal._confidence(
 ) returns double precision
 language sql immutable parallel safe
 return
--- what would underflow, which is an error, is nothing
+-- values that would underflow, which is an error, count as 0
 case when least(weight_source, source_confidence) < 1e-100 then 0 else weight_source * source_confidence end
 + case when least(weight_extractor, extractor_confidence) < 1e-100 then 0 else weight_extractor * extractor_confidence end
--- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations less one
+-- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations minus one
 + case
     when weight_repetition < 1e-100 then 0
     else weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)))

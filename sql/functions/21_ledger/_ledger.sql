@@ -1,7 +1,7 @@
 create or replace view memfold_internal._ledger with (security_invoker = true) as
 select
     e.*,
-    -- not EXISTS, for which a whole tenant's rows may be hashed
+    -- not EXISTS, which might hash the rows of a whole tenant
     (
         select true
         from memfold.memory_events as u
@@ -13,7 +13,7 @@ comment on view memfold_internal._ledger is 'The ledger, and whether each row wa
 create or replace view memfold_internal._observed with (security_invoker = true) as
 select e.*
 from memfold_internal._ledger as e
--- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
+-- undoing a tier-1 event withdraws the observation, undoing any other leaves it with its own text
 where e.observation and not (e.tier = 1 and e.undone);
 comment on view memfold_internal._observed is 'The observations in force.';
 
@@ -33,7 +33,7 @@ where e.method is distinct from 'archived'
 union all
 select
     a.*,
-    -- an undone row is moved together with what it takes back
+    -- an undone row is moved together with the row that undoes it
     (
         select true
         from memfold.memory_events_archive as u
@@ -52,7 +52,7 @@ begin
     select v.* into e
     from memfold.memory_events as v
     where v.tenant_id = _event.tenant_id collate "C" and v.event_id = _event.event_id;
-    -- a row that stands for archived ones has the id of the last of them
+    -- a row that replaces archived ones has the id of the last of them
     if not found or e.method = 'archived' then
         select v.* into e
         from memfold.memory_events_archive as v
@@ -96,7 +96,7 @@ begin
         )
         insert into memfold.memory_events select b.* from back as b order by b.event_id;
     end loop;
-    -- one of the rows that are gone may have stood for rows of several blocks
+    -- one of the removed rows may have replaced rows of several blocks
     perform memfold_internal._renew_sums(_unarchive.tenant_id, pg_catalog.array_agg(b.memory_id), pg_catalog.array_agg(b.to_event))
     from memfold.memory_event_sums as b
     where b.tenant_id = _unarchive.tenant_id collate "C" and b.memory_id = any(v_ids)

@@ -2,8 +2,8 @@ create or replace function memfold_internal._known_text(tenant_id text, bucket_i
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
 language sql stable parallel safe rows 1
 begin atomic
--- A range, and in order: by any statistics, and by none, no other index ends as soon. (As a range of rows it would, in
-    -- a batch, be read from the index's beginning.)
+-- A range, and in order: whatever the statistics, even none, no other index ends as soon. (As a range of rows it would, in a batch, be
+-- read from the index's beginning.)
     select m.memory_id, m.root_id, m.status, m.predicate, m.scope_key
     from memfold.memories as m
     where

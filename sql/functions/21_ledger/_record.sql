@@ -118,7 +118,7 @@ begin
     where m.tenant_id = _adopt_row.tenant_id collate "C" and m.memory_id = _adopt_row.memory_id and not exists (
         select from memfold.memory_events as e
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
-            -- of a row that nobody has seen to yet there may be a question already: attach_embedding() asks it
+            -- a question about a row that is not ingested yet may exist already: attach_embedding() asks it
             and (e.observation or m.is_ingested)
     );
 end;

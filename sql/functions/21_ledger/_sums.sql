@@ -1,4 +1,4 @@
--- Sums of ledger rows (memory_event_sums): what is derived from a text's observations does not read them all. docs/decisions/0010.
+-- Sums of ledger rows (memory_event_sums): values derived from a text's observations need not read them all. docs/decisions/0010.
 
 create or replace function memfold_internal._turn_hash(source_turn_id text) returns bigint
 language sql immutable parallel safe
@@ -14,11 +14,11 @@ declare
     b memfold.memory_event_sums;
 begin
     with observed as materialized (
-        -- in pairs and in order, as _derived_trees() has it
+        -- in pairs and in order, as in _derived_trees()
         select o.memory_id, o.event_id, o.observations, o.without_turns, o.source_turn_ids, o.turn_events, o.source_confidence,
             o.extractor_confidence, o.first_observed_at, o.observed_at, o.metadata,
             pg_catalog.num_nonnulls(o.valid_from, o.valid_until) > 0 as has_validity,
-            -- most rows have one turn: without a function scan
+            -- most rows have one turn: avoids a function scan
             case when pg_catalog.cardinality(o.source_turn_ids) = 1 and o.turn_events is null then (
                 select s.event_id from memfold.memory_sources as s
                 where s.tenant_id = _sum_block.tenant_id collate "C" and s.source_turn_id = o.source_turn_ids[1]
@@ -42,7 +42,7 @@ begin
         where o.first_event is null and o.source_turn_ids <> '{}'
     )
     select _sum_block.tenant_id, _sum_block.memory_id, _sum_block.to_event,
-        -- a row of method archived stands for several
+        -- a row of method archived replaces several
         coalesce(sum(coalesce(o.observations, 1)), 0)::bigint,
         coalesce(sum(coalesce(o.without_turns, case when o.source_turn_ids = '{}' then 1 else 0 end)), 0)::bigint,
         pg_catalog.count(*) filter (where o.first_event = o.event_id)
@@ -74,7 +74,7 @@ declare
     v_event_id uuid;
     v_observed_at timestamptz;
 begin
-    -- the latest that has one, of the blocks that have some and of what has no sums yet
+    -- the latest one, among blocks that have some and rows without sums
     select e.event_id, e.observed_at, e.valid_from, e.valid_until into v_event_id, v_observed_at, valid_from, valid_until
     from pg_catalog.unnest(memory_ids) as i (id)
     cross join lateral (
@@ -142,7 +142,7 @@ begin
         offset memfold_internal._block_size() - 1
         limit 1;
         exit when v_to is null;
-        -- Nobody but archive_events() may change rows of a text while its root's row is held, and that holds this one.
+        -- Only archive_events() may change rows of a text while its root's row is held, and it also locks this one.
         perform from memfold.memories as m
         where m.tenant_id = _extend_sums.tenant_id collate "C" and m.memory_id = _extend_sums.memory_id
         for update skip locked;
@@ -263,7 +263,7 @@ declare
     v_next uuid;
     v_archived uuid;
 begin
-    -- which blocks repeat it, and what has no sums yet
+    -- which blocks repeat it, and the rows without sums
     select pg_catalog.array_agg(b.to_event order by b.to_event), pg_catalog.array_agg(b.after order by b.to_event)
     into v_ends, v_spans
     from (
@@ -289,7 +289,7 @@ begin
         limit 1;
         exit when found;
     end loop;
-    -- rows that stand for others may be later than these
+    -- rows that replace others may be later than these
     if exists (
         select from memfold.memory_events_archive as a
         where a.tenant_id = _next_with_turn.tenant_id collate "C" and a.memory_id = _next_with_turn.memory_id

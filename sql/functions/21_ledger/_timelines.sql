@@ -20,7 +20,7 @@ begin
             select r.memory_id, r.bucket_id, r.scope_key, r.predicate is not null as has_slot, r.object
             from memfold.memories as r
             where r.tenant_id = _derived_timelines.tenant_id collate "C" and r.memory_id = k.memory_id
-                -- what was pruned may have observations
+                -- a pruned memory may have observations
                 and r.root_id is null and r.status <> 'withdrawn'
             offset 0
         ) as r
@@ -76,16 +76,16 @@ begin
             where m.tenant_id = _derived_timelines.tenant_id collate "C" and m.memory_id = l.memory_id
             offset 0
         ) as m
-        -- what gave way to a value of another slot, with which it had been tied, is none of its own by that
+        -- a memory superseded by a value of another slot, on a timeline with it, is not by that a value of its own slot
         where l.is_of_scope and l.on_timeline and (m.bucket_id, m.scope_key) = (r.bucket_id, r.scope_key)
     ),
-    -- All values of a single-valued slot are on one timeline; a judged contradiction elsewhere ties two roots to one. A value
-    -- that was folded into a text of another scope puts that one on no slot's timeline.
+    -- All values of a single-valued slot are on one timeline; otherwise a judged contradiction puts two roots on one. A value that was
+    -- merged into a text of another scope puts that text on no slot's timeline.
     labels as (
         select r.root, case when p.root is null then r.root::text else r.bucket_id || ' ' || r.scope_key end as label,
             p.root is not null as of_scope
         from roots as r
-        -- An alias that was restated as a value of its root's slot, and is a root again, has none of its own without a predicate.
+        -- An alias that was restated as a value of its root's slot, and is a root again, has no slot without a predicate.
         left join placed as p on p.root = r.root and r.has_slot
     ),
     ties as (
@@ -101,7 +101,7 @@ begin
         union
         select r.here, t.there from reach as r join ties as t on t.here = r.there
     ),
-    -- once a label, not once a statement: of a slot with 3,365 statements and 112 values that was 95 % of the time
+    -- once per label, not once per statement: for a slot with 3,365 statements and 112 values that was 95 % of the time
     tied as (
         select r.here, min(r.there) as there from reach as r group by r.here
     ),
@@ -127,7 +127,7 @@ begin
             over (partition by a.timeline order by a.observed_at, a.event_id) as segment
         from marked as a
     ),
-    -- where the next value begins. By a window: joined to itself by timeline alone, a slot of 2,600 values was 3,000,000 rows.
+    -- where the next value begins. By a window: a self-join on timeline alone produced 3,000,000 rows for a slot of 2,600 values.
     ended as (
         select n.*, min(n.observed_at)
             over (partition by n.timeline order by n.segment groups between 1 following and 1 following) as ends
