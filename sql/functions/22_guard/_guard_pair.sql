@@ -11,7 +11,7 @@ declare
     v_signals text[] := memfold_internal._guard(tenant_id, content, other_content);
     v_texts record;
 begin
-    -- links can only take a difference away: what is clean needs none
+    -- links can only remove a difference: clean texts need none
     if v_signals <> '{}' and bucket_id is not null
         and exists (select from memfold.links as l where l.tenant_id = _guard_pair.tenant_id collate "C")
     then

@@ -1,5 +1,5 @@
--- The guard's rule of substitutions: two English texts of nearly the same words, in which a few are exchanged, say the same only
--- if the exchanged words are known to say about the same (memfold.lexicon).
+-- The guard's rule of substitutions: two English texts of nearly the same words, with a few exchanged, say the same only if the
+-- exchanged words are known to say about the same (memfold.lexicon).
 
 create or replace function memfold_internal._guard_lemmas(word text)
 returns text[]
@@ -90,7 +90,7 @@ declare
     -- classes that other parts of the guard read: grammar, prepositions, conjunctions, negations
     v_elsewhere constant text[] := '{s,p,&,n,q,N}'::text[];
 begin
-    -- what is exchanged: words of content
+    -- the exchanged words: content words
     foreach v_place in array only_a loop
         if coalesce(left(classes_a[v_place], 1) <> all (v_elsewhere), true) and a[v_place] !~ '[0-9]' then
             v_words_a := v_words_a || a[v_place];
@@ -113,7 +113,7 @@ begin
         return null;
     end if;
 
-    -- which say about the same: place in the one text * 4 + place in the other
+    -- pairs that say about the same: position in one text * 4 + position in the other
     with stated as materialized (
         select listed.side, listed.place::integer as place, listed.word, listed.class,
             memfold_internal._guard_lemmas(listed.word) as lemmas
@@ -146,7 +146,7 @@ begin
         group by one.place, other.place
         having not bool_or(coalesce(one.opposites && other.senses or one.senses && other.opposites, false))
     ) as found(pair);
-    -- each word of the text that has fewer with one of the other
+    -- each word of the text that has fewer is paired with one of the other
     if (case least(cardinality(v_words_a), cardinality(v_words_b))
             when 1 then v_pairs <> '{}'
             when 2 then exists (
@@ -160,8 +160,8 @@ begin
     then
         return null;
     end if;
-    -- and what has no partner stands in one place: both texts have the same word before it, or after it. "Works well for cups" and
-    -- "works for small cups" each say something more
+    -- and a word without a partner is in the same place: both texts have the same word before it, or after it. "Works well for cups"
+    -- and "works for small cups" each say something more
     select format('substitution: %s <> %s', one.word, other.word) into v_signal
     from (
         select w.*,

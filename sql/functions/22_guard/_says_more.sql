@@ -26,7 +26,7 @@ declare
     v_classes text[];
     v_other text[];
     v_other_classes text[];
-    -- whom it is about goes without saying
+    -- the subject need not be repeated
     v_nobody constant text[] := '{user,client,customer,person,benutzer,nutzer,utilisateur,utilisatric,usuario,usuaria,usuário,utent,
         пользователь,gebruiker}'::text[];
 begin
@@ -43,7 +43,7 @@ begin
         select from unnest(v_other, v_other_classes) as o (word, class)
         where left(o.class, 1) in ('s', '&') is not true and o.word <> all(v_words) and o.word <> all(v_nobody)
     ) and (
-        -- one ideograph is not yet a word
+        -- one ideograph is not a word yet
         select sum(case when w.word collate "C" between E'\u2E80' and E'\u9FFF' then 0.5 else 1 end) >= 1
         from unnest(v_words, v_classes) as w (word, class)
         where (w.class is null or left(w.class, 1) not in ('s', '&', 'p', 'S', 'n', 'q')) and w.word <> all(v_other)

@@ -1,4 +1,4 @@
--- The veto: what the words of two texts say against an automatic merge, whatever their vectors say. The trees are in _veto.sql.
+-- The veto: reasons in the words of two texts against an automatic merge, whatever their vectors say. The trees are in _veto.sql.
 
 create or replace function memfold_internal._veto_text(content text) returns text
 language plpgsql immutable parallel safe
@@ -17,7 +17,7 @@ create or replace function memfold_internal._veto_features(a text, b text) retur
 language plpgsql immutable parallel safe
 as $$
 begin
-    -- neither cosine nor guard: the same for every model, and no second opinion on what the guard has seen
+    -- neither cosine nor guard: the same for every model, and independent of the guard
     return memfold_internal._pair_features(null, null, memfold_internal._veto_text(a), memfold_internal._veto_text(b), null);
 end;
 $$;
@@ -47,7 +47,7 @@ begin
     if merge_veto > 0 then
         v_score := memfold_internal._veto_score(a, b);
         if v_score < merge_veto then
-            -- cut, not rounded: what is below the threshold reads so
+            -- truncated, not rounded: a value below the threshold is printed below it
             return pg_catalog.format('veto %s < %s (%s)', pg_catalog.trunc(v_score::numeric, 2), merge_veto,
                 memfold_internal._veto_version());
         end if;

@@ -1,4 +1,4 @@
--- Questions of kind identity: are two names one? They are about names of a bucket, and about no pair of memories.
+-- Questions of kind identity: do two names mean the same? They are about names of a bucket, not about a pair of memories.
 
 create or replace function memfold_internal._names_key(kind text, alias text, name text) returns text
 language plpgsql immutable parallel safe
@@ -67,7 +67,7 @@ declare
     v_name_told uuid[];
     v_judgement_id uuid;
 begin
-    -- one that is being erased is no evidence: the question would keep the name of what is gone
+    -- a memory that is being erased is not evidence: the question would keep the erased name
     with evidence as (
         select e.side, e.id::uuid, e.place
         from (
@@ -105,7 +105,7 @@ begin
         || pg_catalog.jsonb_build_object(
             'kind', case when suggestion.alias is null then 'beginning' else suggestion.kind end,
             'key', memfold_internal._suggestion_key(suggestion), 'told', v_told, 'name_told', v_name_told,
-            -- ids of memories that may be erased while the question stays are none of its
+            -- it does not show ids of memories that may be erased while the question is open
             'evidence', suggestion.evidence - array['pairs', 'memory_ids', 'name_memory_ids']
         ))
     on conflict do nothing

@@ -1,4 +1,4 @@
--- Of columns, for on Citus a row of a table is of its shard's type.
+-- Takes columns, because on Citus a row of a table has its shard's type.
 create or replace function memfold_internal._member_ids(memory_id uuid, other_id uuid, member_ids uuid[]) returns uuid[]
 language sql immutable parallel safe
 return coalesce(member_ids, array[least(memory_id, other_id), greatest(memory_id, other_id)]);
@@ -65,10 +65,10 @@ declare
     b memfold.memories;
 begin
     if j.kind = 'identity' then
-        -- who links a name closes what waits about it
+        -- a link of a name closes the questions that wait about it
         return j;
     elsif j.member_ids is not null then
-        -- what is no longer a memory of its own drops out
+        -- a memory that is no longer a root or was erased is left out
         j.member_ids := array(
             select i.id
             from pg_catalog.unnest(j.member_ids) as i (id)
@@ -100,8 +100,8 @@ begin
         j.status := 'obsolete';
         j.reason := 'both ids are the same memory';
     elsif (a.status <> 'active' or b.status <> 'active')
-        -- A value that a third one retired while it was asked about: the other one is to find its place on the slot's timeline, for
-        -- else it would stay beside what holds now.
+        -- A value that a third one superseded while the question was open: the other one must find its place on the slot's timeline, or
+        -- it would stay active beside the current value.
         and not (a.scope_key = b.scope_key and a.predicate is not null
             and (a.status, b.status) in (('active', 'superseded'), ('superseded', 'active'))
             and not exists (
@@ -116,7 +116,7 @@ begin
             case when a.status <> 'active' then a.memory_id else b.memory_id end,
             case when a.status <> 'active' then a.status else b.status end);
     elsif (a.memory_id, b.memory_id) <> (j.memory_id, j.other_id) then
-        -- one of them was folded: the question is now about where it leads
+        -- one of them was merged: the question is now about its root
         if (case j.kind
             when 'review' then memfold_internal._is_in_question(j.tenant_id, a.memory_id, b.memory_id)
             else memfold_internal._was_asked(j.tenant_id, a.memory_id, b.memory_id)
@@ -155,7 +155,7 @@ begin
         where j.tenant_id = _was_asked.tenant_id collate "C"
             and j.memory_id = _was_asked.other_id and j.other_id = _was_asked.memory_id and j.status <> 'obsolete'
     ) or exists (
-        -- in one cluster
+        -- in the same cluster
         select from memfold.judgements as j
         cross join lateral (
             select from memfold.judgements as o
@@ -208,13 +208,13 @@ create or replace function memfold_internal._wake_judges(tenant_id text, bucket_
 language plpgsql volatile
 as $$
 begin
-    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
+    -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
     if (memfold_internal._policy(tenant_id, bucket_id, memory_type)).notify and not exists (
         select from memfold.judgements as j
         where j.tenant_id = _wake_judges.tenant_id collate "C" and j.status in ('open', 'leased')
             and (j.kind = 'review') = _wake_judges.review
     ) then
-        -- (no tenant in it: anyone who is connected may listen)
+        -- (no tenant in it: any connected role may listen)
         perform pg_catalog.pg_notify('memfold_judgements', '');
     end if;
 end;
@@ -306,7 +306,7 @@ as $$
 declare
     v_ids uuid[];
 begin
-    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
+    -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
     if (memfold_internal._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
         select from pg_catalog.jsonb_array_elements(questions) as q (question)
         where not exists (
@@ -336,7 +336,7 @@ begin
             where m.tenant_id = r.tenant_id and m.memory_id = i.ids[pg_catalog.cardinality(i.ids)]
             offset 0
         ) as m
-        -- one was erased since it was planned
+        -- one was erased since the plan
         where not exists (
             select from pg_catalog.unnest(i.ids) as e (id)
             left join lateral (
@@ -350,7 +350,7 @@ begin
         on conflict do nothing
         returning j.judgement_id
     )
-    -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
+    -- not by ROW_COUNT: Citus counts skipped rows as inserted
     select coalesce(pg_catalog.array_agg(a.judgement_id), '{}') into v_ids from asked as a;
     perform memfold_internal._add_parts(r.tenant_id, v_ids);
     return pg_catalog.cardinality(v_ids);

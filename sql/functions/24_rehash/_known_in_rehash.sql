@@ -6,7 +6,7 @@ as $$
 declare
     v_now memfold.policies;
 begin
-    -- Every write of a policy sets updated_at. A row that is less specific than the one that was read changes nothing.
+    -- Every write of a policy sets updated_at. A row that is less specific than the one that was read has no effect.
     if exists (
         select from memfold.policies as p
         where p.tenant_id in (_check_rules.tenant_id collate "C", '*')
@@ -17,7 +17,7 @@ begin
             >= memfold_internal._specificity(policy.tenant_id, policy.bucket_id, policy.memory_type)
     ) then
         v_now := memfold_internal._policy(tenant_id, bucket_id, memory_type);
-        -- as _candidate() has it
+        -- as in _candidate()
         if v_now.dedup = 'off' then
             v_now.canonicalizer := null;
         end if;
@@ -48,7 +48,7 @@ declare
     m memfold.memories;
     p memfold.policies;
 begin
-    -- by the new hash, then by the old one; a stale text counts by what its hash will be
+    -- by the new hash, then by the old one; a stale text counts by its future hash
     for v_turn in 1..2 loop
         select t.* into m
         from memfold.memories as t
@@ -87,7 +87,7 @@ begin
     if (c.policy).rehash_run is null then
         return query select * from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash);
         if not found and (c.told_subject, c.told_predicate) is distinct from (c.subject, c.predicate) then
-            -- under the name that it was told by: take_up_links() has not reached it yet
+            -- under the name that it came with: take_up_links() has not reached it yet
             return query select k.* from memfold_internal._known_text(c.tenant_id, c.bucket_id, memfold_internal._content_hash(
                 c.memory_type, c.told_subject, c.told_predicate, c.content, (c.policy).canonicalizer, (c.policy).key_fields,
                 c.metadata_signature)) as k;

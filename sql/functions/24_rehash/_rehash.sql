@@ -1,11 +1,11 @@
--- A rehash (rehash_bucket) brings the texts of a bucket under other rules for their hash, one by one. Until it has reached
--- a text, that text is stale: it is found by the hash of before, and by what its hash will be. Of two texts that are one
--- under the new rules the hash is the one's alone; the other, if it is folded, is an alias without a hash (its twin).
+-- A rehash (rehash_bucket) applies other rules for the hash to the texts of a bucket, one by one. Until it has reached a text, that
+-- text is stale: it is found by its old hash, and by its future hash. Of two texts that are equal under the new rules only one has the
+-- hash; the other, if it is merged, is an alias without a hash (its twin).
 
 create or replace function memfold_internal._is_stale(m memfold.memories, policy memfold.policies) returns boolean
 language plpgsql stable
 as $$
--- Not as an expression, whose dependencies would be a circle to Citus: the table, this function, that one, the table.
+-- Not as an expression, whose dependencies Citus would see as a circle: the table, this function, that one, the table.
 begin
     return policy.rehash_run is not null and m.canonicalizer is not null and (
         (m.canonicalizer, m.key_fields) is distinct from (policy.canonicalizer, policy.key_fields)
@@ -27,7 +27,7 @@ declare
     v_ids uuid[];
     v_event_ids uuid[];
 begin
-    -- Lifted first: another one may have to take its place, and may wait for this one's.
+    -- Released first: another text may need the hash, and this one may need that text's.
     perform memfold_internal._maintain(true);
     update memfold.memories as t
     set canonicalizer = null, metadata_signature = null
@@ -95,7 +95,7 @@ declare
     v_event_id uuid;
     v_pending uuid[] := pending;
 begin
-    -- who stands there by the rules of before goes first
+    -- a text that has the hash by the old rules is rehashed first
     for v_turn in 1..2 loop
         select t.* into h
         from memfold.memories as t
@@ -108,7 +108,7 @@ begin
         v_pending := memfold_internal._rehash_text(h.tenant_id, h.memory_id, run_id, v_pending);
     end loop;
     if h.memory_id is not null then
-        -- A fold of two roots that hold changes nothing that the next one asks for: it may be derived with the others.
+        -- A merge of two valid roots changes nothing that the next one depends on: it may be derived with the others.
         for v_turn in 1..2 loop
             v_m_root := memfold_internal._memory_root(m.tenant_id, m.memory_id, '{}');
             v_h_root := memfold_internal._memory_root(h.tenant_id, h.memory_id, '{}');
@@ -118,7 +118,7 @@ begin
             v_pending := memfold_internal._derive_pending(m.tenant_id, v_pending);
         end loop;
         if 'rejected' in (v_m_root.status, v_h_root.status) then
-            -- a tombstone neither takes another memory with it nor is lifted
+            -- a tombstone neither absorbs another memory nor is revived
             v_stays := v_h_root.status = 'rejected' and (v_m_root.status <> 'rejected' or m.memory_id < h.memory_id);
             v_reason := 'of two texts that are one under ' || policy.canonicalizer || ', a rejected one has no hash';
         else
@@ -194,7 +194,7 @@ begin
         select t.* into strict m
         from memfold.memories as t
         where t.tenant_id = _assign_hashes.tenant_id collate "C" and t.memory_id = v_id;
-        -- another one before it may have met it
+        -- an earlier one may have reached it
         continue when m.canonicalizer is not null;
         v_pending := memfold_internal._assign_hash(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id, v_pending);
     end loop;
@@ -262,7 +262,7 @@ begin
         from memfold.memories as t
         where t.tenant_id = _parting_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
         v_hash := memfold_internal._hash_under(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type));
-        -- those beneath it first: a caller that takes a few at a time finds them by it
+        -- those beneath it first: a caller that takes a few at a time finds them through it
         return query select t.* from memfold_internal._parting_twins(_parting_twins.tenant_id, v_twin.twin_id, v_hash) as t;
         if v_hash is distinct from _parting_twins.content_hash then
             return query select v_twin.twin_id, v_twin.event_id;
@@ -320,7 +320,7 @@ begin
             offset 0
         ) as e
     loop
-        -- it may become one with a text of another scope
+        -- it may become equal to a text of another scope
         perform memfold_internal._lock(tenant_id, v_text.bucket_id, null, false);
         perform memfold_internal._split_alias(tenant_id, array[v_text.event_id], v_text.run_id);
         perform memfold_internal._assign_hashes(tenant_id, array[v_text.id], v_text.run_id, null);

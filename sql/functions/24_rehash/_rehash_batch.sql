@@ -3,7 +3,7 @@ create or replace function memfold_internal._rehash_rows(
 ) returns memfold_internal.rehash_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
--- Writers may wait for the holder of a row, who wait for the bucket: it is tried again later.
+-- Writers may wait for the holder of a row, who waits for the bucket: it is tried again later.
 set lock_timeout = '100ms'
 as $$
 declare
@@ -40,7 +40,7 @@ begin
         v_hashes := v_hashes || array[memfold_internal._hash_under(m, v_policy)];
     end loop;
     if v_again and v_texts <> '{}' then
-        -- those that come apart first, and no more than a few at a time, however many are folded into one
+        -- those that are separated first, and only a few at a time, however many are merged into one
         select coalesce(array_agg(t.twin_id order by t.twin_id), '{}'), array_agg(t.event_id) into v_twins, v_events
         from (
             select t.*
@@ -60,7 +60,7 @@ begin
     end if;
     for v_i in 1..cardinality(v_texts) loop
         if v_i > 1 and clock_timestamp() > until then
-            -- deriving what has been folded takes as long again
+            -- deriving merged texts takes as long again
             v_step."position" := m.content_hash;
             exit;
         end if;
@@ -71,13 +71,13 @@ begin
         if v_hash is not null and not exists (
             select from memfold_internal._known_text(run.tenant_id, run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
         ) then
-            -- most stand alone, before and after
+            -- most are separate, before and after
             perform memfold_internal._maintain(true);
             update memfold.memories as t
             set canonicalizer = v_policy.canonicalizer, key_fields = v_policy.key_fields,
                 metadata_signature = memfold_internal._stored_signature(m, v_policy.metadata_keys)
             where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id
-                -- one before it may have taken it along
+                -- an earlier one may have included it
                 and t.canonicalizer = m.canonicalizer and t.content_hash = m.content_hash;
             perform memfold_internal._maintain(false);
         else
@@ -155,13 +155,13 @@ begin
         select from memfold.policies as p
         where p.tenant_id = v_run.tenant_id and p.bucket_id = v_run.bucket_id and p.rehash_run = v_run.run_id
     ) then
-        -- another session has ended it, or turned it back
+        -- another session has ended it, or undone it
         return true;
     end if;
     v_position := decode(v_run.report ->> 'position', 'hex');
     v_unhashed := v_position is null and (v_run.arguments ->> 'again')::boolean;
     v_position := coalesce(v_position, '');
-    -- writers of the bucket wait for as long as this takes
+    -- blocks writers of the bucket
     while v_seen < batch_size and clock_timestamp() < v_locked_at + interval '50 milliseconds' loop
         if v_unhashed then
             v_changed := v_changed + memfold_internal._rehash_unhashed(v_run, least(batch_size - v_seen, 20));

@@ -2,7 +2,7 @@ create or replace function memfold_internal._check_link(tenant_id text, bucket_i
 language plpgsql stable
 as $$
 declare
-    -- to words under which a subject is looked for, names of subjects count
+    -- when a subject is looked for by words, names of subjects count
     v_kind constant text collate "C" := case kind when 'beginning' then 'subject' else kind end;
     v_target constant text collate "C" := memfold_internal._link_key(kind, name);
     v_other memfold.links;
@@ -50,7 +50,7 @@ as $$
 begin
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     perform memfold_internal._check_wildcard('tenant_id', tenant_id);
-    -- one who links or unlinks at a time: no writer takes this one
+    -- only one call links or unlinks at a time: no writer takes this lock
     perform memfold_internal._lock(tenant_id, '*', null, true);
     if bucket_id <> '*' then
         perform memfold_internal._lock(tenant_id, bucket_id, null, true);
@@ -79,7 +79,7 @@ begin
     where l.tenant_id = _link.tenant_id collate "C" and l.bucket_id = _link.bucket_id collate "C" and l.kind = _link.kind collate "C"
         and l.alias = v_alias;
     if not found then
-        -- no chains: what has led to the alias leads to the name
+        -- no chains: aliases of the alias become aliases of the name
         if kind <> 'beginning' then
             with led as (
                 update memfold.links as l

@@ -82,7 +82,7 @@ begin
         raise notice 'nothing to do: bucket % is hashed by %, and no rehash is in progress', bucket_id, memfold_internal._rules(v_old);
         return null;
     elsif v_undoes is null then
-        -- there and back is an undo, said or not
+        -- rehashing back to the previous rules is an undo, even without undo_run_id
         select r.run_id into v_undoes
         from memfold.runs as r
         where r.tenant_id = tenant_id collate "C" and r.bucket_id = bucket_id collate "C"
@@ -107,7 +107,7 @@ begin
         where p.tenant_id = tenant_id collate "C" and p.bucket_id = bucket_id collate "C"
             and p.memory_type = memory_type collate "C"
     ) then
-        -- types that have rules of their own elsewhere keep them
+        -- types with a policy of their own keep its rules
         if memory_type = '*' then
             insert into memfold.policies
             select (jsonb_populate_record(p, jsonb_build_object(
@@ -149,7 +149,7 @@ return pg_catalog.jsonb_build_object(
 revoke all on function memfold_internal._rules(memfold.policies) from public;
 comment on function memfold_internal._rules(memfold.policies) is 'The rules by which content is hashed.';
 
--- A function of its own, for where rules are on other nodes too it is run as someone who may write there.
+-- A separate function, because if rules are on other nodes too it runs as a role that may write there.
 create or replace function memfold_internal._rehash_end(run memfold.runs) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -176,7 +176,7 @@ create or replace procedure memfold.rehash_bucket(
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
+-- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
 declare
     v_run_id uuid;
     v_ended boolean := false;
@@ -194,7 +194,7 @@ begin
             v_ended := memfold_internal._rehash_batch(tenant_id, v_run_id, batch_size);
             v_failures := 0;
         exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
-            -- someone holds a row, or has just written one: a minute of patience
+            -- another transaction holds a row, or has just written one: retry for a minute
             v_failures := v_failures operator(pg_catalog.+) 1;
             if v_failures operator(pg_catalog.>) 300 then
                 raise;

@@ -18,7 +18,7 @@ begin
         select m.bucket_id into v_bucket_id
         from (select distinct m.bucket_id from memfold.memories as m where m.tenant_id = tenant_id collate "C") as m
         where memfold_internal._texts_under_alias(tenant_id, m.bucket_id, kind, alias, 1) <> '{}'
-            -- a bucket's own link comes before
+            -- a bucket's own link takes precedence
             and not exists (
                 select from memfold.links as l
                 where l.tenant_id = tenant_id collate "C" and l.bucket_id = m.bucket_id and l.kind = kind collate "C"
@@ -34,7 +34,7 @@ begin
     where l.tenant_id = tenant_id collate "C" and l.bucket_id = bucket_id collate "C" and l.kind = kind collate "C"
         and l.alias = alias collate "C";
     if not found then
-        -- somebody has unlinked it
+        -- it has been unlinked
         return 0;
     end if;
     v_number := case when v_bucket_id is null then 0
@@ -56,7 +56,7 @@ create or replace procedure memfold.take_up_links(
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
+-- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
 declare
     v_link record;
     v_number bigint;
@@ -77,7 +77,7 @@ begin
                 v_number := memfold_internal._take_up_batch(tenant_id, v_link.bucket_id, v_link.kind, v_link.alias, batch_size);
                 v_failures := 0;
             exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
-                -- someone holds a row, or has just written one: a minute of patience
+                -- another transaction holds a row, or has just written one: retry for a minute
                 v_failures := v_failures operator(pg_catalog.+) 1;
                 if v_failures operator(pg_catalog.>) 300 then
                     raise;

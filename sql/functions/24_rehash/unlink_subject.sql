@@ -18,7 +18,7 @@ begin
             'The table links lists the aliases of a tenant, each with its bucket (''*'': all).');
     end if;
     select r.* into v_run from memfold.runs as r where r.tenant_id = v_link.tenant_id and r.run_id = v_link.run_id;
-    -- what had led to the alias does again
+    -- aliases that pointed to the alias do so again
     update memfold.links as l
     set name = v_run.arguments ->> 'was'
     where l.tenant_id = v_link.tenant_id and l.bucket_id = v_link.bucket_id
@@ -38,7 +38,7 @@ begin
             v_number := v_number + memfold_internal._give_back(tenant_id, v_bucket_id, kind, v_link.name, v_link.run_id);
         end loop;
     end if;
-    -- not in the UPDATE: to Citus none may call what is volatile
+    -- not in the UPDATE: Citus allows no volatile function there
     v_now := clock_timestamp();
     update memfold.runs as r
     set status = 'undone', ended_at = v_now, report = r.report || jsonb_build_object('given_back', v_number)

@@ -86,7 +86,7 @@ revoke all on function memfold_internal._check_validity(timestamptz, timestamptz
 comment on function memfold_internal._check_validity(timestamptz, timestamptz) is
 'Raises MF065 for a period in which no fact can be valid.';
 
--- No more nodes than it takes: PL/pgSQL initialises them all, with their privileges, in every call.
+-- As few nodes as possible: PL/pgSQL initialises them all, with their privileges, in every call.
 create or replace function memfold_internal._is_fast_path(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
@@ -195,7 +195,7 @@ comment on function memfold_internal._candidate(
 which a tier-1 hit does not need). Null stands for the default; observed_at stays null, which means the time when the candidate is written
 (_stated_at). default_hash: its hash by the default rules, if known. Raises MF003 to MF016, MF061, MF065; writes nothing.';
 
--- What is said of one candidate elsewhere, as expressions for many: _candidate() calls, these are inlined.
+-- The checks of a single candidate as expressions, for many: _candidate() calls functions, these are inlined.
 
 create or replace function memfold_internal._is_valid_candidate(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,

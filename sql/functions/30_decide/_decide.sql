@@ -41,7 +41,7 @@ begin
         d.on_timeline := false;
         return d;
     elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold_internal._is_single(c.tenant_id, c.predicate)
-        -- contested: restated it is active, beside the value of its slot
+        -- contested: if restated it is active, in addition to the value of its slot
         and not exists (
             select from memfold_internal._derived_trees(c.tenant_id, memfold_internal._trees(c.tenant_id, array[d.root_id])) as t
             where t.memory_id = d.root_id and t.contested
@@ -81,7 +81,7 @@ begin
         end if;
         return d;
     end if;
-    -- withdrawn: as if it were new
+    -- withdrawn: treated as new
     d.action := 'inserted';
     d.target_id := null;
     return d;
@@ -147,7 +147,7 @@ begin
         return memfold_internal._decide_merge(c, d);
     end if;
 
-    -- row 11: what the agent was shown from memory is no evidence, and may not bring in anything new
+    -- row 11: text that the agent was shown from memory is not evidence, and must not add anything new
     if c.origin = 'recalled' then
         d.action := 'rejected';
         d.reason := 'recalled';

@@ -124,7 +124,7 @@ begin
             greatest(v_policy.neighbours, v_session), v_least, except_root,
             c.memory_id, c.last_id) as n
     loop
-        -- behind the nearest, only those of the candidate's own session
+        -- after the nearest, only those of the candidate's own session
         continue when v_neighbour.place > v_policy.neighbours and not exists (
             select from memfold.memories as m
             where m.tenant_id = c.tenant_id collate "C" and m.memory_id in (v_neighbour.root_id, v_neighbour.matched_id)
@@ -152,10 +152,10 @@ begin
                         v_neighbour.matched_object, c.bucket_id))));
             end if;
         end if;
-        -- What merges is what will be shown for it: an alias that is near is a reason to ask, no more.
+        -- A merge depends on the text that will be shown: a near alias is only a reason to ask.
         v_mergeable := coalesce(v_own > v_merge or v_own = v_merge and v_policy.merge_inclusive, false);
         v_unclear := coalesce(v_value >= v_judge, false);
-        -- guard and veto are asked of the best neighbour, and of further ones that would merge, until one may
+        -- guard and veto are checked for the best neighbour, and for further ones that would merge, until one may
         if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_unclear and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then

@@ -8,7 +8,7 @@ declare
 begin
     for v_attempt in 1..10 loop
         d := case when v_is_new then memfold_internal._decide_new(c) else memfold_internal._decide(c) end;
-        -- the INSERT of what is new is the look for it under the lock
+        -- the INSERT of a new text checks for it under the lock
         if not v_is_new or d.action <> 'rejected' then
             r := memfold_internal._apply(c, d);
         end if;
@@ -30,7 +30,7 @@ text before the lock.';
 
 create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
--- The caller holds rows. If it waits for another one, others may wait for it.
+-- The caller holds rows. If it waits for another one, others may wait for its rows.
 set lock_timeout = '100ms'
 as $$
 declare
@@ -39,7 +39,7 @@ declare
 begin
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        -- of a single call, which has no id yet, a new one: null would be the memory's last
+        -- a single call has no id yet, so a new one: null would be the memory's last
         v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, coalesce(c.event_id, memfold_internal._new_id()));
         d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
@@ -72,7 +72,7 @@ begin
         c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
         return memfold_internal._ingest_locked(c, true);
     end if;
-    -- A text that is known and active needs no lock but its root's row.
+    -- A known and active text needs only the lock of its root's row.
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' and pg_catalog.num_nonnulls(c.valid_from, c.valid_until) = 0 then
         if not v_patient then
@@ -93,7 +93,7 @@ begin
         c := memfold_internal._embed(c);
     end if;
 
-    -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
+    -- If the hash, the neighbours or the tree extend beyond one scope, so must the lock.
     c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
     v_wide := memfold_internal._is_wide((c.policy).scope, (c.policy).key_fields, (c.policy).rehash_run);
     if d.memory_id is not null and not v_wide then
@@ -102,8 +102,8 @@ begin
             where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id), false);
     end if;
 
-    -- Everything else looks again under the lock. Lock and look are statements of their own: a statement sees what was
-    -- committed before it began.
+    -- All other cases check again under the lock. Lock and check are separate statements: a statement sees what was committed before it
+    -- began.
     if (c.policy).dedup = 'on' then
         perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
         perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,

@@ -25,7 +25,7 @@ begin
     end if;
     perform memfold_internal._lock_memories(tenant_id, array[memory_id]);
 
-    -- whatever it had to wait for may have changed what it goes by, or erased the memory
+    -- while it waited, its rules may have changed, or the memory may have been erased
     perform memfold_internal._check_embedding(embedding, embedding_model);
     select m.* into v_memory
     from memfold.memories as m
@@ -42,7 +42,7 @@ begin
         on conflict do nothing
         returning 1
     )
-    -- not by FOUND: Citus takes rows that are left out for inserted ones
+    -- not by FOUND: Citus counts skipped rows as inserted
     select count(*) = 1 into v_is_given from given;
     if not v_is_given then
         perform memfold_internal._fail('MF019', 'the memory already has a vector of this model',
@@ -160,7 +160,7 @@ create or replace function memfold_internal._was_compared(tenant_id text, m memf
 language plpgsql stable
 as $$
 begin
-    -- nor is a pair folded or asked again whose other side has been folded elsewhere since
+    -- nor is a pair merged or asked about again if its other side has been merged elsewhere since
     return memfold_internal._was_asked(tenant_id, m.memory_id, d.target_id)
         or memfold_internal._was_asked(tenant_id, m.memory_id, d.memory_id);
 end;
@@ -184,7 +184,7 @@ declare
 begin
     v_fold := d.action in ('merged', 'replaced') and not v_asked;
     if v_fold then
-        -- a duplicate folds the newer memory into the older, a replacement the older into the newer
+        -- a duplicate merges the newer memory into the older, a replacement the older into the newer
         v_other_id := d.target_id;
         v_text_id := greatest(m.memory_id, v_other_id);
         d.target_id := least(m.memory_id, v_other_id);
@@ -241,7 +241,7 @@ begin
     select b.floor into v_floor
     from memfold_internal._bands((c.policy).merge_threshold, (c.policy).judge_threshold, (c.policy).similar_threshold,
         c.embedding_model) as b;
-    -- Of two that are merged each may have had another rival: it looks again, with one supersession less each time.
+    -- Two merged memories may each have had another rival: it checks again, with one supersession less each time.
     loop
         v_merges := false;
         for v_rivals in
@@ -256,7 +256,7 @@ begin
             continue when d.target_id is distinct from v_rivals.loser_id or memfold_internal._was_compared(c.tenant_id, w, d);
             d := memfold_internal._decide_stored(w_c, w, d);
             v_merges := d.action in ('merged', 'replaced');
-            -- what is not merged stays active beside the other, which is asked about
+            -- a memory that is not merged stays active in addition to the other, and a question is asked
             continue when not v_merges
                 and not memfold_internal._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);
             insert into memfold.memory_events (
@@ -294,7 +294,7 @@ begin
     return query
     select e.event_id, w.memory_id, l.memory_id
     from memfold.memories as t
-    -- what row 10 decides about is a new text: no row about it is older
+    -- row 10 decides about a new text: no row about it is older
     cross join lateral (
         select e.* from memfold_internal._ledger as e
         where e.tenant_id = t.tenant_id and e.memory_id = t.memory_id
@@ -337,7 +337,7 @@ begin
         where v.tenant_id = c.tenant_id collate "C" and v.memory_id = i.id and v.model = c.embedding_model collate "C"
         offset 0
     ) as v
-    -- mostly none is near, and nothing is written
+    -- usually none is near, and nothing is written
     having max(memfold_internal._similarity(v.embedding, c.embedding)) >= floor;
     if not found then
         return null;

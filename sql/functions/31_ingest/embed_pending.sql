@@ -15,7 +15,7 @@ begin
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 1000.');
     end if;
     if not exists (select from memfold.policies as p where p.embed = 'in_database')
-        -- one session at a time, for all would take the same
+        -- one session at a time, because all would take the same memories
         or not pg_try_advisory_xact_lock(hashtextextended('memfold embed_pending ' || tenant_id, 0))
     then
         return 0;

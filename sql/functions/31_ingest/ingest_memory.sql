@@ -50,14 +50,14 @@ begin
                     object, metadata);
                 return memfold_internal._event_result(tenant_id, v_event_id);
             end if;
-            -- it expired in between: a new call
+            -- it expired in between: treated as a new call
         end loop;
     end if;
     if valid_from is null and valid_until is null and memfold_internal._is_fast_path(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence,
         session_id, origin, metadata, observed_at)
         -- The default canonicalizer may leave nothing of a text that the bucket's own one keeps. One letter shows in 0.3 us that
-        -- it leaves something (Latin, Cyrillic, kana, Han, Hangul; of other scripts it is computed, in 5 us).
+        -- something is left (Latin, Cyrillic, kana, Han, Hangul; for other scripts it is computed, in 5 us).
         and (
             content ~ E'[0-9A-Za-z\\u0400-\\u0481\\u3041-\\u3096\\u30A1-\\u30FA\\u4E00-\\u9FFF\\uAC00-\\uD7A3]' collate "C"
             or memfold_internal._prose_1(content) <> ''
@@ -65,7 +65,7 @@ begin
     then
         v_content_hash := memfold_internal._content_hash(
             memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate', null);
-        -- With a vector it is a new fact, mostly: clients embed what is not known.
+        -- A candidate with a vector is usually a new fact: clients embed unknown texts.
         if embedding is null and embedding_model is null then
             r := memfold_internal._ingest_fast_path(
                 v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,

@@ -34,11 +34,11 @@ begin
         ) as x
         order by 1
     loop
-        -- writers of the buckets wait for as long as this takes
+        -- blocks writers of the buckets
         exit when r.ingested >= max_rows or clock_timestamp() > v_locked_at + interval '100 milliseconds';
         v_rows := 0;
         begin
-            -- It waits once, and holding nothing; then it may hold rows, and only tries.
+            -- It waits once, while it holds nothing; later it may hold rows, and only tries.
             perform memfold_internal._lock(tenant_id, v_bucket_id, null, v_waits);
             v_waits := false;
             v_locked_at := coalesce(v_locked_at, clock_timestamp());
@@ -51,7 +51,7 @@ begin
             end loop;
             r.ingested := r.ingested + v_rows;
         exception when lock_not_available or serialization_failure then
-            -- left as it was
+            -- left unchanged
             r.busy := r.busy + 1;
             v_waits := false;
         end;
@@ -87,7 +87,7 @@ begin
     end if;
     perform memfold_internal._adopt_row(tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
     perform memfold.derive_scope(v_ids, tenant_id);
-    -- before what follows: it may fold one of them into another
+    -- before the following, which may merge one of them into another
     update memfold.memories as m
     set is_ingested = true
     from pg_catalog.unnest(v_ids) as i (id)
@@ -104,7 +104,7 @@ begin
     cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.content_hash is not null and p.lexical_threshold is not null
     on conflict do nothing;
-    -- its transaction may have begun before the rules of the bucket were others
+    -- its transaction may have begun before the rules of the bucket changed
     for v_row in
         select m.memory_id, p.rehash_run
         from pg_catalog.unnest(v_ids) as i (id)

@@ -13,7 +13,7 @@ declare
     c memfold_internal.candidate;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
-    -- what it does not have as ingest_memory() has it by default: then it is looked at quickly
+    -- its missing arguments have the defaults of ingest_memory(), so that the fast check applies
     c := memfold_internal._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
         0.5, 0.5, null, 'observed', metadata, null);
     return query
