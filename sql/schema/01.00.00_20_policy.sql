@@ -45,14 +45,14 @@ create table memfold.policies (
     embed_model text collate "C",
     segmenter text collate "C" not null default 'characters' check (segmenter in ('characters', 'zh', 'ja')),
     primary key (tenant_id, bucket_id, memory_type),
-    -- While a bucket is rehashed, its texts stand under the rules of before or under those of its policy.
+    -- While a bucket is rehashed, its texts are hashed by the old rules or by those of its policy.
     constraint policies_rehash_check check (
         rehash_run is null or rehash_from_canonicalizer is not null and rehash_from_key_fields is not null
         and rehash_from_metadata_keys is not null
     ),
     constraint policies_embed_model_check check (embed = 'client' or embed_model is not null)
 );
--- Rules that the fast path does not know: it finds that there are none without reading the rest.
+-- Rules that the fast path does not implement: it finds that there are none without reading the rest.
 create index policies_slow_path_idx on memfold.policies (tenant_id)
 where dedup <> 'on' or canonicalizer <> 'prose/1' or key_fields <> 'type,subject,predicate' or metadata_keys <> '{}'
 or max_content_length < 8192 or max_metadata_size < 8192 or metadata_merge <> 'merge' or metadata_max <> '{}'

@@ -2,7 +2,7 @@
 
 -- Memories ------------------------------------------------------------------------------------------------------------
 
--- PL/pgSQL on purpose: an INSERT reads and prepares each expression of a constraint again, which would take longer than this does.
+-- PL/pgSQL on purpose: an INSERT parses and plans each expression of a constraint again, which would take longer than this does.
 create function memfold_internal._is_consistent(
     tenant_id text, bucket_id text, memory_type text, memory_id uuid, status text, merged_into uuid, root_id uuid, metadata jsonb
 ) returns boolean
@@ -46,7 +46,7 @@ create table memfold.memories (
     metadata jsonb not null default '{}',
     embedding_pending boolean not null default false,
     created_at timestamptz not null default pg_catalog.now(),
-    -- what memfold itself writes says false
+    -- memfold's own writes set it to true
     is_ingested boolean not null default false,
     primary key (tenant_id, memory_id),
     foreign key (tenant_id, merged_into) references memfold.memories (tenant_id, memory_id),
@@ -74,8 +74,8 @@ comment on column memfold.memories.is_ingested is
 'The ledger has a row about it. False: it came by a plain INSERT, and ingest_plain_rows() has not handled it yet.';
 create unique index memories_content_hash_key
 on memfold.memories (tenant_id, bucket_id, content_hash) where content_hash is not null;
--- The scope before the bucket: beginning with tenant and bucket it looked, before the first ANALYZE, as good for the hash
--- of a text as the index on that, and read the bucket. Texts without a hash are few, and have an index of their own.
+-- The scope before the bucket: beginning with tenant and bucket, this index looked, before the first ANALYZE, as suitable for looking
+-- up a text's hash as the index on it, and the planner read the bucket. Texts without a hash are few, and have a separate index.
 create index memories_scope_idx on memfold.memories (tenant_id, scope_key, bucket_id);
 create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) where content_hash is null;
 create index memories_session_idx on memfold.memories (tenant_id, bucket_id, session_id) where session_id is not null;
@@ -197,8 +197,8 @@ comment on table memfold.memory_tokens is
 
 -- The ledger -------------------------------------------------------------------------------------------------------
 
--- No CHECK here, on memory_counters and on memory_sources: an INSERT or UPDATE reads and plans each of them again, which
--- doubled the cost of a replay. Only memfold's own functions write these tables; check_invariants() says what must hold.
+-- No CHECK here, on memory_counters and on memory_sources: an INSERT or UPDATE parses and plans each of them again, which doubled the
+-- cost of a replay. Only memfold's own functions write these tables; check_invariants() checks the rules.
 create table memfold.memory_events (
     tenant_id text collate "C" not null,
     event_id uuid not null default memfold_internal._new_id(),
@@ -235,7 +235,7 @@ create table memfold.memory_events (
     run_id uuid,
     actor text collate "C" not null,
     cause text collate "C",
-    -- of a row that stands for several; no default: an ordinary row does not name them
+    -- for a row that replaces several; no default: an ordinary row does not set them
     observations bigint,
     without_turns bigint,
     first_observed_at timestamptz,
@@ -247,11 +247,11 @@ create index memory_events_memory_idx on memfold.memory_events (tenant_id, memor
 create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id, action, tier) where target_id is not null;
 create unique index memory_events_undoes_key on memfold.memory_events (tenant_id, undoes) where undoes is not null;
 create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) where run_id is not null;
--- What was decided of a text, without its restatements, of which there may be many: the condition is that of the view
+-- Decisions about texts, without their restatements, of which there may be many: the condition is that of the view
 -- memfold_internal._decisions. It is short, since each INSERT prepares it again.
 create index memory_events_decisions_idx on memfold.memory_events (tenant_id, memory_id, event_id) where tier <> 1 or on_timeline;
--- The rows that erasure has to look for by what they say: those that name other memories with the guard's signals, which are
--- words of both, and those whose source turn has no row in memory_sources, for they support nothing.
+-- Rows that erasure must find by their contents: those that name other memories with the guard's signals, which contain words of both,
+-- and those whose source turn has no row in memory_sources, because they support nothing.
 create index memory_events_erasure_idx on memfold.memory_events (tenant_id, bucket_id, event_id)
 where similar_memories is not null or not observation;
 comment on table memfold.memory_events is

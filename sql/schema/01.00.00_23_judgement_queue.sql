@@ -42,20 +42,20 @@ create table memfold.judgements (
 );
 create unique index judgements_open_pair_key on memfold.judgements
 (tenant_id, least(memory_id, other_id), greatest(memory_id, other_id)) where status in ('open', 'leased');
--- Those that wait for a person must not be in the way of those that a model may answer.
+-- Questions that wait for a person must not block those that a model may answer.
 create index judgements_queue_idx on memfold.judgements
 (tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where status in ('open', 'leased');
 create index judgements_memory_idx on memfold.judgements (tenant_id, memory_id);
 create index judgements_other_idx on memfold.judgements (tenant_id, other_id);
--- One question about several memories that are near to one another. What each of them was asked about is found by their rows of
--- status part: an index of an array is of no use behind row level security.
+-- One question about several memories that are near one another. Which question each of them was in is found by their rows of status
+-- part: an index of an array cannot be used under row-level security.
 create index judgements_cluster_idx on memfold.judgements (tenant_id, cluster_id) where cluster_id is not null;
 create index judgements_run_idx on memfold.judgements (tenant_id, run_id) where run_id is not null;
 create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, judgement_id)
 where run_id is not null and status in ('open', 'leased') and kind <> 'synthesis';
 -- for the view metrics
 create index judgements_dead_idx on memfold.judgements (tenant_id, judgement_id) where status = 'dead';
--- Two names are asked about once.
+-- Two names are asked about only once.
 create unique index judgements_names_key on memfold.judgements
 (tenant_id, bucket_id, (link ->> 'key')) where kind = 'identity' and status <> 'obsolete';
 create index judgements_names_idx on memfold.judgements (tenant_id, bucket_id) where kind = 'identity';

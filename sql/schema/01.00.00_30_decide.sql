@@ -1,5 +1,5 @@
--- A batch makes the ids of all its rows at once, in the order of its candidates: memory_id and event_id are this one's,
--- last_id is the memory_id of the last one. Null: made where the row is written.
+-- A batch assigns the ids of all its rows at once, in the order of its candidates: memory_id and event_id are this one's, last_id is
+-- the memory_id of the last one. Null: assigned when the row is written.
 create type memfold_internal.candidate as (
     tenant_id text,
     bucket_id text,

@@ -45,8 +45,8 @@ null: it was ingested.';
 create type memfold_internal.batch_turn as (memory_id uuid, turn text collate "C");
 comment on type memfold_internal.batch_turn is 'A source turn of a text, in a batch.';
 
--- Vectors lie beside their candidates: every statement reads all of the candidates, and few of them the vectors. Candidates
--- are composites, for an array of these is read in a third of the time of as many arrays as they have fields.
+-- Vectors are stored next to their candidates: every statement reads all candidates, but only a few read the vectors. Candidates are
+-- composites, because an array of these is read in a third of the time of one array per field.
 create type memfold_internal.batch as (
     tenant_id text collate "C",
     told_at timestamptz,
@@ -56,7 +56,7 @@ create type memfold_internal.batch as (
     singles text[],
     aliased boolean,
     latest timestamptz,
-    -- by place in the batch, from 1 on
+    -- by position in the batch, from 1
     ordinals bigint[],
     idempotency_keys text[],
     policy_of integer[],
@@ -74,7 +74,7 @@ create type memfold_internal.batch as (
     memory_ids uuid[],
     event_ids uuid[],
     results memfold.ingest_result[],
-    -- not by place
+    -- not by position
     errors memfold.batch_result[]
 );
 comment on type memfold_internal.batch is

@@ -1,4 +1,4 @@
--- The columns of memory_events, and what is said of them.
+-- The columns of memory_events, and their comments.
 create table memfold.memory_events_archive (
     like memfold.memory_events including comments,
     primary key (tenant_id, event_id, recorded_at)
@@ -6,7 +6,7 @@ create table memfold.memory_events_archive (
 create index memory_events_archive_memory_idx on memfold.memory_events_archive (tenant_id, memory_id, event_id);
 create unique index memory_events_archive_undoes_key on memfold.memory_events_archive (tenant_id, undoes)
 where undoes is not null;
--- erasure looks for rows by what they name
+-- erasure finds rows by the ids in them
 create index memory_events_archive_target_idx on memfold.memory_events_archive (tenant_id, target_id) where target_id is not null;
 create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
 where similar_memories is not null or not observation;
@@ -38,7 +38,7 @@ comment on type memfold.erasure is
 'Result of one call: erased texts (memories and aliases), texts that lost observations but stay because other sources support them, and
 erased ledger rows. remaining: texts left for another call; for a bucket or tenant the count stops at 1,000.';
 
--- No samples of texts for the planner, which compares none of them: pg_statistic would keep what was erased.
+-- No statistics with samples of texts, which the planner does not need: pg_statistic would keep erased text.
 do $$
 declare
     v_column record;

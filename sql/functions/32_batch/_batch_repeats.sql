@@ -58,7 +58,7 @@ begin
     if on_error = 'abort' then
         perform memfold_internal._fail('MF055', v_message, pg_catalog.format('Candidate %s: %s', ordinal, v_detail), v_hint);
     end if;
-    -- as if it had never come
+    -- as if it had never arrived
     delete from memfold.idempotency_keys as i
     where i.tenant_id = c.tenant_id collate "C" and i.bucket_id = c.bucket_id collate "C"
         and i.idempotency_key = _refuse_repeats.idempotency_key collate "C" and i.event_id is null;
@@ -81,7 +81,7 @@ declare
 begin
     for v_repeated in select r.place, r.repeats, r.most from memfold_internal._check_batch_repeats(b) as r loop
         for v_i in 1..pg_catalog.cardinality(v_items) loop
-            -- and those that have its key
+            -- and those with the same key
             if v_i = v_repeated.place or v_classes[v_i] = 'again' and b.first_of_key[v_i] = v_repeated.place then
                 b.errors := b.errors || memfold_internal._refuse_repeats(b.ordinals[v_i], v_items[v_repeated.place],
                     v_keys[v_i], v_repeated.repeats, v_repeated.most, on_error);
@@ -89,7 +89,7 @@ begin
             end if;
         end loop;
     end loop;
-    -- what was counted here is not counted again by those that are decided one by one
+    -- those that are decided one by one do not count again what was counted here
     for v_i in 1..pg_catalog.cardinality(v_policies) loop
         v_policies[v_i].max_session_repeats := null;
     end loop;

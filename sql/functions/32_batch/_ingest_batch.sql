@@ -11,8 +11,8 @@ begin
         perform memfold_internal._add_texts(b);
     end if;
     if v_adds then
-        -- What is told now is not before what its memory has: of the future is only what was given so, or a clock's that
-        -- has been put back since.
+        -- A statement without a time is not before those of its memory: a time in the future was either given, or comes from a clock
+        -- that was since set back.
         if greatest(b.latest, b.told_at) > b.told_at or exists (
             select from pg_catalog.unnest(b.items) as c where c.observed_at > b.told_at
         ) then
@@ -54,7 +54,7 @@ declare
     v_last_event_id constant uuid := b.event_ids[v_count];
     c memfold_internal.candidate;
 begin
-    -- in one sub-transaction: with one each, 64 of them, and every snapshot on the server reads pg_subtrans
+    -- in one subtransaction: with 64 or more, one each, every snapshot on the server reads pg_subtrans
     begin
         for v_i in 1..v_count loop
             continue when v_classes[v_i] <> 'rest';
@@ -64,7 +64,7 @@ begin
             c.last_id := v_memory_ids[v_count];
             c.last_event_id := v_last_event_id;
             v_results[v_i] := memfold_internal._ingest_slow_path(c);
-            -- a higher one where another call has added to its memory since (_record_observation)
+            -- a higher one if another call has added to its memory since (_record_observation)
             v_event_ids[v_i] := (v_results[v_i]).event_id;
         end loop;
     exception when lock_not_available then
@@ -72,7 +72,7 @@ begin
     end;
     b.event_ids := v_event_ids;
     b.results := v_results;
-    -- How much of it is independent depends on the order of windows of turns, and what only adds was added first.
+    -- Whether windows of turns are independent depends on their order, and candidates that only add were added first.
     if exists (select from pg_catalog.unnest(v_items) as c where pg_catalog.cardinality(c.source_turn_ids) > 1) then
         perform memfold.derive_scope(t.roots, b.tenant_id)
         from (select memfold_internal._roots_of_both(b) as roots) as t
@@ -123,7 +123,7 @@ create or replace function memfold_internal._ingest_batch(
     tenant_id text, candidates jsonb, on_error text, embeddings vector []
 ) returns setof memfold.batch_result
 language plpgsql volatile
--- arrays tempt the planner to plan again
+-- arrays tempt the planner to replan
 set plan_cache_mode = force_generic_plan
 as $$
 declare

@@ -25,7 +25,7 @@ as $$
 declare
     r memfold.batch_result;
 begin
-    -- not the candidate's fault: lost locks, resources, the server going down, broken data
+    -- not caused by the candidate: lost locks, resources, shutdown of the server, corrupted data
     if left(_batch_error.sqlstate, 2) in ('40', '53', '55', '57', '58', 'XX') then
         raise exception using errcode = _batch_error.sqlstate, message = error, detail = _batch_error.detail, hint = _batch_error.hint;
     end if;
@@ -171,7 +171,7 @@ as $$
 declare
     v_odd boolean;
 begin
-    -- All at once. Only where one of them cannot be read, one by one, to find out which.
+    -- All at once. Only if one of them cannot be read, one by one, to find out which.
     begin
         select pg_catalog.array_agg(row(
             t.content, t.tenant_id, t.bucket_id, t.memory_type, t.subject, t.predicate, t.object, null, t.embedding_model,

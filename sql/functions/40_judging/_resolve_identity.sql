@@ -36,7 +36,7 @@ begin
                 coalesce(j.link ->> 'alias', j.link ->> 'name'), j.link ->> 'name');
             r.action := 'linked';
         exception when sqlstate 'MF063' then
-            -- what was linked since it was asked does not admit it
+            -- links created since the question do not allow it
             get stacked diagnostics v_why = pg_exception_detail;
             j.status := 'obsolete';
             j.verdict := null;

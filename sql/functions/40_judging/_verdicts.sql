@@ -3,7 +3,7 @@ language plpgsql stable
 as $$
 begin
     return memfold.canonicalize(content, canonicalizer) = ''
-        -- the punctuation of every script in use, spelled out: what a class of characters holds depends on the locale
+        -- the punctuation of every script in use, spelled out: the contents of a character class depend on the locale
         or pg_catalog.regexp_replace(memfold_internal._prose_1(content),
             E'[\\u0001-/:-@\\[-`{-\\u00a1\\u00a7\\u00ab\\u00b6\\u00b7\\u00bb\\u00bf'
             || E'\\u037e\\u0387\\u055a-\\u055f\\u0589\\u058a\\u05be\\u05c0\\u05c3\\u05c6\\u05f3\\u05f4\\u060c\\u061b\\u061d-\\u061f\\u066a-\\u066d\\u06d4'
@@ -28,7 +28,7 @@ declare
     v_object text;
     v_metadata jsonb := '{}'::jsonb;
 begin
-    -- what the newest says of its object holds
+    -- what the newest says about its object applies
     foreach m in array members loop
         v_object := coalesce(m.object, v_object);
         v_metadata := v_metadata || m.metadata;
@@ -76,7 +76,7 @@ begin
         end if;
         return memfold_internal._record_relation(j, 'replaced', leader, (members[1]).memory_id, null, null);
     end if;
-    -- derived once, not once a member
+    -- derived once, not once per member
     r.tenant_id := j.tenant_id;
     r.bucket_id := j.bucket_id;
     r.run_id := j.run_id;
@@ -123,7 +123,7 @@ begin
     r.action := 'judged';
     r.memory_id := (members[pg_catalog.cardinality(members)]).memory_id;
     if conflict = 'newest_wins' then
-        -- what a plain INSERT has brought was stated when it was written
+        -- a row of a plain INSERT was stated when it was written
         perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where not o.is_ingested;
         if found then
             perform memfold.derive_scope(array(
@@ -194,7 +194,7 @@ begin
     loop
         v_slot := array(select u from pg_catalog.unnest(members) as u where u.scope_key = v_scope order by u.memory_id);
         v_oldest := v_slot[1];
-        -- at most one value of a slot is current, whatever a judge says
+        -- a slot has at most one current value, whatever a judge says
         if memfold_internal._is_single(j.tenant_id, v_oldest.predicate) and exists (
             select from pg_catalog.unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
         ) then
@@ -284,7 +284,7 @@ begin
             limit 1;
             return r;
         end if;
-        -- kept: the newest holds its own fact
+        -- kept: the newest is a separate fact
         r.action := 'judged';
         r.memory_id := v_newest.memory_id;
         for i in 2..pg_catalog.cardinality(v_members) loop

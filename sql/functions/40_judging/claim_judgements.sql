@@ -69,7 +69,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    -- each claim of a session begins behind the tenant that the last one served: round robin without a table
+    -- each claim of a session begins after the tenant that the last one served: round robin without a table
     v_start constant text collate "C" := coalesce(current_setting('memfold.claimed_tenant', true), '');
     v_last text collate "C" := v_start;
     v_wrapped boolean := false;
@@ -88,7 +88,7 @@ begin
         if only_tenant is not null then
             v_tenants := array[only_tenant];
         else
-            -- the next tenants that have something in the queue: one probe of the index each
+            -- the next tenants with something in the queue: one index lookup each
             select array_agg(t.tenant_id) into v_tenants
             from (
                 with recursive t (tenant_id) as (
@@ -143,7 +143,7 @@ begin
                     v_given := v_given + 1;
                     n := memfold_internal._lease(j, worker, lease);
                     if n.status = 'open' then
-                        -- asked again: the tenant's next turn meets it
+                        -- asked again: the tenant's next turn finds it
                         v_given := v_share;
                     end if;
                     if n.status = 'leased' then

@@ -8,8 +8,8 @@ declare
 begin
     return n.member_ids is null or pg_catalog.cardinality(v_left) < 2
         or coalesce(richer_memory_id <> all(v_left), false)
-        -- The text of a synthesis has what all of them say: of a member that is gone, and not by becoming one with those that
-        -- are left, it must not bring back what was rejected or retired.
+        -- The text of a synthesis contains what all of them say: if a member is gone, unless it was merged with one of the others, it
+        -- must not bring back what was rejected or retired.
         or n.kind = 'synthesis' and exists (
             select
             from pg_catalog.unnest(about) as i (id)
@@ -113,7 +113,7 @@ begin
             'For a refinement, name the memory that says more, or omit it to use the longest text.');
     end if;
     perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
-    -- The judge was asked without a lock. What it answered is applied to what is there now.
+    -- The judge was asked without a lock. Its answer is applied to the present state.
     perform memfold_internal._lock_memories(j.tenant_id, v_asked);
     j := memfold_internal._waiting_judgement(j.tenant_id, j.judgement_id, model, input_tokens, output_tokens, cost);
     n := memfold_internal._refresh_judgement(j);
@@ -137,7 +137,7 @@ begin
         ) then
             n.verdict := 'unsure';
             n.reason := concat_ws(': ', resolve_judgement.verdict, n.reason);
-            -- of none of them is anything known
+            -- nothing is known about any of them
             v_about := memfold_internal._members(n);
             v_rest := '{}';
         end if;

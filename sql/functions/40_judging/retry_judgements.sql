@@ -7,7 +7,7 @@ begin
     with revived as (
         select j.tenant_id, j.judgement_id
         from (
-            -- of a pair that was asked about twice the later question
+            -- if a pair was asked about twice, the later question
             select distinct on (o.tenant_id, coalesce(least(o.memory_id, o.other_id), o.judgement_id), greatest(o.memory_id, o.other_id))
                 o.tenant_id, o.judgement_id
             from memfold.judgements as o

@@ -12,8 +12,8 @@ declare
     b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
 begin
-    -- It holds from now on, whatever was dated ahead of the memories that are, or by this come again, on a timeline with these
-    -- two. A row of a plain INSERT has no counters yet.
+    -- It holds from now on, even if statements about memories now (or again) on a timeline with these two have later dates. A row of a
+    -- plain INSERT has no counters yet.
     v_stated_at := greatest(memfold_internal._clock(), case when not a.is_ingested then a.created_at end,
         memfold_internal._last_seen(a.tenant_id, array[a.memory_id, b.memory_id]
             || case when b.scope_key = a.scope_key and memfold_internal._is_single(a.tenant_id, a.predicate) then

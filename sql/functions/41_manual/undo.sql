@@ -18,7 +18,7 @@ declare
 begin
     for t in
         with recursive undone as materialized (
-            -- each text with the one that it was folded into
+            -- each text with the one that it was merged into
             select v.run_id, v.bucket_id, v.similarity, v.guard, x.child, x.parent
             from pg_catalog.unnest(event_ids) as i (id)
             cross join lateral (
@@ -33,7 +33,7 @@ begin
             where v.run_id is not null and v.action in ('merged', 'replaced') and v.tier >= 2
         ),
         edges as materialized (
-            -- all that the run has folded, undone before or not at all: what was one memory by it
+            -- everything that the run has merged, even if it was undone before: the texts that it made one memory
             select distinct v.run_id, case v.action when 'merged' then v.memory_id else v.target_id end as child,
                 case v.action when 'merged' then v.target_id else v.memory_id end as parent
             from (select distinct u.run_id from undone as u) as u
@@ -100,7 +100,7 @@ declare
     v_undo_ids uuid[];
     v_sides uuid[];
 begin
-    -- With a restatement go its turns and what it adds to sums: under the rows of counters, as a restatement has them.
+    -- With a restatement its turns and its share of sums are removed: under the rows of counters, as a restatement writes them.
     v_sides := array(
         select distinct x.id
         from pg_catalog.unnest(event_ids) as i (id)
@@ -113,7 +113,7 @@ begin
             select e.into_id from memfold_internal._merges_in_force(_undo.tenant_id, v_sides) as e
         )));
     end if;
-    -- an archived restatement is in force by a row that stands for many, and its metadata by what was left of its kind
+    -- an archived restatement is in force through the row that replaces it, and its metadata through the remaining ones of its kind
     perform memfold_internal._unarchive(_undo.tenant_id, array(
         select v.memory_id
         from pg_catalog.unnest(event_ids) as i (id)
@@ -157,13 +157,13 @@ begin
         if e.action in ('superseded', 'historical') and e.tier >= 2
             or e.action in ('merged', 'replaced') and e.tier >= 2 and e.on_timeline
         then
-            -- which of the two holds is a person's to say
+            -- a person must say which of the two holds
             perform memfold_internal._queue_judgement(e.tenant_id, 'review', a.memory_id, b.memory_id, e.similarity, e.guard, true)
             from memfold_internal._memory_root(e.tenant_id, e.memory_id, '{}') as a
             cross join memfold_internal._memory_root(e.tenant_id, e.target_id, '{}') as b
             where a.memory_id <> b.memory_id and a.status = 'active' and b.status = 'active';
         elsif e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null then
-            -- so that nothing folds or asks it again; those of runs are told apart together, below
+            -- so that nothing merges or asks about it again; those of runs are separated together, below
             insert into memfold.judgements (
                 tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence,
                 reason, resolved_at

@@ -9,7 +9,7 @@ declare
     v_events memfold.memory_events[];
     v_policies memfold.policies[];
 begin
-    -- two conditions for the two indexes that lead to a bucket
+    -- two conditions for the two indexes that begin with a bucket
     v_texts := array(
         select m from memfold.memories as m
         where (m.tenant_id = _copy_known.tenant_id collate "C" and m.bucket_id = _copy_known.bucket_id collate "C"
@@ -31,7 +31,7 @@ begin
         ) as e
     );
     v_policies := array(select p from memfold.policies as p where p.tenant_id = _copy_known.tenant_id collate "C");
-    -- row level security shows one tenant at a time
+    -- row-level security shows one tenant at a time
     perform pg_catalog.set_config('memfold.tenant_id', into_tenant, true);
     for v_i in 1..pg_catalog.cardinality(v_policies) loop
         v_policies[v_i].tenant_id := into_tenant;
@@ -78,7 +78,7 @@ begin
     begin
         perform memfold_internal._derive_all(v_tenant, memfold_internal._copy_known(tenant_id, bucket_id, known_at, v_tenant));
         select jsonb_agg(m) into v_told from memfold.current_memories(v_tenant, bucket_id, as_of) as m;
-        -- all of it is taken back, but for what the variable holds
+        -- everything is rolled back, except the variable
         raise exception using errcode = 'MFROL';
     exception when sqlstate 'MFROL' then
         null;

@@ -4,7 +4,7 @@ create or replace function memfold_internal._recall_rules(
 language plpgsql stable
 as $$
 begin
-    -- The default is first: it holds for types without rules of their own.
+    -- The default comes first: it applies to types without their own rules.
     select array_agg(t.memory_type order by t.memory_type <> '*'),
         array_agg(row(
             p.guard, p.weight_source, p.weight_extractor, p.weight_repetition, o.min_confidence, o.search_threshold, o.touch,
@@ -43,7 +43,7 @@ create or replace function memfold_internal._exceeds_search_limit(
     tenant_id text, bucket_id text, scope_key bigint, embedding_model text
 ) returns boolean
 language plpgsql stable
--- by the index, as _exceeds_exact_limit()
+-- by the index, as in _exceeds_exact_limit()
 set enable_seqscan = off
 as $$
 begin
@@ -77,7 +77,7 @@ create or replace function memfold_internal._knn_by_memory(
 language plpgsql stable
 as $$
 begin
-    -- from memories to vectors: those of a session are few, and those of history are in no index of vectors
+    -- from memories to vectors: a session has few, and those of history are in no index of vectors
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
     from (
@@ -158,7 +158,7 @@ begin
 
     v_index := memfold_internal._vector_index(embedding_model);
     v_outgrown := memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, memfold_internal._exact_limit(), null, null);
-    -- a scope is read by itself, unless it is too large for that
+    -- a scope is read separately, unless it is too large for that
     if v_outgrown and (scope_key is not null or v_index is null)
         and memfold_internal._exceeds_search_limit(tenant_id, bucket_id, scope_key, embedding_model)
     then
@@ -178,7 +178,7 @@ begin
     end if;
     v_is_scoped := v_outgrown and scope_key is not null;
     v_is_whole := shortfall is null;
-    -- An index's scan gives up where nearly all that is near is of others, or does not pass: then the newest ones beside it.
+    -- An index scan gives up if nearly everything near belongs to others, or does not pass: then the newest are searched as well.
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
     from (
@@ -189,7 +189,7 @@ begin
                 from (
                     select i.memory_id, memfold_internal._similarity(i.embedding, _knn_search.embedding) as similarity
                     from (
-                        -- sorted are ids alone: sorting 100,000 vectors took as long as comparing them
+                        -- sort only the ids: sorting 100,000 vectors took as long as comparing them
                         select v.memory_id, v.embedding
                         from memfold.memory_vectors as v
                         where not v_is_scoped and v_is_whole

@@ -21,7 +21,7 @@ begin
         perform memfold_internal._check_identifier('bucket_prefix', bucket_prefix, true);
         v_bucket := bucket_prefix;
         loop
-            -- the next one, by each of the two indexes that lead to a bucket
+            -- the next one, by each of the two indexes that begin with a bucket
             v_bucket := least(
                 (select m.bucket_id from memfold.memories as m
                 where m.tenant_id = _search_buckets.tenant_id collate "C" and m.bucket_id >= v_bucket collate "C"
@@ -34,7 +34,7 @@ begin
             );
             exit when v_bucket is null or not starts_with(v_bucket, bucket_prefix) or cardinality(v_buckets) > 1000;
             v_buckets := v_buckets || v_bucket;
-            -- what follows it at once: no text has a character before this one
+            -- its direct successor: no text has a character before this one
             v_bucket := v_bucket || E'\x01';
         end loop;
         v_buckets := array(select distinct u.id from unnest(v_buckets) as u (id));
@@ -108,7 +108,7 @@ begin
     foreach v_bucket in array bucket_ids loop
         v_place := v_place + 1;
         select r.types, r.rules into v_rules from memfold_internal._recall_rules(tenant_id, v_bucket) as r;
-        -- what a name stands for is a bucket's own
+        -- links belong to a bucket
         select n.subject, n.predicate into v_name
         from memfold_internal._resolve_names(tenant_id, v_bucket, _recall_candidates.subject, _recall_candidates.predicate, null) as n;
         v_subject := memfold.canonicalize(v_name.subject, 'prose/1');
@@ -171,7 +171,7 @@ declare
     v_limit constant text := to_char(memfold_internal._search_limit(), 'FM999,999,999');
 begin
     raise notice 'the search is not complete' using
-        -- a subclass of warnings, so that a client knows it
+        -- a subclass of warnings, so that clients can recognize it
         errcode = '01M01',
         detail = array_to_string(array[
             case when 'no_index' = any(shortfalls) then format(
@@ -217,7 +217,7 @@ begin atomic
     from (
         select b.*, row_number() over (partition by b.is_near order by b.fit desc, b.id) as rank
         from (
-            -- a root once by each, by the best of its texts, its own where none is better
+            -- each root once per kind, by the best of its texts, its own if none is better
             select distinct on (u.id, u.similarity is null)
                 u.place, u.id, u.text_id, u.similarity, u.share, u.confidence, u.feedback,
                 u.similarity is not null as is_near, coalesce(u.similarity, u.share) as fit

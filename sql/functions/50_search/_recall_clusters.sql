@@ -122,7 +122,7 @@ begin
                 offset 0
             ) as o
         ),
-        -- told apart from the same one, in one cluster
+        -- kept apart from the same one, in one cluster
         told as materialized (
             select c.memory_id as id, j.cluster_id
             from c
@@ -141,7 +141,7 @@ begin
         where a.predicate is not distinct from b.predicate
             and (a.subject <> b.subject) is not true
             and (a.object <> b.object) is not true
-            -- two answers to one question are two, unless they are known to be the same answer
+            -- two answers to one question differ, unless they are known to be the same answer
             and not (a.memory_type = b.memory_type and a.subject is not distinct from b.subject and (a.object = b.object) is not true
                 and (a.on_timeline and b.on_timeline
                     or a.predicate is not null and memfold_internal._is_single(_recall_clusters.tenant_id, a.predicate)))

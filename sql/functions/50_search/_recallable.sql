@@ -4,7 +4,7 @@ create or replace function memfold_internal._recallable(
     rules memfold_internal.recall_rule[]
 ) returns table (root_id uuid, confidence double precision, feedback double precision)
 language sql stable rows 1
--- no parsed body: the view that it reads steps aside while Citus distributes tables
+-- not a parsed body: the view that it reads is dropped while Citus distributes tables
 as $$
     select r.memory_id, e.confidence, (k.helpful_count + 1)::double precision / (k.helpful_count + k.harmful_count + 2)
     -- from each to the next, whatever the statistics say

@@ -1,5 +1,5 @@
--- An index of words holds what these return: like a canonicalizer they are never edited, but followed by others. A restore builds the
--- index as memfold_owner before it grants anything: so names are bound by SQL bodies, and PL/pgSQL calls what is built in, alone.
+-- An index of words holds what these return: like a canonicalizer they are never edited, but replaced by new versions. A restore builds
+-- the index as memfold_owner before it grants anything: so names are bound by SQL bodies, and PL/pgSQL calls only built-in functions.
 create or replace function memfold_internal._text_words(
     content text, text_search regconfig, capitals text, fold_from text, fold_to text
 ) returns tsvector
@@ -32,7 +32,7 @@ create or replace function memfold_internal._word_vector(
     content text, subject text, predicate text, object text, text_search regconfig
 ) returns tsvector
 language sql immutable parallel safe
--- longer texts would be more than a tsvector can hold
+-- longer texts would exceed the size of a tsvector
 return memfold_internal._text_words(
     pg_catalog.left(content, 20000) || coalesce(' ' || subject, '') || coalesce(' ' || predicate, '') || coalesce(' ' || object, ''),
     text_search, memfold_internal._capitals_1(), memfold_internal._fold_from_1(), memfold_internal._fold_to_1()
@@ -81,7 +81,7 @@ declare
     v_telling text[];
 begin
     if text_search = 'pg_catalog.simple'::regconfig then
-        -- which knows no stop words: those of English find nearly everything
+        -- which has no stop words: the English ones match nearly everything
         v_telling := array(
             select w.word from pg_catalog.unnest(v_words) with ordinality as w (word, place)
             where pg_catalog.ts_lexize('pg_catalog.english_stem', w.word) <> '{}'

@@ -58,7 +58,7 @@ begin
         where not k.on_timeline and k.first_seen <= v_as_of
     ) as v
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-    -- two conditions for the two indexes that lead to a bucket
+    -- two conditions for the two indexes that begin with a bucket
     where (m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is not null
             or m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is null)
         and m.root_id is null and m.status in ('active', 'superseded')

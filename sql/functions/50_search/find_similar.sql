@@ -36,7 +36,7 @@ begin
     if find_similar.memory_type is not null then
         v_scope_key := memfold_internal._scope_key(bucket_id, find_similar.memory_type, subject, predicate);
     elsif memfold_internal._vector_index(embedding_model) is not null then
-        -- from so many on by the index
+        -- above this number by the index
         v_newest := memfold_internal._exact_limit();
         v_is_indexed := true;
     end if;
@@ -63,7 +63,7 @@ begin
         complete := v_shortfall is null;
         return next;
     end loop;
-    -- no row says whether the scan has ended where there is none: asked for as many texts as _knn_dedup() looks for
+    -- if there is no row, none says whether the scan has ended: search for as many texts as _knn_dedup() does
     if not found and v_is_indexed and (
         select n.scan_ended
         from memfold_internal._near_texts(

@@ -1,4 +1,4 @@
--- Longer than 150 lines: one loop that widens the search until enough is left; its rounds share the page.
+-- Longer than 150 lines: one loop that widens the search until enough results are left; its rounds share the page.
 create or replace function memfold.search_memories(
     query_embedding vector default null,
     embedding_model text default null,
@@ -28,7 +28,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    -- out of range is told below
+    -- values out of range are reported below
     v_most constant bigint := 48 * greatest(least(max_results, 1000), 1);
     v_fetch bigint := 3 * greatest(least(max_results, 1000), 1);
     v_buckets text[];
@@ -85,7 +85,7 @@ begin
         perform memfold_internal._check_embedding(query_embedding, embedding_model);
         v_unit := memfold_internal._unit(query_embedding);
     elsif v_model is null then
-        -- by whose vectors memories are shown as one: the model's that is in use, if there is but one
+        -- the model whose vectors decide that memories are shown as one: the one in use, if there is only one
         select min(m.model) into v_model from memfold.embedding_models as m where m.replaced_by is null having count(*) = 1;
     end if;
     if v_buckets = '{}' then
@@ -180,9 +180,9 @@ begin
         end if;
     end loop;
 
-    -- A replica cannot, and a look into the past is no use.
+    -- A replica cannot, and recall as of an earlier time is not a use.
     if v_touched is not null and coalesce(search_memories.touch, as_of is null and current_setting('transaction_read_only') = 'off') then
-        -- what others are writing to is passed over: a count less, and nobody waits
+        -- rows that others are writing are skipped: one count less, and nobody waits
         update memfold.memory_counters as k
         set access_count = k.access_count + 1, last_accessed = now()
         from (

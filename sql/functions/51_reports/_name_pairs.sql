@@ -1,4 +1,4 @@
--- What suggest_links() is made of: which names may be one, as their words and what is told of them say.
+-- The parts of suggest_links(): which names may mean the same, by their words and by the statements about them.
 
 create or replace function memfold_internal._name_words(name text) returns text[]
 language sql immutable parallel safe
@@ -49,7 +49,7 @@ create or replace function memfold_internal._names_clash(tenant_id text, name te
 language plpgsql stable
 as $$
 begin
-    -- within a sentence, where a capital makes a name
+    -- inside a sentence, where a capital indicates a name
     return exists (
         select from pg_catalog.unnest(memfold_internal._guard(tenant_id, 'It is about ' || name, 'It is about ' || other)) as s (signal)
         where s.signal !~ '^(name|identifier): ' or s.signal ~ ' <> ' and not is_related
@@ -71,7 +71,7 @@ as $$
 begin
     return query
     select f.memory_id, f.memory_type, f.subject, f.spelled, f.predicate, f.object, f.content, f.canonical,
-        -- what is told, less the name with which it begins
+        -- the statement, without the name at its beginning
         case when pg_catalog.starts_with(f.canonical, f.subject || ' ') then pg_catalog.substr(f.canonical, pg_catalog.length(f.subject) + 2)
             else f.canonical end
     from (
@@ -112,7 +112,7 @@ begin
     join newest as b on b.model = a.model and b.memory_type = a.memory_type and b.subject > a.subject
         and b.predicate is not distinct from a.predicate and b.form <> a.form and (a.object <> b.object) is not true
     where memfold_internal._similarity(a.embedding, b.embedding) >= a.merge_threshold
-        -- the guard over what is told, for the names are told apart elsewhere
+        -- the guard over the statements only, because the names are compared elsewhere
         and memfold_internal._guard(_near_facts.tenant_id,
             pg_catalog.right(a.content, pg_catalog.length(a.form)), pg_catalog.right(b.content, pg_catalog.length(b.form))) = '{}';
 end;

@@ -104,7 +104,7 @@ begin
             select x.* from memfold.judgements as x
             where x.tenant_id = m.tenant_id and (x.memory_id = any(v_tree) or x.other_id = any(v_tree))
         ) as p
-        -- what belongs to a cluster is told by the question about it
+        -- members of a cluster are reported with the question about it
         join memfold.judgements as j on j.tenant_id = p.tenant_id and j.judgement_id = coalesce((
             select h.judgement_id from memfold.judgements as h where h.tenant_id = p.tenant_id and h.judgement_id = p.cluster_id
         ), p.judgement_id)
@@ -133,7 +133,7 @@ begin
         ) as x
         left join memfold.memories as w on w.tenant_id = x.tenant_id and w.memory_id = x.memory_id
         left join memfold.memories as t on t.tenant_id = x.tenant_id and t.memory_id = x.target_id
-        -- the alias that was nearer than what was decided against
+        -- the alias that was nearer than the memory decided against
         left join lateral (
             select (s.entry ->> case x.method when 'lexical' then 'jaccard_matched_id' else 'matched_id' end)::uuid as id,
                 (s.entry ->> case x.method when 'lexical' then 'matched_jaccard' else 'matched_similarity' end)::numeric

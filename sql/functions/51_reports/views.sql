@@ -202,7 +202,7 @@ select
     ) as member_contents,
     memfold_internal._shown_link(j.tenant_id, j.link) as link
 from memfold.judgements as j
--- names are shown by what is told of each
+-- names are shown with statements about each
 inner join memfold.memories as m
     on j.tenant_id = m.tenant_id and coalesce(j.memory_id, (memfold_internal._examples(j.link))[2]) = m.memory_id
 inner join memfold.memories as o

@@ -82,7 +82,7 @@ begin
     )
     select pg_catalog.array_agg(p.memory_id order by p.memory_id),
         (pg_catalog.array_agg(p.rule order by p.memory_id desc))[1],
-        -- where types of one policy have options of their own, what holds for each of them
+        -- if types of one policy have their own options, the strictest applies to each of them
         max(p.consolidate_threshold), min(p.max_cluster_size)
     from placed as p
     group by p.kind, p.scope
@@ -136,21 +136,21 @@ begin
         return;
     end if;
 
-    -- Larger groups: an index of this group alone, for as long as it is asked. In half precision, which finds as well
-    -- and takes half the memory; what it finds is then compared exactly.
+    -- Larger groups: a temporary index of this group. In half precision, which finds as well and takes half the memory; its results are
+    -- then compared exactly.
     select t.typnamespace::regnamespace::text into strict v_schema
     from pg_catalog.pg_attribute as a
     join pg_catalog.pg_type as t on t.oid = a.atttypid
     where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
     perform memfold_internal._norm(v.embedding)
     from memfold.memory_vectors as v where v.tenant_id = _close_pairs.tenant_id collate "C" limit 1;
-    -- beside the vector, a node has its links, and their copies while the graph grows
+    -- in addition to the vector, a node has its links, and their copies while the graph grows
     v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
     v_before := memfold_internal._swap_settings(v_names, array['24', 'off',
         greatest(v_memory, (select s.setting::bigint from pg_catalog.pg_settings as s where s.name = 'maintenance_work_mem'))
             ::text || 'kB', 'off', 'off', 'off']);
     begin
-        -- room for all of it; only until a session's first temporary table
+        -- enough for all of it; has an effect only until a session's first temporary table
         perform pg_catalog.set_config('temp_buffers', v_memory || 'kB', true);
     exception when invalid_parameter_value then
         null;

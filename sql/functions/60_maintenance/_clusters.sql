@@ -36,7 +36,7 @@ begin
     for e in 1..v_edges loop
         v_from := a[e];
         v_to := b[e];
-        -- edges come in order of their first side: one that has no leader by then leads
+        -- edges come in order of their first side: one without a leader so far becomes a leader
         if v_leader[v_from] = 0 then
             v_leader[v_from] := v_from;
         end if;
@@ -45,7 +45,7 @@ begin
             v_led[v_from] := v_led[v_from] + 1;
             v_similarity[v_to] := similarity[e];
         end if;
-        -- union-find; 0 stands for oneself
+        -- union-find; 0 stands for itself
         v_here := v_from;
         while v_cluster[v_here] <> 0 loop
             v_here := v_cluster[v_here];
@@ -68,7 +68,7 @@ begin
             v_cluster[greatest(v_here, v_there)] := least(v_here, v_there);
         end if;
     end loop;
-    -- who neither leads nor is led is near to others' members alone: to be compared with the leader of the nearest of them
+    -- a memory that neither is nor has a leader is near members of others only: it is compared with the leader of the nearest of them
     for e in 1..v_edges loop
         for v_turn in 1..2 loop
             v_from := case v_turn when 1 then a[e] else b[e] end;
@@ -111,10 +111,10 @@ declare
     v_edges integer[];
     v_to integer[];
     v_near double precision[];
-    -- where each one's neighbours begin
+    -- where the neighbours of each begin
     v_begin integer[];
     v_used boolean[] := pg_catalog.array_fill(false, array[size]);
-    -- of the cluster that is growing: to how many of its members each is near, and how near to the farthest of them
+    -- for the growing cluster: how many of its members each is near, and how near the farthest of them
     v_cluster integer[] := pg_catalog.array_fill(0, array[size]);
     v_count integer[] := pg_catalog.array_fill(0, array[size]);
     v_lowest double precision[] := pg_catalog.array_fill(0::double precision, array[size]);
@@ -146,7 +146,7 @@ begin
         ) as d on d.here = p.place
         order by p.place
     );
-    -- the nearest two of those that are left begin a cluster
+    -- the nearest two of the rest begin a cluster
     foreach v_place in array v_edges loop
         continue when v_used[a[v_place]] or v_used[b[v_place]];
         v_number := v_number + 1;
@@ -171,7 +171,7 @@ begin
             end loop;
             exit when pg_catalog.cardinality(members) >= max_size;
             if v_next is null then
-                -- the nearest to the first of those that are near to all
+                -- of those near to all, the one nearest to the first
                 for i in v_begin[members[1]]..v_begin[members[1] + 1] - 1 loop
                     if not v_used[v_to[i]] and v_count[v_to[i]] = pg_catalog.cardinality(members) then
                         v_next := v_to[i];
@@ -186,7 +186,7 @@ begin
         members := array(select m.place from unnest(members) as m (place) order by 1);
         return next;
     end loop;
-    -- one that is near to members of clusters alone: beside the nearest of them
+    -- one that is near only to members of clusters: paired with the nearest of them
     for v_here in 1..size loop
         if not v_used[v_here] and v_begin[v_here + 1] > v_begin[v_here] then
             v_next := v_to[v_begin[v_here]];

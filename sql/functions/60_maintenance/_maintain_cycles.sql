@@ -1,6 +1,6 @@
--- A pass goes through the buckets of a tenant, as many a call as fit into a second. Time since the epoch is divided into an interval's
--- cycles: in each bucket a task is done by the first pass that begins in another cycle than the pass before. So nothing has to be
--- remembered of a bucket.
+-- A pass iterates over the buckets of a tenant, as many per call as fit into one second. Time since the epoch is divided into cycles of
+-- an interval: in each bucket a task is done by the first pass that begins in another cycle than the previous pass. So nothing needs to
+-- be stored per bucket.
 create or replace function memfold_internal._in_new_cycle(cycle interval, previous timestamptz, started timestamptz) returns boolean
 language sql immutable parallel safe
 return cycle > interval '0' and (
@@ -74,7 +74,7 @@ begin
         v_step.number := v_step.number + memfold_internal._maintain_bucket(tenant_id, v_bucket_id, v_previous, v_started);
         v_step.after := pg_catalog.jsonb_build_object('previous', v_previous, 'started', v_started, 'bucket_id', v_bucket_id);
         v_step.is_left := true;
-        -- what it has written holds the bucket's lock until the call ends
+        -- its writes hold the bucket's lock until the call ends
         exit when v_step.number > 0;
     end loop;
     if v_bucket_id is null then

@@ -23,11 +23,11 @@ begin
     end if;
     select array_agg(d.memory_id) filter (where d.number <= max_operations), count(*) into v_ids, v_due
     from (
-        -- those that have waited longest, so that a run that is bounded comes to all
+        -- those that have waited longest, so that bounded runs reach all
         select e.memory_id, row_number() over (order by e.decayed_at nulls first, e.memory_id) as number
         from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, as_of, null) as e
     ) as d;
-    -- in order, before anything is computed of what may have changed since
+    -- in order, before computing values that may have changed since
     perform from memfold.memory_counters as k
     where k.tenant_id = v_tenant_id and k.memory_id = any(v_ids)
     order by k.memory_id

@@ -4,7 +4,7 @@ as $$
 declare
     v_id uuid;
 begin
-    -- One by one, here and below: a join with the ids reads all judgements where the statistics are young.
+    -- One by one, here and below: a join with the ids reads all judgements if the statistics are new.
     foreach v_id in array judgement_ids loop
         update memfold.judgements as o
         set status = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
@@ -75,7 +75,7 @@ declare
     v_ends timestamptz;
     v_newer memfold.memories;
     v_older memfold.memories;
-    -- judgements whose pair is to be folded: the newer into the older, the older into the newer
+    -- judgements whose pair is to be merged: the newer into the older, the older into the newer
     v_merged uuid[];
     v_replaced uuid[];
     v_clusters bigint := 0;
@@ -92,7 +92,7 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
     end if;
-    -- before anybody has to wait
+    -- before others have to wait
     select count(*) into v_waiting
     from memfold.judgements as o
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status in ('open', 'leased') and o.kind <> 'synthesis';
@@ -103,7 +103,7 @@ begin
         order by o.judgement_id
         limit least(max_operations, 100)
     );
-    -- what a concurrent merge adds to these is locked out of turn, and may meet another call half-way (40P01)
+    -- rows that a concurrent merge adds to these are locked out of order, which may deadlock with another call (40P01)
     v_texts := memfold_internal._texts_to_lock(r.tenant_id, array(
         select distinct x.id
         from unnest(v_ids) as i (id)
@@ -117,7 +117,7 @@ begin
     perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
     v_ends := clock_timestamp() + interval '60 milliseconds';
     perform memfold_internal._lock_texts(r.tenant_id, v_texts);
-    -- some at a time, as long as there is time
+    -- some at a time, while there is time
     for v_from in 1..coalesce(cardinality(v_ids), 0) by 10 loop
         exit when v_from > 1 and clock_timestamp() > v_ends;
         v_merged := array[]::uuid[];
@@ -176,7 +176,7 @@ begin
         into v_waiting, v_asked
         from memfold.judgements as o
         where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
-        -- counting what a large run did takes longer than writers should wait
+        -- counting the results of a large run takes longer than writers should wait
         if v_asked <= 1000 then
             perform memfold_internal._end_run(r.tenant_id, r.run_id, '{}');
         end if;

@@ -6,7 +6,7 @@ as $$
 begin
     return query
     with texts as materialized (
-        -- two conditions for the two indexes that lead to a bucket
+        -- two conditions for the two indexes that begin with a bucket
         select m.*
         from memfold.memories as m
         where (m.tenant_id = _exact_duplicates.tenant_id collate "C"

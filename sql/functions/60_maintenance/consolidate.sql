@@ -6,7 +6,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_group record;
-    -- where each leads is open
+    -- the root of each is still open
     v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
     for v_group in
@@ -20,7 +20,7 @@ begin
                 pg_catalog.array_agg(p.similarity order by p.a, p.b) as similarity
             from memfold_internal._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.threshold) as p
             where not memfold_internal._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
-                -- a table of hashes, which an array is not
+                -- a table of hashes; an array cannot be hashed
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
         )
@@ -60,7 +60,7 @@ declare
     v_run memfold.runs;
     v_count bigint;
     v_asked bigint := 0;
-    -- of each memory but the oldest of each question: which question, and how it is beside the oldest
+    -- for each memory except the oldest of each question: which question, and its values relative to the oldest
     v_clusters bigint[];
     v_ids uuid[];
     v_oldest_ids uuid[];
@@ -81,7 +81,7 @@ begin
     v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
 
     v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
-    -- no lock is held: what is asked here is looked at again when it is answered
+    -- holds no lock: questions are checked again when they are answered
     with questions as materialized (
         select q.* from memfold_internal._consolidation_questions(tenant_id, bucket_id, v_model, threshold) as q
     ),
@@ -106,7 +106,7 @@ begin
         array_agg(b.similarity order by b.cluster, b.place), jsonb_agg(to_jsonb(b.guard) order by b.cluster, b.place),
         (
             select jsonb_agg(jsonb_build_object(
-                -- where a judge writes the text at ingest, so it does here
+                -- if a judge writes the text at ingest, it does so here too
                 'kind', case when approval = 'person' then 'review' when p.on_ambiguous = 'synthesise' then 'synthesis'
                     else 'consolidation' end,
                 'members', to_jsonb(p.member_ids), 'similarity', p.similarity, 'guard', (

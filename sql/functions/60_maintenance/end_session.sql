@@ -99,7 +99,7 @@ begin
                     a.object, b.object, null, true)).mergeable
         )
         select t.kind, t.ids, t.standings,
-            -- of each memory, the later ones that are near to it
+            -- for each memory, the later ones near it
             array(
                 select coalesce((
                     select pg_catalog.jsonb_object_agg(n.b::text, n.similarity) from near as n where n.kind = t.kind and n.a = p.place
@@ -121,7 +121,7 @@ begin
             continue when v_used[i] or g.later[i] = '{}';
             v_cluster := array[i];
             for v_to in select k.key::integer from pg_catalog.jsonb_object_keys(g.later[i]) as k (key) order by 1 loop
-                -- near to all that are in it
+                -- near to all its members
                 if not v_used[v_to] and (
                     select pg_catalog.bool_and(g.later[c.place] ? v_to::text) from pg_catalog.unnest(v_cluster) as c (place)
                 ) then

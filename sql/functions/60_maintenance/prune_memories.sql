@@ -11,7 +11,7 @@ as $$
 begin
     return query
     with texts as materialized (
-        -- two conditions for the two indexes that lead to a bucket
+        -- two conditions for the two indexes that begin with a bucket
         select m.memory_id, m.memory_type, m.content::text as content
         from memfold.memories as m
         where (m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
@@ -49,7 +49,7 @@ begin
         cross join lateral (
             select k.* from memfold.memory_totals as k
             where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
-                -- what holds there is what was stated last, used or not
+                -- there the most recent statement holds, whether or not it is used
                 and not k.on_timeline
             offset 0
         ) as k
@@ -115,7 +115,7 @@ begin
         select p.memory_id
         from memfold_internal._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
     );
-    -- what was used since stays
+    -- memories used since are kept
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     r := memfold_internal._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
         'max_confidence', max_confidence, 'unused_for', unused_for, 'max_operations', max_operations));

@@ -5,7 +5,7 @@ create or replace function memfold.run_maintenance(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    -- what locks buckets comes last: the locks are held until the end
+    -- tasks that lock buckets come last: the locks are held until the end
     v_known constant text[] := array['keys', 'runs', 'decay', 'counters', 'syntheses', 'links', 'cycles', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold_internal.maintenance_step;
@@ -58,7 +58,7 @@ begin
     values (tenant_id, '*', 'maintenance', case when v_errors = '{}' then 'done' else 'failed' end,
         jsonb_build_object('tasks', to_jsonb(tasks)),
         v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold_internal._actor());
-    -- nothing depends on its older rows, of which each call leaves one; more than it leaves, so that they come to an end
+    -- nothing depends on its older rows, of which each call adds one; it deletes more than it adds, so that they disappear
     delete from memfold.runs as r
     where r.tenant_id = run_maintenance.tenant_id collate "C" and r.run_id = any(array(
         select o.run_id from memfold.runs as o
@@ -87,7 +87,7 @@ create or replace function memfold_internal._next_bucket(tenant_id text, bucket_
 language plpgsql stable
 as $$
 begin
-    -- by the two indexes that lead to one
+    -- by the two indexes that begin with a bucket
     return (
         select min(b.bucket_id)
         from (
@@ -111,7 +111,7 @@ comment on function memfold_internal._next_bucket(text, text) is
 create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text)
 returns memfold_internal.maintenance_step
 language plpgsql volatile
--- Rows may be held by now, so nothing is waited for longer than a batch takes.
+-- Rows may be held by now, so it waits no longer than a batch takes.
 set lock_timeout = '500ms'
 as $$
 declare
@@ -172,7 +172,7 @@ begin
                 from memfold.sweep_duplicates(tenant_id, v_bucket_id, dry_run => false) as s;
             end if;
             v_step.number := v_step.number + v_number;
-            -- a bucket where something was done may have more of it
+            -- a bucket in which something was done may have more of it
             if v_number = 0 then
                 v_step.after := v_bucket_id;
             end if;
@@ -244,7 +244,7 @@ begin
     end loop;
     v_step.is_left := v_seen = 5000;
     if v_step.is_left then
-        -- past those that stay; what is as old as the last of them is for the next time
+        -- past those that are kept; others as old as the last of them are left to the next call
         v_step.after := case when v_stays then v_last::text else after end;
     end if;
     return v_step;
@@ -261,7 +261,7 @@ create or replace procedure memfold.run_maintenance_all(
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
+-- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
 declare
     v_tenant_id text;
     v_left text[];

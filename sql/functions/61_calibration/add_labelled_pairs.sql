@@ -28,7 +28,7 @@ begin
         select p.*
         from unnest(contents_a, contents_b, labels, evidences, similarities, memories_a, memories_b)
             with ordinality as p (content_a, content_b, label, evidence, similarities, memory_a, memory_b, place)
-        -- in the order of the key, so that two that label the same pairs wait for one another and no more
+        -- in the order of the key, so that two calls that label the same pairs wait for each other without a deadlock
         order by memfold_internal._pair_key(p.content_a, p.content_b), p.place
     loop
         insert into memfold.labelled_pairs as n (

@@ -45,7 +45,7 @@ begin
         return false;
     end if;
     v_body := substr(score_sql, length(v_head) + 1, length(score_sql) - length(v_head) - length(v_tail)) || ' end';
-    -- without comments that fill a line, literals and numbers, words and signs are left
+    -- without comments on their own lines, literals and numbers, words and signs are left
     v_body := regexp_replace(v_body, E'^ *--[^\\n]*$', '', 'gn');
     v_body := regexp_replace(v_body, E'''[^''\\\\]*''', ' ', 'g');
     v_body := regexp_replace(v_body, E'\\m[0-9]+(\\.[0-9]+)?(e[-+]?[0-9]+)?\\M', ' ', 'g');
@@ -69,8 +69,8 @@ declare
     v_name constant text := memfold_internal._score_name(calibration_id);
     v_sql text;
 begin
-    -- This text is executed. Only members of memfold_owner, as whom this runs, can have written it; that it is a score and
-    -- nothing else is looked at all the same.
+    -- This text is executed. Only members of memfold_owner, the role this runs as, can have written it; it is still checked to be a
+    -- score and nothing else.
     select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = _make_score.calibration_id;
     if v_sql is null then
         return null;

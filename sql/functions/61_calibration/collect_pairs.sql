@@ -6,7 +6,7 @@ begin
     return query
     select distinct on (least(d.a, d.b), greatest(d.a, d.b)) d.a, d.b, d.label, d.evidence
     from (
-        -- judged pairs; an answer that was taken back says the opposite, or, of a contradiction, nothing
+        -- judged pairs; an undone answer says the opposite, or, for a contradiction, nothing
         select j.memory_id as a, j.other_id as b, j.resolved_at as at,
             case when u.undone then 'distinct' else j.verdict end as label,
             case when u.undone or j.reason like 'undone%' and j.model is null then 'undo'
@@ -25,12 +25,12 @@ begin
         ) as u
         where j.tenant_id = _past_decisions.tenant_id collate "C"
             and (_past_decisions.bucket_id is null or j.bucket_id = _past_decisions.bucket_id collate "C")
-            -- of a cluster, what each of its memories is to the oldest
+            -- for a cluster, the relation of each of its memories to the oldest
             and j.status = 'done' and j.member_ids is null and j.kind <> 'identity'
             and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
             and not (u.undone and j.verdict in ('contradiction', 'distinct'))
         union all
-        -- what was decided without a judgement
+        -- decisions without a judgement
         select e.memory_id, e.target_id, e.recorded_at,
             case when e.undone then 'distinct' when e.action in ('superseded', 'historical') then 'contradiction'
                 when e.reason ~ '^refinement(,|$)' then 'refinement' else 'duplicate' end,
@@ -143,7 +143,7 @@ begin
     from memfold.embedding_models as m where m.model = collect_pairs.embedding_model collate "C";
     for v_pair in
         select d.memory_a, d.memory_b, d.evidence, c.content_a, c.content_b, c.similarities,
-            -- a fold that was taken back: opposites by what the words say
+            -- an undone merge: a contradiction by the words
             case when d.evidence = 'undo' and exists (
                 select from unnest(memfold_internal._guard(collect_pairs.tenant_id, c.content_a, c.content_b)) as g (signal)
                 where g.signal ~ '^(negation|antonym|prefix):'
@@ -223,7 +223,7 @@ begin
         memfold_internal._guard(pairs_to_label.tenant_id, p.content_a, p.content_b)
     from (
         select l.*, c.similarity,
-            -- in the band: the nearer to an edge the more it says where the edge should be
+            -- in the band: the nearer to an edge, the more it says about where the edge should be
             case when c.similarity between b.low and b.high
                 then least(c.similarity - b.low, b.high - c.similarity)
                 else 2 + greatest(b.low - c.similarity, c.similarity - b.high) end as distance

@@ -88,7 +88,7 @@ begin
         perform memfold_internal._copy_rules(tenant_id, bucket_id, v_bucket);
         select jsonb_agg(r order by r.memory_id) into v_told
         from memfold_internal._replay(tenant_id, bucket_id, v_bucket, v_model, max_memories) as r;
-        -- all of it is taken back, but for what the variables hold
+        -- everything is rolled back, except the variables
         raise exception using errcode = 'MFROL';
     exception when sqlstate 'MFROL' then
         null;

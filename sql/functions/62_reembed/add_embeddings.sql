@@ -13,7 +13,7 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_model constant text collate "C" := embedding_model;
-    -- Writers of a scope wait as long as its lock is held: to the end of the transaction.
+    -- Writers of a scope wait while its lock is held: to the end of the transaction.
     v_until constant timestamptz := clock_timestamp() + interval '50 ms';
     v_count constant bigint := coalesce(cardinality(memory_ids), 0);
     v_added bigint := 0;
@@ -68,7 +68,7 @@ begin
         elsif not memfold_internal._wait_or_try(v_tenant_id, v_memory.bucket_id, v_memory.scope_key, wait) then
             status := 'busy';
         else
-            -- whether it is a neighbour stays as it is from here on
+            -- whether it is a neighbour does not change from here on
             insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_active, embedding)
             select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status = 'active',
                 memfold_internal._unit(v_item.embedding)

@@ -72,7 +72,7 @@ begin
                 'Pass the run_id that an earlier call returned.');
         end if;
     end if;
-    -- in the order in which everyone locks them
+    -- in the order in which every caller locks them
     select array_agg(s.memory_id order by s.memory_id) into v_ids
     from (
         select v.memory_id

@@ -1,5 +1,5 @@
--- From one embedding model to another: vectors of the new one are laid beside those of the old one, and decide nothing.
--- Then the old model is replaced, and its vectors are dropped.
+-- From one embedding model to another: vectors of the new one are added to those of the old one, and decide nothing. Then the old model
+-- is replaced, and its vectors are dropped.
 
 create or replace function memfold.start_reembedding(
     from_model text,
@@ -57,7 +57,7 @@ begin
     return query
     select s.memory_id, m.bucket_id::text, m.content::text
     from (
-        -- by the primary key, from where the last call has stopped
+        -- by the primary key, from where the last call stopped
         select v.memory_id
         from memfold.memory_vectors as v
         where v.tenant_id = missing_embeddings.tenant_id collate "C" and v.model = from_model collate "C"

@@ -38,7 +38,7 @@ begin
             return false;
         end if;
         v_locked := v_wanted;
-        -- what waits for a second lock may be waited for
+        -- a call that waits for a second lock may be waited for
         v_wait := false;
     end loop;
 end;
@@ -52,7 +52,7 @@ create or replace function memfold_internal._lock_erased(tenant_id text, texts u
 language plpgsql volatile
 as $$
 begin
-    -- with those that are derived without these at the end, or a batch that holds them would be met out of order
+    -- with those derived without these at the end, or it would meet a batch that holds them out of order
     perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id,
         texts || memfold_internal._beside(tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical'])));
 end;
@@ -62,7 +62,7 @@ comment on function memfold_internal._lock_erased(text, uuid[]) is
 'Locks the rows of counters of everything that an erasure of texts may change, in the order in which every caller locks. The caller holds
 the lock of their scopes (_lock_to_erase).';
 
--- Longer than 150 lines: what falls with a text, table by table, in the one order in which locks are taken.
+-- Longer than 150 lines: what is erased with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._erase(
     tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
 ) returns memfold.erasure
@@ -115,7 +115,7 @@ begin
     perform memfold_internal._maintain(true);
     v_removed := event_ids;
     if _erase.turn is not null then
-        -- what they support by other turns stays
+        -- texts supported by other turns stay
         v_removed := array(
             select i.id from unnest(event_ids) as i (id)
             where i.id not in (
@@ -139,7 +139,7 @@ begin
     perform memfold_internal._stay_on_timelines(v_tenant_id, v_removed);
     v_result.events := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
     if turn is null then
-        -- all of these texts go: no other row takes the place of one
+        -- all of these texts are erased: no other row replaces one
         delete from memfold.memory_sources as s
         using unnest(v_sources, v_turns) as t (id, turn)
         where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
@@ -179,9 +179,9 @@ begin
         from members as t
         join trees as r on r.root = t.root
         where r.loses and not t.has and (
-            -- what a person wrote stays, no matter who had restated it
+            -- a text that a person wrote stays, whoever restated it
             t.lost and not t.is_written or not r.stays
-            -- what a judge or an agent made of the others says what they said
+            -- a text that a judge or an agent made from the others says what they said
             or exists (
                 select from memfold.memory_events as e
                 where e.tenant_id = v_tenant_id and e.memory_id = t.id and not e.observation and e.content is not null
@@ -209,7 +209,7 @@ begin
         from unnest(v_gone, v_gone_into) as g (id, into_id)
         join memfold.memory_counters as d on d.tenant_id = v_tenant_id and d.memory_id = g.id
         where k.tenant_id = v_tenant_id and k.memory_id = g.into_id;
-        -- so that each tree is one when it is derived
+        -- so that each tree is complete when it is derived
         update memfold.memories as m
         set status = case when m.status = 'merged' then 'active' else m.status end, merged_into = null, root_id = null
         from (select t.id from unnest(v_roots) as t (id)) as t

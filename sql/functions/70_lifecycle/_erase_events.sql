@@ -209,14 +209,14 @@ begin
         v_target_id := nullif(case when e.target_id = any(gone)
             then gone_into[pg_catalog.array_position(gone, e.target_id)] else e.target_id end, v_memory_id);
         if (case
-            -- what was recalled repeats the text; what another source said and was refused is that one's
+            -- a recalled statement repeats the text; a refused statement of another source belongs to that source
             when e.origin is not null then e.memory_id = any(gone) and e.origin = 'recalled'
             else e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone') or v_memory_id is null
                 or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
         end) then
             v_removed := v_removed || e.event_id;
         elsif e.action in ('merged', 'replaced', 'superseded', 'historical') and e.tier >= 2 and v_target_id is null then
-            -- what it was folded into, or took the place of, is gone: it stands for itself, and there is nothing to undo
+            -- the text that it was merged into, or replaced, is gone: it is separate, and there is nothing to undo
             update memfold.memory_events as o
             set action = 'inserted', tier = null, method = null, target_id = null, similarity = null, guard = '{}',
                 similar_memories = null, reason = null
@@ -239,7 +239,7 @@ begin
     from (select g.id from unnest(gone) as g (id)) as g
     where o.tenant_id = v_tenant_id and o.target_id = g.id;
     v_newest := memfold_internal._newest_event(v_tenant_id);
-    -- those that a row of the text above had folded, which is gone
+    -- those merged by a row of the erased text above
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
     )

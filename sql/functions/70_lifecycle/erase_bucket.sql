@@ -14,7 +14,7 @@ declare
     v_turns text[];
     v_rows bigint;
 begin
-    -- the keys first, or one would name a ledger row that is gone
+    -- the keys first, or one would refer to an erased ledger row
     delete from memfold.idempotency_keys as i
     using (
         select o.idempotency_key from memfold.idempotency_keys as o
@@ -26,7 +26,7 @@ begin
     if v_rows = 20 * max_memories then
         return (0, 0, 0, 1)::memfold.erasure;
     end if;
-    -- whole trees, and what is beside them on a timeline: what is left for another call is as it was
+    -- whole trees, and memories on a timeline with them: the rest is unchanged for another call
     v_texts := memfold_internal._timeline_texts(v_tenant_id, array(
         select x.memory_id
         from (
@@ -52,7 +52,7 @@ begin
                 offset 0
             ) as k on true
         ) as x
-        -- a fact that was said very often is a call's work by itself
+        -- a fact that was stated very often takes a whole call
         where x.place = 1 or x.place <= max_memories and x.observations < 20 * max_memories
     ));
     perform memfold_internal._lock_texts(v_tenant_id, memfold_internal._texts_to_lock(v_tenant_id, v_texts));
@@ -102,7 +102,7 @@ begin
     using (
         select o.event_id, o.recorded_at from memfold.memory_events as o
         where o.tenant_id = v_tenant_id and o.action <> 'erased'
-            -- of a bucket: candidates that were refused, the only rows without a memory
+            -- of a bucket: refused candidates, the only rows without a memory
             and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
         limit v_left
     ) as o

@@ -46,7 +46,7 @@ begin
     ) as a
     where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
     union
-    -- what was refused or recalled: memory_events_erasure_idx, and the archive's, lead there
+    -- refused or recalled statements: found by memory_events_erasure_idx, and the archive's
     select e.*
     from memfold.memory_events as e
     where e.tenant_id = _events_of_turn.tenant_id collate "C"
@@ -89,7 +89,7 @@ begin
             format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),
             'Pass the id of the turn to erase; max_memories is 1 to 1000.');
     end if;
-    -- All locks before any row. It waits for the first alone, so that nobody waits for what this holds while this waits for another.
+    -- All locks before any row. It waits only for the first, so that nobody waits for its locks while it waits for another.
     for g in
         select x.bucket_id, array_remove(array_agg(x.memory_id order by x.memory_id), null) as ids
         from (
@@ -122,7 +122,7 @@ begin
 
     for g in select distinct x.bucket_id from unnest(v_buckets) as x (bucket_id) order by 1
     loop
-        -- looked for again, now that nothing new comes
+        -- searched again, now that nothing new arrives
         v_ids := array(
             select distinct e.memory_id
             from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e

@@ -50,7 +50,7 @@ begin
         perform memfold_internal._not_an_export(pg_catalog.format('A row of %s belongs to another bucket.', table_name), null);
     end if;
     if table_name in ('policies', 'options') then
-        -- the bucket has what was exported; of the tenant's others, what is there stays
+        -- the bucket gets what was exported; existing rules of the tenant are kept
         execute pg_catalog.format(
             'delete from %s as p using pg_catalog.jsonb_array_elements($1) as l (line)'
             ' where p.tenant_id = $2 collate "C" and p.bucket_id = $3 collate "C"'
@@ -209,7 +209,7 @@ begin
     end if;
 
     begin
-        -- stretches of one table, in order
+        -- sections of one table, in order
         for v_group in
             select g."table", jsonb_agg(g.line order by g.place) as lines
             from (
@@ -230,7 +230,7 @@ begin
             end if;
         end loop;
     exception when others then
-        -- whatever PostgreSQL finds wrong with a row, but not what is no fault of the row: lost locks, resources, the server
+        -- any error that PostgreSQL finds in a row, except those not caused by it: lost locks, resources, the server
         if sqlstate ~ '^(MF|08|40|53|55|57|58|XX)' then
             raise;
         end if;
@@ -246,7 +246,7 @@ begin
             perform memfold_internal._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
         end if;
         perform set_config('memfold.importing', '', true);
-        -- sums are computed again, since they are not exported
+        -- sums are recomputed, since they are not exported
         perform memfold_internal._extend_sums(v_tenant_id, m.memory_id)
         from memfold.memories as m
         where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id;
