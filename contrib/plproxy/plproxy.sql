@@ -105,7 +105,7 @@ CREATE OR REPLACE FUNCTION memfold_internal._actor()
  STABLE
 RETURN CASE current_setting('role'::text) WHEN 'none'::text THEN (SESSION_USER)::text ELSE current_setting('role'::text) END;
 comment on function memfold_internal._actor() is
-'The role that called, seen through SECURITY DEFINER.';
+'The role of the caller, even inside SECURITY DEFINER functions.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._bound_role(role name)
  RETURNS name
@@ -113,8 +113,8 @@ CREATE OR REPLACE FUNCTION memfold_internal._bound_role(role name)
  STABLE PARALLEL SAFE
 RETURN CASE WHEN (pg_has_role(role, 'memfold_agent'::name, 'member'::text) AND (NOT pg_has_role(role, 'memfold_owner'::name, 'member'::text))) THEN role WHEN (pg_has_role(SESSION_USER, 'memfold_agent'::name, 'member'::text) AND (NOT pg_has_role(SESSION_USER, 'memfold_owner'::name, 'member'::text))) THEN SESSION_USER ELSE NULL::name END;
 comment on function memfold_internal._bound_role(name) is
-'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_agent (as members of
-memfold_tenant are, and not of memfold_owner, as superusers are). Null: the caller is not bound.';
+'The role that binds a caller to one tenant: the caller''s own or the login''s, if it is a member of memfold_agent (as members of
+memfold_tenant are) and not of memfold_owner (as superusers are). Null: the caller is not bound.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._bound_tenant()
  RETURNS text
@@ -122,7 +122,7 @@ CREATE OR REPLACE FUNCTION memfold_internal._bound_tenant()
  STABLE PARALLEL SAFE
 RETURN CASE WHEN (memfold_internal._bound_role(CURRENT_USER) IS NOT NULL) THEN (SELECT r.tenant_id FROM memfold.tenant_roles r WHERE (r.role_name = memfold_internal._bound_role(CURRENT_USER))) ELSE current_setting('memfold.tenant_id'::text, true) END;
 comment on function memfold_internal._bound_tenant() is
-'_tenant(), for a session in which a member of memfold_agent (or a superuser) takes part.';
+'_tenant(), for a session that involves a member of memfold_agent (or a superuser).';
 
 CREATE OR REPLACE FUNCTION memfold_internal._tenant()
  RETURNS text
@@ -130,7 +130,7 @@ CREATE OR REPLACE FUNCTION memfold_internal._tenant()
  STABLE PARALLEL SAFE
 RETURN CASE WHEN (pg_has_role(SESSION_USER, 'memfold_agent'::name, 'member'::text) OR ((CURRENT_USER <> SESSION_USER) AND pg_has_role(CURRENT_USER, 'memfold_agent'::name, 'member'::text))) THEN memfold_internal._bound_tenant() ELSE current_setting('memfold.tenant_id'::text, true) END;
 comment on function memfold_internal._tenant() is
-'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
+'The tenant of the session: that of its role if the role is bound to one, else memfold.tenant_id.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._on_tenant_node(tenant_id text)
  RETURNS void
@@ -138,7 +138,8 @@ CREATE OR REPLACE FUNCTION memfold_internal._on_tenant_node(tenant_id text)
  STABLE PARALLEL SAFE
 RETURN NULL::void;
 comment on function memfold_internal._on_tenant_node(text) is
-'A hook that a call reaches once it is authorized, before it reads or locks anything. On Citus: is this the tenant''s node (MF060)?';
+'A hook that runs once a call is authorized, before it reads or locks anything. On Citus it raises MF060 unless this is the tenant''s
+node.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._is_authorized(tenant_id text)
  RETURNS boolean
@@ -146,8 +147,8 @@ CREATE OR REPLACE FUNCTION memfold_internal._is_authorized(tenant_id text)
  STABLE PARALLEL SAFE
 RETURN ((current_setting('role'::text) = 'none'::text) AND (current_setting('memfold.tenant_id'::text, true) = tenant_id) AND (tenant_id > ('*'::text COLLATE "C")) AND (NOT pg_has_role(SESSION_USER, 'memfold_agent'::name, 'member'::text)));
 comment on function memfold_internal._is_authorized(text) is
-'The usual case of _authorize_tenant(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
-or in doubt, is for _authorize_tenant(). On Citus always false, so that every call reaches _on_tenant_node().';
+'The common case of _authorize_tenant(), as one expression that its caller inlines: an application that has set its tenant. All other
+cases are left to _authorize_tenant(). On Citus always false, so that every call reaches _on_tenant_node().';
 
 CREATE OR REPLACE FUNCTION memfold_internal._authorize_session(tenant_id text, trusted_role name DEFAULT 'memfold_owner'::name)
  RETURNS void
@@ -160,7 +161,7 @@ begin
     if tenant_id is null or tenant_id = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing',
             pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(tenant_id)),
-            'Pass tenant_id, or set memfold.tenant_id where the function takes it from there.');
+            'Pass tenant_id, or set memfold.tenant_id if the function reads it from there.');
     end if;
     v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
     v_trusted := v_bound is null and (
@@ -177,7 +178,7 @@ begin
         tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from tenant_id
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
-            'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
+            'The tenant_id of the call differs from the setting memfold.tenant_id, or is ''*'', which stands for every tenant.',
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;
     if pg_catalog.octet_length(tenant_id) > 512 then
@@ -191,9 +192,9 @@ begin
 end;
 $function$;
 comment on function memfold_internal._authorize_session(text,name) is
-'What every check at an entry point asks of the session: the tenant of the call must be its own. Members of memfold_owner
-(superusers too), and of trusted_role, may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so
-that row level security, which binds memfold''s functions, sees it. Raises MF001 to MF003.';
+'Checks the session at every entry point: the tenant of the call must be its own. Members of memfold_owner (including superusers) and of
+trusted_role may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row-level security, which
+applies to memfold''s functions, sees it. Raises MF001 to MF003.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._authorize_tenant(tenant_id text)
  RETURNS void
@@ -219,7 +220,7 @@ begin
 end;
 $function$;
 comment on function memfold_internal._authorize_judge(text) is
-'The check at the entry points of tier 3: as _authorize_tenant(), and a member of memfold_judge may act for any tenant.';
+'The check at the entry points of tier 3: like _authorize_tenant(), but a member of memfold_judge may act for any tenant.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._authorize_queue_session(tenant_id text)
  RETURNS text
@@ -240,8 +241,8 @@ begin
 end;
 $function$;
 comment on function memfold_internal._authorize_queue_session(text) is
-'Whose queue the session may work on. Null: every tenant''s, which members of memfold_judge and memfold_owner may. Raises MF001
-to MF003.';
+'Returns the tenant whose queue the session may work on. Null: every tenant''s, only for members of memfold_judge and memfold_owner.
+Raises MF001 to MF003.';
 
 CREATE OR REPLACE FUNCTION memfold_internal._authorize_queue(tenant_id text)
  RETURNS text
@@ -257,7 +258,7 @@ begin
 end;
 $function$;
 comment on function memfold_internal._authorize_queue(text) is
-'The check where judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns whose queue it is, or null.';
+'The check before judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns the tenant of the queue, or null.';
 
 drop policy if exists own_row on memfold.tenant_roles;
 create policy own_row on memfold.tenant_roles for select to memfold_app, memfold_agent
@@ -647,12 +648,12 @@ as $$
     select * from memfold.add_embeddings("memory_ids" => $1, "contents" => $2, "embeddings" => $3, "embedding_model" => $4, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $5, true), "run_id" => $6, "wait" => $7);
 $$;
 comment on function memfold.add_embeddings(memory_ids uuid[], contents text[], embeddings vector[], embedding_model text, tenant_id text, run_id uuid, wait boolean) is
-'Gives memories that have a vector of another model one of embedding_model too. Nothing is compared, folded or asked for it, and
-no ledger row is written. contents: the texts that were embedded. status of each: added; known (it has one); busy (somebody
-writes to its scope: call again); later (the call had worked for 50 ms, and writers wait for none longer: call again); gone (there
-is no such memory, or its text is another); pending (it has no vector yet: attach_embedding()). At most 1,000 a call. wait: one
-memory, and the call waits for the lock of its scope. run_id: of start_reembedding(), whose count it adds to.
-Raises MF001 to MF003, MF013 to MF015, MF022, MF025, MF038, MF047.';
+'Adds vectors of embedding_model to memories that have a vector of another model. Compares, merges and asks nothing, and writes no ledger
+row. contents: the texts that were embedded. status of each: added; known (it has one); busy (another transaction writes to its scope:
+call again); later (the call had worked for 50 ms, the longest that writers should wait: call again); gone (there is no such memory, or
+its text differs); pending (it has no vector yet: use attach_embedding()). At most 1,000 per call. wait: for a single memory, waits for
+the lock of its scope. run_id: the run of start_reembedding() whose count it adds to. Raises MF001 to MF003, MF013 to MF015, MF022, MF025,
+MF038, MF047.';
 revoke all on function memfold.add_embeddings(memory_ids uuid[], contents text[], embeddings vector[], embedding_model text, tenant_id text, run_id uuid, wait boolean) from public;
 grant execute on function memfold.add_embeddings(memory_ids uuid[], contents text[], embeddings vector[], embedding_model text, tenant_id text, run_id uuid, wait boolean) to memfold_app, memfold_owner;
 
@@ -665,9 +666,9 @@ as $$
     select * from memfold.add_labelled_pair("content_a" => $1, "content_b" => $2, "label" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true), "similarities" => $5, "origin" => $6);
 $$;
 comment on function memfold.add_labelled_pair(content_a text, content_b text, label text, tenant_id text, similarities jsonb, origin text) is
-'Says what two texts are to each other, for calibration: duplicate, refinement, contradiction or distinct; returns the pair''s id.
-A pair that is there, in either order, gets the new label. similarities: their cosine, by embedding model, such as
-{"m": 0.91}; kept beside those that are there. origin: labelled (somebody was shown the pair) or import. Raises MF001 to MF005, MF042.';
+'Records how two texts relate, for calibration: duplicate, refinement, contradiction or distinct. Returns the id of the pair. An existing
+pair, in either order, gets the new label. similarities: their cosine, by embedding model, such as {"m": 0.91}; existing ones of other
+models are kept. origin: labelled (a person was shown the pair) or import. Raises MF001 to MF005, MF042.';
 revoke all on function memfold.add_labelled_pair(content_a text, content_b text, label text, tenant_id text, similarities jsonb, origin text) from public;
 grant execute on function memfold.add_labelled_pair(content_a text, content_b text, label text, tenant_id text, similarities jsonb, origin text) to memfold_app, memfold_owner;
 
@@ -680,8 +681,8 @@ as $$
     select * from memfold.add_labelled_pairs("pairs" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.add_labelled_pairs(pairs jsonb, tenant_id text) is
-'Many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
-similarities as in add_labelled_pair(). Their origin is import. Returns how many it was given. Raises MF001 to MF005, MF035, MF042.';
+'Records many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
+similarities as in add_labelled_pair(). Their origin is import. Returns the number of pairs given. Raises MF001 to MF005, MF035, MF042.';
 revoke all on function memfold.add_labelled_pairs(pairs jsonb, tenant_id text) from public;
 grant execute on function memfold.add_labelled_pairs(pairs jsonb, tenant_id text) to memfold_app, memfold_owner;
 
@@ -694,11 +695,11 @@ as $$
     select * from memfold.apply_decay("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "as_of" => $3, "max_operations" => $4);
 $$;
 comment on function memfold.apply_decay(tenant_id text, bucket_id text, as_of timestamp with time zone, max_operations bigint) is
-'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) into memory_counters
-(decayed_confidence, decayed_at), for those who read tables; search_memories() and memory_audit compute it and need no such
-run. Computed from the last use, not from the last run: any number of runs equals one. Rows that have not begun to decay have
-null, and rows that would not change are not touched. At most max_operations rows (1 to 1,000,000) a call; the result says how
-many remain: call again, with the same time, until none do. Leaves a row in runs, of kind decay. Raises MF001 to MF003, MF022.';
+'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) to memory_counters (decayed_confidence,
+decayed_at), for readers of the tables; search_memories() and memory_audit compute it themselves. The value depends on the last use, not
+on the last run, so repeated runs do not add up. Rows that have not begun to decay have null; rows that would not change are not updated.
+Handles at most max_operations rows (1 to 1,000,000) per call; the result says how many remain: call it again with the same time until
+none do. Records a run of kind decay. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.apply_decay(tenant_id text, bucket_id text, as_of timestamp with time zone, max_operations bigint) from public;
 grant execute on function memfold.apply_decay(tenant_id text, bucket_id text, as_of timestamp with time zone, max_operations bigint) to memfold_app, memfold_owner;
 
@@ -711,10 +712,11 @@ as $$
     select * from memfold.approve_run("run_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "verdict" => $3, "max_operations" => $4);
 $$;
 comment on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) is
-'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
-ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
-the bucket wait for it, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked again, or is obsolete.
-The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
+'Answers judgements of a run with the same verdict (as in resolve_judgement), on behalf of a person, up to max_operations (1 to 1000; a
+call ends after 100), and returns how many still wait: call it until it returns 0. Judgements of kind synthesis are left to a judge, who
+writes the text. Blocks writers of the bucket, so it stops after about 0.1 s. A question whose memories have changed is asked again or
+becomes obsolete. For runs of more than 1,000 questions, run_maintenance() closes the row in runs; runs_overview shows at once that the
+run is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
 revoke all on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) from public;
 grant execute on function memfold.approve_run(run_id uuid, tenant_id text, verdict text, max_operations bigint) to memfold_app, memfold_owner;
 
@@ -727,13 +729,12 @@ as $$
     select * from memfold.archive_events("before" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "max_events" => $3);
 $$;
 comment on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) is
-'Moves ledger rows of a tenant that were written before a time to memory_events_archive, where no state of memories depends on
-them: restatements of one text, for which one row of method archived stands from then on (of those with the same metadata the
-first and the last stay), restatements that were undone, candidates that were refused, and recalled ones. Everything else
-stays: what made, folded, retired or judged a memory, values of timelines, what runs did. Counters, confidences, metadata and
-statistics stay as they are; undo() and a repeated call with an idempotency key find archived rows.
-Looks at max_events rows (1 to 10,000) of at most 64 scopes, goes on where the last call ended, and returns how many rows it
-moved, how many stand for them, and whether to call it again. Writers of these scopes wait for it, but restatements do not.
+'Moves ledger rows of a tenant written before a given time to memory_events_archive if no state of memories depends on them: restatements
+of one text, which are replaced by one row of method archived (the first and the last of those with the same metadata stay), restatements
+that were undone, refused candidates, and recalled ones. All other rows stay: those that created, merged, retired or judged a memory,
+values of timelines, decisions of runs. Counters, confidences, metadata and statistics do not change; undo() and a repeated call with an
+idempotency key find archived rows. Reads max_events rows (1 to 10,000) of at most 64 scopes, continues where the last call ended, and
+returns how many rows it moved, how many replace them, and whether to call it again. Blocks writers of these scopes, except restatements.
 Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) from public;
 grant execute on function memfold.archive_events(before timestamp with time zone, tenant_id text, max_events bigint) to memfold_owner;
@@ -748,9 +749,9 @@ as $$
 $$;
 comment on function memfold.ask_links(tenant_id text, bucket_id text, max_questions bigint) is
 'Queues the best suggestions of suggest_links() as judgements of kind identity, at most max_questions (1 to 1,000), and returns how many:
-are the two names one? A judge, or a person, answers with resolve_judgement(): duplicate links them, distinct keeps them apart for good.
-Nothing is linked until then. A pair of names is asked about once, in either order. Maintenance calls it where the option link_interval says
-so. Raises MF001 to MF003, MF022.';
+do the two names mean the same? A judge or a person answers with resolve_judgement(): duplicate links them, distinct keeps them apart
+permanently. Links nothing until then. Each pair of names is asked about once, in either order. Maintenance calls this function if the
+option link_interval is set. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.ask_links(tenant_id text, bucket_id text, max_questions bigint) from public;
 grant execute on function memfold.ask_links(tenant_id text, bucket_id text, max_questions bigint) to memfold_app, memfold_owner;
 
@@ -763,11 +764,11 @@ as $$
     select * from memfold.attach_embedding("memory_id" => $1, "embedding" => $2, "embedding_model" => $3, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $4, true));
 $$;
 comment on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) is
-'Gives a memory that was stored without a vector its vector, and runs the tier 2 that was skipped: action is merged (the
-newer of the two memories is folded into the older, which memory_id names), replaced (by the policy''s on_merge, the older into
-the newer), escalated, or embedded (nothing else to do). Where it was one value of a single-valued slot against another for want
-of a vector (row 10), and is none beside it, that is taken back, whichever of the two is current.
-Raises MF012 to MF015, MF018 (no such memory), MF019 (it has one of this model), MF022, MF025.';
+'Adds the vector of a memory that was stored without one, and runs the skipped tier 2. action: merged (the newer of the two memories
+becomes an alias of the older, which is memory_id), replaced (by the policy''s on_merge, the older becomes an alias of the newer),
+escalated, or embedded (nothing else to do). If the memory was taken for a different value of a single-valued slot only because it had no
+vector (row 10), and the vector shows that it is not, that decision is undone, whichever of the two is current. Raises MF012 to MF015,
+MF018 (no such memory), MF019 (it already has a vector of this model), MF022, MF025.';
 revoke all on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) from public;
 grant execute on function memfold.attach_embedding(memory_id uuid, embedding vector, embedding_model text, tenant_id text) to memfold_agent, memfold_app, memfold_owner;
 
@@ -824,9 +825,9 @@ as $$
     select * from memfold.check_invariants("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true));
 $$;
 comment on function memfold.check_invariants(tenant_id text) is
-'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row
-for each difference; no row: all is well. Run it while nobody writes to the tenant, or take a difference as a question.
-A row that came by a plain INSERT and waits for ingest_plain_rows() is no difference.';
+'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row for each
+difference; no row means that there is none. Run it while nothing writes to the tenant; otherwise check each difference again. A row of a
+plain INSERT that waits for ingest_plain_rows() is not a difference.';
 revoke all on function memfold.check_invariants(tenant_id text) from public;
 grant execute on function memfold.check_invariants(tenant_id text) to memfold_app, memfold_owner;
 
@@ -839,10 +840,10 @@ as $$
     select * from memfold.clean_exact_duplicates("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "dry_run" => $3, "max_operations" => $4);
 $$;
 comment on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) is
-'Folds active memories of a bucket that are equal by its present rules (key fields and canonical content), though each has a row: they
-came while dedup was off. The most confident stays, of equals the newest; undo_run() takes it back. dry_run (the default) returns what it
-would do. Does at most max_operations (1 to 1000) a run, with the bucket locked: call it until it returns no row (then there is no run). Protected types
-and pairs that were judged, or told apart by an undo, are left out. Raises MF001 to MF003, MF022, MF025.';
+'Merges active memories of a bucket that are equal by its present rules (key fields and canonical content) but have a row each, because
+they arrived while dedup was off. Keeps the most confident, then the newest; undo_run() undoes it. dry_run (the default) returns what it
+would do. Does at most max_operations (1 to 1000) per run, with the bucket locked: call it until it returns no row (it then records no
+run). Omits protected types, and pairs that were judged or separated by an undo. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) from public;
 grant execute on function memfold.clean_exact_duplicates(tenant_id text, bucket_id text, dry_run boolean, max_operations bigint) to memfold_app, memfold_owner;
 
@@ -855,12 +856,12 @@ as $$
     select * from memfold.collect_pairs("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "max_results" => $4, "min_age" => $5);
 $$;
 comment on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max_results bigint, min_age interval) is
-'Makes labelled pairs of what was decided in a bucket (null: in all of the tenant''s), with their cosines by the model, and returns
-what it found. Verdicts of judges and persons count as given; a fold that was undone as distinct, or as contradiction where the
-guard sees opposites; another object of a single-valued predicate as contradiction. Automatic merges that stand (duplicate)
-and close memories that stand side by side for min_age (distinct) are weak: nobody has looked at them, and they were made by
-the thresholds that they would confirm. At most max_results pairs, weak ones last, newest first. A pair with a stronger label keeps it.
-Texts that are withdrawn or erased are not looked at. Raises MF001 to MF003, MF012, MF013, MF022.';
+'Derives labelled pairs from past decisions in a bucket (null: in all of the tenant''s), stores them with their cosines by the model, and
+returns how many it found, by evidence and label. Verdicts of judges and persons count as given; a merge that was undone counts as
+distinct, or as contradiction if the guard finds opposites; another object of a single-valued predicate counts as contradiction. Automatic
+merges that still hold (duplicate) and near memories that have both been active for min_age (distinct) are weak: nobody has looked at
+them, and they result from the very thresholds that they would confirm. Stores at most max_results pairs, weak ones last, newest first. A
+pair with a stronger label keeps it. Ignores withdrawn and erased texts. Raises MF001 to MF003, MF012, MF013, MF022.';
 revoke all on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max_results bigint, min_age interval) from public;
 grant execute on function memfold.collect_pairs(tenant_id text, bucket_id text, embedding_model text, max_results bigint, min_age interval) to memfold_app, memfold_owner;
 
@@ -873,14 +874,15 @@ as $$
     select * from memfold.consolidate("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "threshold" => $4, "approval" => $5, "max_operations" => $6, "max_judgements" => $7, "dry_run" => $8);
 $$;
 comment on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) is
-'Looks through a bucket for what says the same: among the active memories of one type and subject, whatever their predicates,
-clusters in which each is near to each: cosine at or above threshold (null: the options'' consolidate_threshold), at most max_cluster_size
-memories. Each cluster is one question; a row of the plan is one of its memories beside the oldest (representative_id). Nothing folds
-without an answer. dry_run (the default) returns the plan and writes nothing. Else the questions are
-queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
-''judge'' as kind consolidation (synthesis where on_ambiguous is synthesise), for ''person'' as kind review (see approve_run). Left out
-are pairs that were judged, or told apart by an undo, memories that wait for a judgement (but the oldest of each), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
-stumble over. Holds no lock. Raises MF001 to MF003, MF013, MF022.';
+'Looks for memories of a bucket that say the same: among the active memories of one type and subject, with any predicate, it forms
+clusters in which every two have a cosine at or above threshold (null: the option consolidate_threshold), of at most max_cluster_size
+memories. Each cluster is one question; a row of the plan is one of its memories with the oldest (representative_id). Nothing is merged
+without an answer. dry_run (the default) returns the plan and writes nothing. Otherwise the questions are queued under a run, up to
+max_operations, and for a judge max_judgements, most similar first: with approval => ''judge'' as kind consolidation (synthesis if
+on_ambiguous is synthesise), with ''person'' as kind review (see approve_run). Omits pairs that were judged or separated by an undo,
+memories that wait for a judgement (except the oldest of each), and the protected types of the options. embedding_model null: the most
+used one in the bucket. guard: the differences that would prevent an automatic merge. Holds no lock. Raises MF001 to MF003, MF013,
+MF022.';
 revoke all on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) from public;
 grant execute on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) to memfold_app, memfold_owner;
 
@@ -906,10 +908,10 @@ begin
 end;
 $$;
 comment on function memfold.create_text_index(text_search text) is
-'Makes the index of words (GIN) of a text search configuration (set_options(text_search => ...)): search_memories() with a query then finds
-words in buckets of any size by it, instead of reading up to 100,000 texts. Does nothing where it is there; replaces one that an
-interrupted build has left behind. Writers wait until the transaction ends: on a database in use, run the statements of text_index_ddl()
-instead. Only for members of memfold_owner. Raises MF017.';
+'Creates the index of words (GIN) of a text search configuration (set_options(text_search => ...)): search_memories() with a query then
+uses it to find words in buckets of any size, instead of reading up to 100,000 texts. Does nothing if the index exists; replaces an
+invalid one, left by an interrupted build. Blocks writers until the transaction ends: on a database in use, run the statements of
+text_index_ddl() instead. Only for members of memfold_owner. Raises MF017.';
 revoke all on function memfold.create_text_index(text_search text) from public;
 grant execute on function memfold.create_text_index(text_search text) to memfold_owner;
 
@@ -935,11 +937,11 @@ begin
 end;
 $$;
 comment on function memfold.create_vector_index(embedding_model text) is
-'Makes the index (HNSW) of an embedding model, for policies with scope => bucket: buckets of more than 10,000 vectors are
-then searched whole, approximately, instead of their newest 10,000. Does nothing where it is there; replaces one that an
-interrupted build has left behind. Writers of vectors wait until the transaction ends: on a database in use, run the statements
-of vector_index_ddl() instead. Raise maintenance_work_mem first, to what the graph takes: about 2 kB a vector of 384
-dimensions. Only for members of memfold_owner. Raises MF013, MF037.';
+'Creates the HNSW index of an embedding model, for policies with scope => bucket: in buckets of more than 10,000 vectors, an approximate
+search then covers the whole bucket instead of its newest 10,000. Does nothing if the index exists; replaces an invalid one, left by an
+interrupted build. Blocks writers of vectors until the transaction ends: on a database in use, run the statements of vector_index_ddl()
+instead. Raise maintenance_work_mem first, to the size of the graph: about 2 kB per vector of 384 dimensions. Only for members of
+memfold_owner. Raises MF013, MF037.';
 revoke all on function memfold.create_vector_index(embedding_model text) from public;
 grant execute on function memfold.create_vector_index(embedding_model text) to memfold_owner;
 
@@ -952,12 +954,12 @@ as $$
     select * from memfold.current_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "as_of" => $3, "known_at" => $4);
 $$;
 comment on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) is
-'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
-first observation on, none outside its validity. By what is known today (known_at null): folds, rejections and late arrivals count
-as if they had always been known. known_at: by the ledger rows that were recorded by then, undone ones as they were then; as_of null
-is then known_at. What has been erased since is not shown. It derives the bucket once more, so that it takes longer, and writes (and
-takes back) rows: MF022 where a transaction is read-only.
-valid_from, valid_to: the interval, within the validity; valid_to null: still so. Raises MF001 to MF003, MF022.';
+'Returns what was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their first
+observation on, none outside its validity. known_at null: by what is known today; merges, rejections and late arrivals count as if they
+had always been known. known_at: by the ledger rows recorded until then, including those undone later; as_of null is then known_at.
+Content erased since is not shown. known_at derives the bucket a second time, so it takes longer, and it writes rows and rolls them back:
+MF022 in a read-only transaction. valid_from, valid_to: the interval, within the validity; valid_to null: still current. Raises MF001 to
+MF003, MF022.';
 revoke all on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) from public;
 grant execute on function memfold.current_memories(tenant_id text, bucket_id text, as_of timestamp with time zone, known_at timestamp with time zone) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 
@@ -970,9 +972,8 @@ as $$
     select * from memfold.current_memory("id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.current_memory(id uuid, tenant_id text) is
-'Where an id leads today: the memory that holds its fact, after all folds, and after an erasure that left the fact. Any id ever
-handed out keeps its meaning; no row: it was erased. Without a tenant (argument or memfold.tenant_id) it looks among all that
-the role may read.';
+'Returns the memory that now holds the fact of an id, after all merges, and after an erasure that left the fact. An id never loses its
+meaning; no row: it was erased. Without a tenant (argument or memfold.tenant_id) it looks among all memories that the role may read.';
 revoke all on function memfold.current_memory(id uuid, tenant_id text) from public;
 grant execute on function memfold.current_memory(id uuid, tenant_id text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 
@@ -985,9 +986,9 @@ as $$
     select * from memfold.derive_scope("memory_ids" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.derive_scope(memory_ids uuid[], tenant_id text) is
-'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
-force: status, edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (of the
-bucket, where trees reach over scopes) and has written the ledger and the sources. Only the owner may call it.';
+'Derives the state of the trees that contain memory_ids, and of the timelines they belong to, from the ledger rows in force: status,
+edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees span scopes) and has
+written the ledger and the sources. Only the owner may call it.';
 revoke all on function memfold.derive_scope(memory_ids uuid[], tenant_id text) from public;
 grant execute on function memfold.derive_scope(memory_ids uuid[], tenant_id text) to memfold_owner;
 
@@ -1000,10 +1001,10 @@ as $$
     select * from memfold.drop_embeddings("embedding_model" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "after" => $3, "max_results" => $4, "run_id" => $5);
 $$;
 comment on function memfold.drop_embeddings(embedding_model text, tenant_id text, after uuid, max_results bigint, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) is
-'Drops vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) behind the id after: dropped says how
-many, last_id is what to pass as after next. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping; pass
-it on. Refuses while one of them is its memory''s only vector of a model in use. Only for members of memfold_owner.
-Raises MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
+'Deletes vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) with ids above after: dropped says how
+many, last_id is the value of after for the next call. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping;
+pass it to the next call. Refuses if one of them is its memory''s only vector of a model in use. Only for members of memfold_owner. Raises
+MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
 revoke all on function memfold.drop_embeddings(embedding_model text, tenant_id text, after uuid, max_results bigint, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) from public;
 grant execute on function memfold.drop_embeddings(embedding_model text, tenant_id text, after uuid, max_results bigint, INOUT run_id uuid, OUT dropped bigint, OUT last_id uuid) to memfold_owner;
 
@@ -1016,9 +1017,9 @@ as $$
     select * from memfold.duplicate_pairs("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "thresholds" => $4);
 $$;
 comment on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) is
-'How many pairs of active memories of one scope have a cosine at or above each threshold: what sweep_duplicates() would meet with other
-thresholds. Of scopes with more than 1,000 memories each memory''s 20 nearest are counted. Only reads. Raises MF001 to MF003, MF013,
-MF022.';
+'Returns how many pairs of active memories of one scope have a cosine at or above each threshold: what sweep_duplicates() would find with
+other thresholds. In scopes with more than 1,000 memories only the 20 nearest of each memory are counted. Only reads. Raises MF001 to
+MF003, MF013, MF022.';
 revoke all on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) from public;
 grant execute on function memfold.duplicate_pairs(tenant_id text, bucket_id text, embedding_model text, thresholds double precision[]) to memfold_app, memfold_owner;
 
@@ -1031,10 +1032,10 @@ as $$
     select * from memfold.effective_confidence("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "as_of" => $3);
 $$;
 comment on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) is
-'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
-days since last use, by its options, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
-decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,
-it is the confidence. Computed, nothing is written. Null: a row without an observation. Raises MF001, MF002, MF018.';
+'Returns the confidence of a memory (for an alias: of its root) after decay, at a time, in [0, 1]: confidence * (1 - decay_rate) ^ days
+since last use, by its options. Last use is the later of last_accessed and last_seen. Decay begins after decay_interval without use, ends
+at decay_floor and spares protected_types; with a decay_rate of 0, the default, the result is the confidence. Writes nothing. Null for a
+row without an observation. Raises MF001, MF002, MF018.';
 revoke all on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) from public;
 grant execute on function memfold.effective_confidence(memory_id uuid, tenant_id text, as_of timestamp with time zone) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1047,10 +1048,10 @@ as $$
     select * from memfold.embed_pending("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_results" => $3);
 $$;
 comment on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) is
-'Where a policy embeds in the database: makes the vectors of memories that were stored without one, and runs the tier 2 that
-was skipped, as attach_embedding() does. For what came by a plain INSERT or before the policy, or while as many sessions as are
-allowed held a model. At most max_results (1 to 1,000) a call, oldest first, of one bucket where given; returns how many: call
-it until it returns 0, which it also does where this session may hold no model, or another one is at it. Raises MF001 to
+'If a policy embeds in the database, computes the vectors of memories stored without one and runs the skipped tier 2, as
+attach_embedding() does: for rows of a plain INSERT, rows older than the policy, and rows stored while the maximum number of sessions held
+a model. Handles at most max_results (1 to 1,000) per call, oldest first, of one bucket or of all (null), and returns how many: call it
+until it returns 0. It also returns 0 if this session may not hold a model, or if another session is doing the same. Raises MF001 to
 MF003, MF022, MF056 to MF059; 40001 and 40P01 as ingest_memory() does.';
 revoke all on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) from public;
 grant execute on function memfold.embed_pending(tenant_id text, bucket_id text, max_results bigint) to memfold_agent, memfold_app, memfold_owner;
@@ -1064,8 +1065,8 @@ as $$
     select * from memfold.end_reembedding("run_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.end_reembedding(run_id uuid, tenant_id text) is
-'Closes a run of start_reembedding(), if no memory is left that has a vector of the old model and none of the new; returns how
-many are. Raises MF001 to MF003, MF038, MF039 (a run of another kind).';
+'Closes a run of start_reembedding() if no memory has a vector of the old model and none of the new; returns how many do. Raises MF001 to
+MF003, MF038, MF039 (a run of another kind).';
 revoke all on function memfold.end_reembedding(run_id uuid, tenant_id text) from public;
 grant execute on function memfold.end_reembedding(run_id uuid, tenant_id text) to memfold_app, memfold_owner;
 
@@ -1078,13 +1079,13 @@ as $$
     select * from memfold.end_session("session_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "dry_run" => $4);
 $$;
 comment on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) is
-'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
-scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the options''
-session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the options''
-protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
-wait for it, or were told apart by an undo.
-compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
-null. Writers of the bucket wait for it. Raises MF001 to MF003, MF022, MF025.';
+'Merges memories that a session states more than once: among its active memories of one type (and of one subject and predicate, unless the
+policy''s scope is the bucket), it forms greedy clusters in order of creation, in which every two have a Jaccard similarity of words above
+the option session_threshold and a clean guard. Keeps the most confident, then the most often recalled, then the newest. Omits the
+protected_types of the options, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), and pairs
+that were judged, wait for a judgement, or were separated by an undo. compression_ratio: superseded_count / considered; avg_similarity: of
+all pairs within clusters. undo_run() undoes it. dry_run: writes nothing, run_id is null. Blocks writers of the bucket. Raises MF001 to
+MF003, MF022, MF025.';
 revoke all on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) from public;
 grant execute on function memfold.end_session(session_id text, tenant_id text, bucket_id text, dry_run boolean) to memfold_app, memfold_owner;
 
@@ -1097,11 +1098,11 @@ as $$
     select * from memfold.erase_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "reason" => $3, "max_memories" => $4);
 $$;
 comment on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) is
-'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy and options. About max_memories
-(1 to 10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
-is unchanged until then. Writers of the bucket wait for a call; what they write between calls goes with a later one. export_bucket()
-first, if it may be wanted back. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
-Raises MF001 to MF003, MF022, MF025.';
+'Erases a bucket: memories, vectors, ledger, judgements, idempotency keys and runs, everything except its policy and options. Erases about
+max_memories (1 to 10,000) per call, so that others do not wait long: call it, each time in a separate transaction, until remaining is 0.
+The rest is unchanged until then. Blocks writers of the bucket during a call; a later call erases what they write between calls. Cannot be
+undone: if the bucket may be needed again, call export_bucket() first. A run and a ledger row record when, by whom, and reason. Raises
+MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) from public;
 grant execute on function memfold.erase_bucket(tenant_id text, bucket_id text, reason text, max_memories bigint) to memfold_app, memfold_owner;
 
@@ -1114,10 +1115,10 @@ as $$
     select * from memfold.erase_memory("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
 comment on function memfold.erase_memory(memory_id uuid, tenant_id text, reason text) is
-'Forgets a fact: the memory, all texts folded into it (of an alias: of the memory where it leads), their vectors, metadata,
-judgements and ledger rows. What it had superseded by itself is current again, as if it had never been said. Said again, it is a
-new memory: to refuse it from now on, use reject_memory(). It cannot be undone. A row of the ledger without content
-stays for each text, with reason. Raises MF001 to MF003, MF018 (no such memory), MF025.';
+'Erases a fact: the memory (for an alias: its root) and all its aliases, with their vectors, metadata, judgements and ledger rows. Values
+that only it had superseded become current again, as if it had never been stated. If it is stated again, it is a new memory: to refuse it
+from now on, use reject_memory(). Cannot be undone. A ledger row without content remains for each text, with reason. Raises MF001 to
+MF003, MF018 (no such memory), MF025.';
 revoke all on function memfold.erase_memory(memory_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.erase_memory(memory_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
@@ -1130,13 +1131,12 @@ as $$
     select * from memfold.erase_source("source_turn_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3, "max_memories" => $4);
 $$;
 comment on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) is
-'Forgets a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that
-other turns support stays, in the words of one of them, with its counters derived again; where the turn''s own text was the
-one that others were folded into, the oldest of these takes its place and the folds stay; so does one that the turn''s observation had
-made, while both texts do. An observation of several turns stays,
-without this one. What a judge wrote of several texts goes with any of them. Nothing of it can be undone. Handles max_memories
-(1 to 1000) texts a call: call it until remaining is 0. reason is kept with the rows that say that something was erased. Writers of
-the scopes concerned wait for it. Raises MF001 to MF003, MF022, MF025.';
+'Erases a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that other
+turns support stays, in the words of one of them, with its counters derived again. If others were merged into the turn''s own text, the
+oldest of them takes its place and the merges remain; so does a merge that the turn''s observation caused, as long as both texts remain.
+An observation of several turns stays, without this one. A text that a judge wrote from several texts is erased with any of them. Cannot
+be undone. Handles max_memories (1 to 1000) texts per call: call it until remaining is 0. reason is kept in the rows that record the
+erasure. Blocks writers of the scopes concerned. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) from public;
 grant execute on function memfold.erase_source(source_turn_id text, tenant_id text, reason text, max_memories bigint) to memfold_app, memfold_owner;
 
@@ -1149,9 +1149,9 @@ as $$
     select * from memfold.erase_tenant("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "reason" => $2, "max_memories" => $3);
 $$;
 comment on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) is
-'Forgets a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, links, antonyms and labelled pairs. About
-max_memories (1 to 10,000) a call, of one bucket: call it, each time in a transaction of its own, until remaining is 0. Its rows in tenant_roles, which
-say who may log in as it, stay. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
+'Erases a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, links, antonyms and labelled pairs. Erases
+about max_memories (1 to 10,000) of one bucket per call: call it, each time in a separate transaction, until remaining is 0. Its rows in
+tenant_roles, which say who may log in as the tenant, remain. Cannot be undone. A run and a ledger row record when, by whom, and reason.
 Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) from public;
 grant execute on function memfold.erase_tenant(tenant_id text, reason text, max_memories bigint) to memfold_owner;
@@ -1165,9 +1165,9 @@ as $$
     select * from memfold.explain_memory("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.explain_memory(memory_id uuid, tenant_id text) is
-'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
-its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, or the veto, what added most
-to the score in force now. Raises MF018.';
+'Returns the whole life of a memory as readable lines: its text and state, what its confidence is made of, when it was current, its
+aliases, its judgements, and its ledger (the first and the last 15 rows). For decisions by a score or the veto, it names the features that
+contributed most to the score in force now. Raises MF018.';
 revoke all on function memfold.explain_memory(memory_id uuid, tenant_id text) from public;
 grant execute on function memfold.explain_memory(memory_id uuid, tenant_id text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 
@@ -1180,10 +1180,10 @@ as $$
     select * from memfold.export_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2);
 $$;
 comment on function memfold.export_bucket(tenant_id text, bucket_id text) is
-'Everything about a bucket, as of one moment, one JSON object a row, in the order in which import_bucket() takes it: a header (format
-version, counts), what it needs (embedding models, the rules of the bucket and its tenant), memories, counters, vectors, intervals,
-sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs that were collected from it.
-Large buckets: read it through a cursor; the server keeps it in temporary files. Raises MF001 to MF003.';
+'Returns the complete contents of a bucket from one snapshot, one JSON object per row, in the order that import_bucket() expects: a header
+(format version, counts), prerequisites (embedding models, the rules of the bucket and its tenant), memories, counters, vectors,
+intervals, sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs collected from it. Read
+large buckets through a cursor; the server keeps the rows in temporary files. Raises MF001 to MF003.';
 revoke all on function memfold.export_bucket(tenant_id text, bucket_id text) from public;
 grant execute on function memfold.export_bucket(tenant_id text, bucket_id text) to memfold_app, memfold_owner;
 
@@ -1196,11 +1196,11 @@ as $$
     select * from memfold.fail_judgement("judgement_id" => $1, "error" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "worker" => $4, "counted" => $5, "retry_after" => $6, "model" => $7, "input_tokens" => $8, "output_tokens" => $9, "cost" => $10);
 $$;
 comment on function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision) is
-'Gives a leased judgement back without an answer, and returns its status: open (it comes back after retry_after, else after
-5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a
-synthesis where on_judge_failure is replace: the newest memory has replaced the others), obsolete (there is nothing to decide any more), or
-what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
-error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
+'Returns a leased judgement to the queue without an answer. The result is its status: open (available again after retry_after, by default
+after 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, for a
+synthesis with on_judge_failure replace: the newest memory has replaced the others), obsolete (nothing is left to decide), or its present
+status if it is not leased, or not to this worker. counted => false: the attempt does not count, because the pair was not the cause.
+error: the first 1,000 characters are kept. Tokens and cost are added to those of the judgement. Raises MF026, MF028.';
 revoke all on function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision) from public;
 grant execute on function memfold.fail_judgement(judgement_id uuid, error text, tenant_id text, worker text, counted boolean, retry_after interval, model text, input_tokens bigint, output_tokens bigint, cost double precision) to memfold_app, memfold_judge, memfold_owner;
 
@@ -1213,12 +1213,13 @@ as $$
     select * from memfold.find_similar("embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "threshold" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "max_results" => $9);
 $$;
 comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
-'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector,
-one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
-100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
-with more than 10,000, among all by an index (create_vector_index), nearly always right; where its scan gives up, among the newest 10,000 as
-well, and complete is false. content and similarity: the memory''s own text and its cosine (null: it has no vector of the model); matched:
-the nearest of its texts, the own one where none is nearer. Nothing is written. Raises MF012 to MF015, MF022.';
+'Returns the active memories, expired or not, that have a text, their own or an alias''s, with a cosine of at least threshold to the
+vector, one row each, nearest first. memory_type given: in one scope (null subject or predicate matches null); null: in the bucket.
+Searches all of up to 100,000 vectors; of a larger scope only the newest 100,000: complete is then false in each row, and a NOTICE (01M01)
+says so. A bucket with more than 10,000 vectors is searched completely by an index (create_vector_index), which rarely misses one; if the
+index scan gives up, the newest 10,000 are searched as well, and complete is false. content and similarity: the text of the memory itself
+and its cosine (null: it has no vector of the model); matched: the nearest of its texts, its own if none is nearer. Writes nothing. Raises
+MF012 to MF015, MF022.';
 revoke all on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
 grant execute on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1231,11 +1232,11 @@ as $$
     select * from memfold.import_bucket("lines" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3);
 $$;
 comment on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) is
-'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
-transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
-those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
-policies and options are replaced, those of the tenant, links, predicates and antonyms only added. Returns how many rows it has read. memfold
-restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
+'Imports the rows of export_bucket(), in arrays of 1 to 10,000, in their order and all in one transaction, into an empty bucket of the
+same name: of this or another tenant, in this or another database. The rows are stored as exported, including ids and times; hashes and
+counts are checked. Embedding models must be registered. Replaces the bucket''s policies and options; only adds to those of the tenant,
+links, predicates and antonyms. Returns how many rows it has read. memfold restore does all this. Only for members of memfold_owner.
+Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
 revoke all on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.import_bucket(lines jsonb, tenant_id text, bucket_id text) to memfold_owner;
 
@@ -1248,13 +1249,13 @@ as $$
     select * from memfold.ingest_memories("candidates" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "on_error" => $3, "embeddings" => $4);
 $$;
 comment on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) is
-'Takes in many candidates at once: a JSON array of at most 10,000 objects whose keys are the arguments of ingest_memory().
-The same memories, counters and ledger as those calls one by one, in order. One row a candidate: its place in the array
-(ordinal, from 0 on), what ingest_memory() returns, or sqlstate, error, detail and hint of what it would have raised: a bad
-candidate does not keep the others out. on_error abort: the first one''s error is raised, and nothing is written.
-JSON null stands for the default. embeddings: one vector for each candidate, null where it has none; best sent in binary form.
-A candidate may have a member embedding instead, an array of numbers or a string as pgvector prints a vector: it is read in
-ten times the time. Raises MF022, MF025, MF035; may raise 40001: retry it with the same idempotency keys.';
+'Ingests many candidates: a JSON array of at most 10,000 objects whose keys are the arguments of ingest_memory(). Produces the same
+memories, counters and ledger as single calls in the same order. Returns one row per candidate: its position in the array (ordinal, from
+0), and either what ingest_memory() returns, or sqlstate, error, detail and hint of what it would have raised: one bad candidate does not
+affect the others. on_error abort: raises the first error and writes nothing. JSON null stands for the default. embeddings: one vector per
+candidate, or null; most efficient in binary form. Alternatively, a candidate may have the key embedding, an array of numbers or a string
+in pgvector''s format: this takes ten times as long to read. Raises MF022, MF025, MF035; may raise 40001: retry it with the same
+idempotency keys.';
 revoke all on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) from public;
 grant execute on function memfold.ingest_memories(candidates jsonb, tenant_id text, on_error text, embeddings vector[]) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1267,15 +1268,15 @@ as $$
     select * from memfold.ingest_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "valid_from" => $17, "valid_until" => $18, "idempotency_key" => $19);
 $$;
 comment on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) is
-'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
-Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, similar); action is inserted,
-merged, replaced, superseded, escalated, historical or rejected, memory_id the memory that now holds the fact.
-embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
-attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
-observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. valid_from, valid_until (exclusive): recall shows
-the memory in between only; null: no bound; what its latest observation says holds. idempotency_key: a second call with it
-returns the first one''s result, and raises MF062 where it is about another candidate (content, type, subject, predicate, object or metadata).
-Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
+'Ingests one candidate memory and decides atomically whether its fact is new, known, changed or unclear. Returns (action, memory_id, tier,
+method, similarity, superseded_id, judgement_id, event_id, similar). action is inserted, merged, replaced, superseded, escalated,
+historical or rejected; memory_id is the memory that now holds the fact. embedding: the vector of the content, from a registered
+embedding_model (it is normalized here); without one, tier 2 waits for attach_embedding(). source_turn_ids: at most 1,000. Confidences in
+[0, 1]. origin: observed, inferred or recalled. observed_at: at most 5 minutes ahead; null: now, later than every earlier statement about
+the same. valid_from, valid_until (exclusive): recall shows the memory only in between; null: no bound; the latest observation decides.
+idempotency_key: a second call with the same key returns the result of the first, and raises MF062 if it is about another candidate
+(content, type, subject, predicate, object or metadata). Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing. A call may
+raise 40001 or 40P01: retry it with the same key.';
 revoke all on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) from public;
 grant execute on function memfold.ingest_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1288,11 +1289,11 @@ as $$
     select * from memfold.ingest_plain_rows("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_rows" => $3);
 $$;
 comment on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) is
-'Gives rows that came by a plain INSERT into memories, of one bucket or of all (null), what it did not give them: a ledger row
-(an observation at the time they were written), counters, and words where the policy compares them. Their vectors stay
-pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or about 100 ms a call. Returns how many it has seen to
-(ingested), and how many buckets it has left because others worked there (busy): it waits for one of them, for at most 500 ms.
-Call it again until both are 0. Raises MF001 to MF003, MF022, MF025.';
+'Adds what a plain INSERT into memories did not write, for the rows of one bucket or of all (null): a ledger row (an observation at the
+time they were written), counters, and words if the policy compares them. Their vectors stay pending: attach_embedding() runs tier 2.
+Handles at most max_rows (1 to 100,000) or about 100 ms per call. Returns how many rows it handled (ingested), and how many buckets it
+skipped because others held their locks (busy); it waits for one of them, for at most 500 ms. Call it again until both are 0. Raises MF001
+to MF003, MF022, MF025.';
 revoke all on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) from public;
 grant execute on function memfold.ingest_plain_rows(tenant_id text, bucket_id text, max_rows bigint) to memfold_app, memfold_owner;
 
@@ -1305,9 +1306,9 @@ as $$
     select * from memfold.known_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "metadata" => $7);
 $$;
 comment on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) is
-'The tier-1 probe alone: the memory that holds this text, if the bucket knows it (memory_id: where an alias leads;
-matched_id: the text itself; status: the memory''s). A known text needs no embedding. No row: it is not known.
-Nothing is written. Raises what ingest_memory() raises for bad input.';
+'Runs only the tier-1 lookup: returns the memory that holds this text, if the bucket knows it (memory_id: the root, for an alias;
+matched_id: the text itself; status: that of the memory). A known text needs no embedding. Returns no row if the text is not known. Writes
+nothing. Raises what ingest_memory() raises for bad input.';
 revoke all on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) from public;
 grant execute on function memfold.known_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, metadata jsonb) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1320,9 +1321,9 @@ as $$
     select * from memfold.link_predicate("alias" => $1, "predicate" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4);
 $$;
 comment on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) is
-'Says that one predicate is another one by another name, as link_subject() does of subjects. Spellings that differ by case and separators
-are one without it. How many values it has at a time (set_predicate) is said of the name; what is stored keeps its state, unless both
-were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';
+'Makes alias another name of a predicate, as link_subject() does for subjects. Spellings that differ only by case and separators are equal
+without a link. The number of values at a time (set_predicate) is that of the name; stored memories keep their state, unless both
+predicates were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';
 revoke all on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.link_predicate(alias text, predicate text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
 
@@ -1335,13 +1336,13 @@ as $$
     select * from memfold.link_subject("alias" => $1, "subject" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4);
 $$;
 comment on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) is
-'Says that one subject is another one by another name: from now on what is told of alias is stored, hashed and searched as told of
-subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
-subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
-call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
-run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait for that long: about 1 ms a text,
-10 ms where it merges; 55P03: another transaction holds a memory for half a second, call it again.
-Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
+'Makes alias another name of subject: from now on, statements about alias are stored, hashed and searched as statements about subject (the
+ledger keeps the name that was given). If subject is itself an alias, its name is used. alias null: texts that come without a subject and
+begin with this one belong to it. bucket_id ''*'': in all buckets. Takes up at most 1,000 texts that the bucket already has under the
+alias; call take_up_links() for the rest, and for ''*''. Texts that become equal under the new name are merged. Returns the run (runs,
+kind link), which undo_run() undoes as unlink_subject() does. Blocks writers of the bucket in the meantime: about 1 ms per text, 10 ms per
+merge. 55P03: another transaction has held a memory for half a second; call it again. If the names are already linked, it continues to
+take up texts. Raises MF001 to MF003, MF025, MF063.';
 revoke all on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.link_subject(alias text, subject text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
 
@@ -1354,9 +1355,9 @@ as $$
     select * from memfold.merge_memories("memory_id" => $1, "into_id" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "reason" => $4);
 $$;
 comment on function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text, reason text) is
-'A person folds one memory into another of the same bucket, whatever their scopes: memory_id becomes an alias of into_id,
-which counts its observations from now on. Ids of aliases stand for where they lead. undo(event_id) takes it back.
-Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';
+'Merges a memory into another of the same bucket, in any scope, as a manual action: memory_id becomes an alias of into_id, which counts
+its observations from now on. The id of an alias stands for its root. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (the
+same memory, another bucket, rejected or withdrawn), MF025.';
 revoke all on function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.merge_memories(memory_id uuid, into_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
@@ -1369,9 +1370,9 @@ as $$
     select * from memfold.missing_embeddings("from_model" => $1, "to_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "after" => $4, "max_results" => $5);
 $$;
 comment on function memfold.missing_embeddings(from_model text, to_model text, tenant_id text, after uuid, max_results bigint) is
-'Memories of a tenant, aliases and history included, that have a vector of from_model and none of to_model, by id, behind the id
-after: embed their content and hand it to add_embeddings(). At most max_results, 1 to 10,000. What has no vector at all is in
-pending_embeddings(). Raises MF001 to MF003, MF022.';
+'Returns the memories of a tenant, including aliases and history, that have a vector of from_model and none of to_model, ordered by id,
+with ids above after: embed their content and pass it to add_embeddings(). At most max_results, 1 to 10,000. Memories without any vector
+are in pending_embeddings(). Raises MF001 to MF003, MF022.';
 revoke all on function memfold.missing_embeddings(from_model text, to_model text, tenant_id text, after uuid, max_results bigint) from public;
 grant execute on function memfold.missing_embeddings(from_model text, to_model text, tenant_id text, after uuid, max_results bigint) to memfold_app, memfold_owner;
 
@@ -1384,9 +1385,9 @@ as $$
     select * from memfold.pairs_to_label("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "embedding_model" => $2, "max_results" => $3);
 $$;
 comment on function memfold.pairs_to_label(tenant_id text, embedding_model text, max_results bigint) is
-'Pairs that collect_pairs() has found and nobody has looked at, with their cosine by the model, most informative first: those
-between the model''s thresholds, the nearest to one of them first, then those nearest to the band. At most max_results. add_labelled_pair() of
-both texts labels one. Raises MF001, MF002, MF012, MF013, MF022.';
+'Returns pairs that collect_pairs() found and nobody has looked at, with their cosine by the model, most informative first: those between
+the model''s thresholds, nearest to one of them first, then those nearest to the band. At most max_results. To label one, pass both texts
+to add_labelled_pair(). Raises MF001, MF002, MF012, MF013, MF022.';
 revoke all on function memfold.pairs_to_label(tenant_id text, embedding_model text, max_results bigint) from public;
 grant execute on function memfold.pairs_to_label(tenant_id text, embedding_model text, max_results bigint) to memfold_app, memfold_owner;
 
@@ -1399,8 +1400,8 @@ as $$
     select * from memfold.pending_embeddings("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_results" => $3);
 $$;
 comment on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) is
-'Memories of a tenant (of one bucket, where given) that were stored without a vector, oldest first: embed their content and
-hand it to attach_embedding(). max_results: at least 1; null: all. Raises MF001 to MF003, MF022.';
+'Returns the memories of a tenant, of one bucket or of all (null), that were stored without a vector, oldest first: embed their content
+and pass it to attach_embedding(). max_results: at least 1; null: all. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) from public;
 grant execute on function memfold.pending_embeddings(tenant_id text, bucket_id text, max_results bigint) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1413,8 +1414,8 @@ as $$
     select * from memfold.preview_memory("content" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "memory_type" => $4, "subject" => $5, "predicate" => $6, "object" => $7, "embedding" => $8, "embedding_model" => $9, "source_turn_ids" => $10, "source_confidence" => $11, "extractor_confidence" => $12, "session_id" => $13, "origin" => $14, "metadata" => $15, "observed_at" => $16, "valid_from" => $17, "valid_until" => $18, "idempotency_key" => $19);
 $$;
 comment on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) is
-'What ingest_memory() would do with the same arguments now: the same row, without ids of what is not there yet. Nothing is
-written, no lock is taken. Raises what ingest_memory() raises for bad input.';
+'Returns what ingest_memory() would return now for the same arguments, without the ids of rows that do not exist yet. Writes nothing and
+takes no lock. Raises what ingest_memory() raises for bad input.';
 revoke all on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) from public;
 grant execute on function memfold.preview_memory(content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text, embedding vector, embedding_model text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text, origin text, metadata jsonb, observed_at timestamp with time zone, valid_from timestamp with time zone, valid_until timestamp with time zone, idempotency_key text) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1427,10 +1428,11 @@ as $$
     select * from memfold.prune_memories("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_confidence" => $3, "unused_for" => $4, "max_operations" => $5, "dry_run" => $6);
 $$;
 comment on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) is
-'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
-recalled for unused_for, or expired for that long (valid_until), or more often reported harmful than helpful, by three or more. They
-are withdrawn, not deleted: stated again, they are active again; undo_run() takes it back. dry_run (the default) returns what it would
-retire. Does at most max_operations (1 to 1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';
+'Retires memories of a bucket that are no longer useful: those with an effective confidence below max_confidence (0 to 1) that were
+neither stated nor recalled for unused_for, those that expired (valid_until) at least that long ago, and those reported harmful more often
+than helpful, by three or more. They are withdrawn, not deleted: if they are stated again, they become active again; undo_run() undoes it.
+dry_run (the default) returns what it would retire. Does at most max_operations (1 to 1000) per run, the least confident first. Omits
+protected types and values of timelines. Raises MF001 to MF003, MF022, MF025.';
 revoke all on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) from public;
 grant execute on function memfold.prune_memories(tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint, dry_run boolean) to memfold_app, memfold_owner;
 
@@ -1443,8 +1445,8 @@ as $$
     select * from memfold.record_feedback("memory_id" => $1, "helpful" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.record_feedback(memory_id uuid, helpful boolean, tenant_id text, OUT helpful_count bigint, OUT harmful_count bigint) is
-'Counts whether a memory (of an alias: the memory where it leads) helped or harmed, and returns both counts: search_memories()
-ranks by them. Raises MF001, MF002, MF018 (no such memory), MF022.';
+'Records whether a memory (for an alias: its root) helped or harmed, and returns both counts: search_memories() ranks by them. Raises
+MF001, MF002, MF018 (no such memory), MF022.';
 revoke all on function memfold.record_feedback(memory_id uuid, helpful boolean, tenant_id text, OUT helpful_count bigint, OUT harmful_count bigint) from public;
 grant execute on function memfold.record_feedback(memory_id uuid, helpful boolean, tenant_id text, OUT helpful_count bigint, OUT harmful_count bigint) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1457,9 +1459,9 @@ as $$
     select * from memfold.reembed_status("from_model" => $1, "to_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.reembed_status(from_model text, to_model text, tenant_id text) is
-'How far a tenant is on the way from one embedding model to another: vectors of each; missing: memories with a vector of the old one
-alone; pending: without any (attach_embedding); own_thresholds: policies whose own cosine thresholds, made for the old model, count
-for the new one too; the last run, and what it has added. Reads all the tenant''s vectors'' keys. Raises MF001 to MF003, MF013.';
+'Returns a tenant''s progress from one embedding model to another: vectors of each; missing: memories with a vector of the old one only;
+pending: memories without any (attach_embedding); own_thresholds: policies whose own cosine thresholds, set for the old model, also apply
+to the new one; the last run, and how many it has added. Reads the keys of all vectors of the tenant. Raises MF001 to MF003, MF013.';
 revoke all on function memfold.reembed_status(from_model text, to_model text, tenant_id text) from public;
 grant execute on function memfold.reembed_status(from_model text, to_model text, tenant_id text) to memfold_app, memfold_owner;
 
@@ -1485,10 +1487,10 @@ begin
 end;
 $$;
 comment on function memfold.register_embedding_model(embedding_model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) is
-'Makes an embedding model known: its vectors'' number of dimensions, and the cosine thresholds above which tier 2 merges
-and from which on it asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); a notice says so of any
-other model. Registering it again changes nothing. Models are
-everyone''s: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';
+'Registers an embedding model: the number of dimensions of its vectors, the cosine above which tier 2 merges, and the cosine from which it
+asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); for any other model a notice says so. Registering
+the same model again changes nothing. Models are shared by all tenants: only members of memfold_owner may register them. Raises MF003,
+MF017, MF023.';
 revoke all on function memfold.register_embedding_model(embedding_model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) from public;
 grant execute on function memfold.register_embedding_model(embedding_model text, dimensions bigint, merge_threshold double precision, judge_threshold double precision) to memfold_owner;
 
@@ -1501,9 +1503,9 @@ as $$
     select * from memfold.reject_memory("memory_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
 comment on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) is
-'A person says: not this. The memory (of an alias: where it leads) becomes a tombstone: it is no longer shown, and its text
-and those of its aliases are rejected when they arrive again. A value that it had superseded is current again.
-undo(event_id) takes it back. Raises MF018 (no such memory), MF034 (it is rejected already), MF025.';
+'Rejects a memory (for an alias: its root) as a manual action: it becomes a tombstone, which is no longer shown, and its text and those of
+its aliases are refused when they arrive again. A value that it had superseded becomes current again. undo(event_id) undoes it. Raises
+MF018 (no such memory), MF034 (it is already rejected), MF025.';
 revoke all on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.reject_memory(memory_id uuid, tenant_id text, reason text) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1516,7 +1518,7 @@ as $$
     select * from memfold.remove_labelled_pair("pair_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true));
 $$;
 comment on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) is
-'Takes a labelled pair away. Of past decisions collect_pairs() finds it again. Raises MF001, MF002, MF042.';
+'Deletes a labelled pair. If it comes from past decisions, collect_pairs() finds it again. Raises MF001, MF002, MF042.';
 revoke all on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) from public;
 grant execute on function memfold.remove_labelled_pair(pair_id uuid, tenant_id text) to memfold_app, memfold_owner;
 
@@ -1542,9 +1544,10 @@ begin
 end;
 $$;
 comment on function memfold.replace_embedding_model(embedding_model text, replaced_by text) is
-'Cut-over, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in search, and its stored ones may be
-dropped. Before, both models are accepted side by side. replaced_by null takes it back. Only for members of memfold_owner.
-Raises MF013, MF022, MF046 (memories that are embedded by embedding_model are not by replaced_by), MF047 (replaced_by is replaced itself).';
+'Cuts over to another embedding model, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in
+search, and its stored ones may be dropped. Until then both models are accepted. replaced_by null reverts it. Only for members of
+memfold_owner. Raises MF013, MF022, MF046 (some memories have a vector of embedding_model but not of replaced_by), MF047 (replaced_by is
+itself replaced).';
 revoke all on function memfold.replace_embedding_model(embedding_model text, replaced_by text) from public;
 grant execute on function memfold.replace_embedding_model(embedding_model text, replaced_by text) to memfold_owner;
 
@@ -1557,12 +1560,11 @@ as $$
     select * from memfold.replay_bucket("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "calibration_id" => $3, "embedding_model" => $4, "max_memories" => $5);
 $$;
 comment on function memfold.replay_bucket(tenant_id text, bucket_id text, calibration_id uuid, embedding_model text, max_memories bigint) is
-'What would become of a bucket''s texts if they arrived once more, one after the other, in the order in which they came: by the rules
-of now, or by a calibration (calibration_id) that is not applied yet. They are really ingested, into a bucket of its own, and all of it
-is taken back. One row a text: its action, the text that it was decided against (other_id), similarity, guard and reason as in the
-ledger; a judge is not asked, so what is escalated stays beside the other. embedding_model: null: the one that the bucket uses most;
-texts without its vector are left out. max_memories: of the newest so many texts, 1 to 100000. Only for members of memfold_owner.
-Raises MF001 to MF003, MF013, MF022, MF043, MF045.';
+'Returns what would happen to a bucket''s texts if they arrived again, in their original order, by the present rules or by a calibration
+(calibration_id) that is not applied yet. They are really ingested, into a separate bucket, and then rolled back. Returns one row per
+text: its action, the text that it was decided against (other_id), similarity, guard and reason as in the ledger; no judge is asked, so
+both texts of an escalation stay active. embedding_model null: the most used one in the bucket; texts without its vector are omitted.
+max_memories: only the newest texts, 1 to 100000. Only for members of memfold_owner. Raises MF001 to MF003, MF013, MF022, MF043, MF045.';
 revoke all on function memfold.replay_bucket(tenant_id text, bucket_id text, calibration_id uuid, embedding_model text, max_memories bigint) from public;
 grant execute on function memfold.replay_bucket(tenant_id text, bucket_id text, calibration_id uuid, embedding_model text, max_memories bigint) to memfold_owner;
 
@@ -1575,17 +1577,16 @@ as $$
     select * from memfold.resolve_judgement("judgement_id" => $1, "verdict" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "confidence" => $4, "reason" => $5, "merged_text" => $6, "richer_memory_id" => $7, "model" => $8, "input_tokens" => $9, "output_tokens" => $10, "cost" => $11, "member_ids" => $12);
 $$;
 comment on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) is
-'Answers a judgement, under the lock of its scope and only if its memories are still what was judged. verdict: duplicate (the
-newer memories are folded into the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
-decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Of unequal
-values of a single-valued slot, which cannot all be kept, the conflict policy decides then too.
-richer_memory_id: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
-what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
-verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
-Of kind identity, where two names are asked about, duplicate links the alias to the name (action linked; undo_run() of the result''s run_id
-takes it back) and distinct keeps them apart; both for good.
-model null: a person answered. The first answer counts.
-Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
+'Answers a judgement, under the lock of its scope and only if its memories have not changed since they were judged. verdict: duplicate
+(the newer memories become aliases of the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
+decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Unequal values of
+a single-valued slot cannot all be kept: in both cases the conflict policy decides between them. richer_memory_id: for a refinement, the
+memory that says more; null: the longest text. merged_text: for kind synthesis, one text that says what all say; if it is missing or only
+punctuation, all are kept, with a warning. member_ids: for a cluster, the members that the verdict is about (null: all); the others are
+distinct from them, and if there are several, a new question is asked about them. For kind identity, which asks about two names, duplicate
+links the alias to the name (action linked; undo_run() of the result''s run_id undoes it) and distinct keeps them apart; both permanently.
+model null: a person answered. The first answer counts. Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed),
+MF028 (an argument is not allowed).';
 revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) from public;
 grant execute on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) to memfold_agent, memfold_app, memfold_judge, memfold_owner;
 
@@ -1598,15 +1599,16 @@ as $$
     select * from memfold.run_maintenance("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "tasks" => $2);
 $$;
 comment on function memfold.run_maintenance(tenant_id text, tasks text[]) is
-'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
-decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says),
-keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database), links (takes up a hundred texts under
-the alias of a link that is not taken up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links of buckets whose
-options have an interval for them, once each time that it has passed); not by default clean (clean_exact_duplicates) and sweep
-(sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
-tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
-the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-status failed where a task has failed), and deletes those of its rows that are older than 30 days, 100 a call. Raises MF001 to MF003, MF022.';
+'Does a bounded amount of the maintenance that is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, if options have
+a decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (applies the fallback of the policy to
+dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
+embed (embed_pending, if a policy embeds in the database), links (takes up a hundred texts under the alias of a link that is not taken
+up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buckets whose options have an interval for them, once per
+interval). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
+call, in turn. Returns JSON: counts and ms by task; left, the tasks with more to do: call it again; busy, those of them that found a lock
+held; errors by task. A task that fails does not stop the others, but locks are held until the end: with many writers, run one task per
+call. Records a run (kind maintenance, status failed if a task has failed), and deletes its own runs older than 30 days, 100 per call.
+Raises MF001 to MF003, MF022.';
 revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
 grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 
@@ -1619,24 +1621,24 @@ as $$
     select * from memfold.search_memories("query_embedding" => $1, "embedding_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "bucket_id" => $4, "max_results" => $5, "memory_type" => $6, "subject" => $7, "predicate" => $8, "session_id" => $9, "metadata" => $10, "min_confidence" => $11, "as_of" => $12, "deduplicate" => $13, "dedup_threshold" => $14, "touch" => $15, "show_collapsed" => $16, "query" => $17, "bucket_ids" => $18, "bucket_prefix" => $19, "metadata_path" => $20);
 $$;
 comment on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) is
-'The active memories, valid now (valid_from, valid_until), that fit a query best, each fact once: nearest to its vector
-(query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the
-options'' text_search), or both. Candidates are the 3 *
-max_results best texts of a bucket by each that pass the filters (null: none; subject and predicate in canonical form, metadata contained,
-metadata_path a jsonpath condition, min_confidence: the options''); a text that was merged leads to its memory (matched_id). Of bucket_id,
-or else of bucket_ids and all buckets that begin with bucket_prefix, 1,000 at most. They are ranked by score = (1 - rank_confidence -
-rank_feedback) * fit + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is
-matched_similarity, word_share, or of both 30.5 * (1 / (60 + rank by vector) + 1 / (60 + rank by words)). Then, unless deduplicate is false,
-memories that say the same are shown as one, those of several buckets too: cosine of at least dedup_threshold (null: the options''
-search_threshold, else the model''s judge threshold; where one has no vector, words in common of at least 0.8) with each other, the guard
-clean, same predicate, no other subject or object, not judged contradiction or distinct. Shown is the longest in canonical form, then the
-most confident, then the newest; the others are its collapsed_ids (show_collapsed: rows of their own, after it, all with their own score).
-Where too few are left, it looks further, at up to 48 * max_results. It looks at all of a bucket of up to 100,000 vectors, and texts; of a
-larger one by an index (create_vector_index, used from 10,000 on, nearly always right; create_text_index), else at its newest 100,000:
-then complete is false in each row, and a NOTICE (01M01) names the statement that makes the index. At all, however many, of one session_id,
-and with as_of: what was believed at that time, values that were superseded since included, validity and confidence as of then. touch (null: the
-options'', unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
-MF012 to MF015, MF022.';
+'Returns the active and currently valid memories (valid_from, valid_until) that best match a query, each fact once: nearest to its vector
+(query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the option
+text_search), or both. For each of the two, the candidates are the 3 * max_results best texts that pass the filters (null: no filter;
+subject and predicate in canonical form, metadata contained, metadata_path a jsonpath condition, min_confidence: default from the
+options). A merged text returns its memory (matched_id). Searches bucket_id, or else bucket_ids and all buckets that begin with
+bucket_prefix, at most 1,000. Memories are ranked by score = (1 - rank_confidence - rank_feedback) * fit + rank_confidence * effective
+confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is matched_similarity, word_share, or with both 30.5 * (1 / (60
++ rank by vector) + 1 / (60 + rank by words)). Then, unless deduplicate is false, memories that say the same are shown as one, even across
+buckets: each pair has a cosine of at least dedup_threshold (null: the option search_threshold, else the model''s judge threshold; if one
+has no vector, at least 0.8 of the words in common), a clean guard, the same predicate and no different subject or object, and was not
+judged contradiction or distinct. The one with the longest canonical form is shown, then the most confident, then the newest; the others
+are its collapsed_ids (show_collapsed: extra rows after it, each with its own score). If too few remain, it examines up to 48 *
+max_results. It searches all of a bucket of up to 100,000 vectors or texts; a larger one by an index (create_vector_index, used from
+10,000 on, rarely misses one; create_text_index), else only its newest 100,000: complete is then false in each row, and a NOTICE (01M01)
+names the statement that creates the index. With session_id or as_of it searches all texts, however many. as_of: what was believed at that
+time, including values superseded since, with validity and confidence as of then. touch: counts what is shown in access_count and
+last_accessed (null: by the options, unless as_of is given or the transaction is read-only). Raises MF001 to MF003, MF012 to MF015,
+MF022.';
 revoke all on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) from public;
 grant execute on function memfold.search_memories(query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text, predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamp with time zone, deduplicate boolean, dedup_threshold double precision, touch boolean, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text, metadata_path jsonpath) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1662,9 +1664,10 @@ begin
 end;
 $$;
 comment on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, link_interval interval) is
-'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
-stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)
-sets them all. None of them changes what becomes of a candidate. Raises MF001 to MF003, MF017 (a value that is not allowed), MF025.';
+'Sets the options for recall and maintenance of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted
+argument keeps its value in that row, or in the less specific row if there is none yet. The arguments are the columns of memfold.options;
+set_policy(preset => ...) sets them all. Options do not affect how candidates are decided. Raises MF001 to MF003, MF017 (a value that is
+not allowed), MF025.';
 revoke all on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, link_interval interval) from public;
 grant execute on function memfold.set_options(tenant_id text, bucket_id text, memory_type text, min_confidence double precision, search_threshold double precision, touch boolean, rank_confidence double precision, rank_feedback double precision, consolidate_threshold double precision, max_cluster_size bigint, session_threshold double precision, protected_types text[], protected_confidence double precision, decay_rate double precision, decay_floor double precision, decay_interval interval, key_retention interval, consolidate_interval interval, sweep_interval interval, prune_interval interval, text_search text, link_interval interval) to memfold_app, memfold_owner;
 
@@ -1690,15 +1693,14 @@ begin
 end;
 $$;
 comment on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, merge_veto double precision, on_ambiguous text, on_merge text, on_refinement text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) is
-'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
-it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
-replace_newer or robotics, as what the other arguments start from; it sets the options of the same key too (set_options). key_fields:
-of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
-canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; memfold_py). embed => ''in_database'': the
-database makes the vectors, by embed_model (memfold_py).
-The other arguments are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
-canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
-is missing), MF058, MF059.';
+'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted argument keeps its value in
+that policy, or in the less specific policy if there is none yet. preset: the values that the other arguments start from: three_tier (the
+defaults), store_and_load, hash_first, replace_newer or robotics; it also sets the options of the same key (set_options). key_fields: any
+of type, subject, predicate. weights: source, extractor and repetition, which add up to 1. dedup => ''off'' stores without a hash.
+canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; requires memfold_py). embed => ''in_database'': the
+database computes the vectors with embed_model (requires memfold_py). The other arguments are the columns of memfold.policies. Raises
+MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no
+registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';
 revoke all on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, merge_veto double precision, on_ambiguous text, on_merge text, on_refinement text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) from public;
 grant execute on function memfold.set_policy(tenant_id text, bucket_id text, memory_type text, preset text, dedup text, canonicalizer text, key_fields text[], metadata_keys text[], scope text, neighbours bigint, merge_threshold double precision, merge_inclusive boolean, judge_threshold double precision, similar_threshold double precision, lexical_threshold double precision, lexical_neighbours bigint, session_neighbours bigint, guard text, merge_veto double precision, on_ambiguous text, on_merge text, on_refinement text, on_judge_failure text, metadata_merge text, metadata_max text[], conflict text, confidence_floor double precision, notify boolean, weights double precision[], max_content_length bigint, max_metadata_size bigint, max_session_repeats bigint, embed text, embed_model text, segmenter text) to memfold_app, memfold_owner;
 
@@ -1724,8 +1726,8 @@ begin
 end;
 $$;
 comment on function memfold.set_predicate(predicate text, tenant_id text, cardinality text, conflict text) is
-'Says how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many.
-It governs candidates from now on; what is stored stays as it is. Raises MF003, MF017.';
+'Sets how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many. Applies to
+candidates from now on; stored memories do not change. Raises MF003, MF017.';
 revoke all on function memfold.set_predicate(predicate text, tenant_id text, cardinality text, conflict text) from public;
 grant execute on function memfold.set_predicate(predicate text, tenant_id text, cardinality text, conflict text) to memfold_app, memfold_owner;
 
@@ -1738,9 +1740,9 @@ as $$
     select * from memfold.start_reembedding("from_model" => $1, "to_model" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true));
 $$;
 comment on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) is
-'Begins to give the memories of a tenant, which have vectors of from_model, vectors of to_model too, or goes on where an earlier
-run has stopped: a row in runs, of kind reembedding. Then, again and again, missing_embeddings() says what is to be embedded and
-add_embeddings() stores it; at last end_reembedding(). Raises MF001 to MF003, MF013, MF022, MF047 (to_model has been replaced).';
+'Starts to add vectors of to_model to the memories of a tenant that have vectors of from_model, or resumes where an earlier run stopped:
+records a run of kind reembedding. Then call, in a loop, missing_embeddings() for the texts to embed and add_embeddings() to store their
+vectors; finally end_reembedding(). Raises MF001 to MF003, MF013, MF022, MF047 (to_model has been replaced).';
 revoke all on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) from public;
 grant execute on function memfold.start_reembedding(from_model text, to_model text, tenant_id text) to memfold_app, memfold_owner;
 
@@ -1753,15 +1755,14 @@ as $$
     select * from memfold.suggest_links("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "max_results" => $3);
 $$;
 comment on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) is
-'Names of a bucket that may be one, for a person or a judge to look at: nothing is linked. kind subject or predicate; alias, name: the
-arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name); score in (0, 1], best first. reasons:
-contained (the words of the alias are among those of the name), initials, facts (the same was told of both, in the same words or at the
-model''s merge threshold), ambiguous (other names have these words too), beginning; of predicates slots (the same subjects and objects). evidence:
-how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to five ids that are told of
-each (memory_ids, name_memory_ids). Names that the guard tells apart
-("Georg Maier", "Georg Huber") are never suggested, nor those that a judge or a person has told apart (ask_links),
-or that were unlinked. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
-Raises MF001 to MF003, MF022.';
+'Suggests pairs of names of a bucket that may mean the same, for a person or a judge to check; links nothing. kind: subject or predicate.
+alias, name: the arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name). score in (0,
+1], best first. reasons: contained (the words of the alias are among those of the name), initials, facts (both have the same facts, in the
+same words or at the model''s merge threshold), ambiguous (other names have these words too), beginning; for predicates slots (the same
+subjects and objects). evidence: how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to
+five memory ids for each name (memory_ids, name_memory_ids). Omits names that the guard distinguishes ("Georg Maier", "Georg Huber"), that
+a judge or a person has kept apart (ask_links), or that were unlinked. Reads the newest 50,000 active memories, and vectors only of the
+newest 1,000. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) from public;
 grant execute on function memfold.suggest_links(tenant_id text, bucket_id text, max_results bigint) to memfold_app, memfold_owner;
 
@@ -1774,9 +1775,9 @@ as $$
     select * from memfold.supersede_memory("memory_id" => $1, "by_id" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "reason" => $4);
 $$;
 comment on function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text, reason text) is
-'A person retires a memory in favour of another of the same bucket: memory_id becomes history from now on, by_id is current.
-Stated again later, the retired one is current again. Ids of aliases stand for where they lead. undo(event_id) takes it
-back. Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';
+'Retires a memory in favour of another of the same bucket, as a manual action: memory_id becomes history from now on, by_id is current. If
+the retired memory is stated again later, it becomes current again. The id of an alias stands for its root. undo(event_id) undoes it.
+Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';
 revoke all on function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.supersede_memory(memory_id uuid, by_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
@@ -1789,16 +1790,15 @@ as $$
     select * from memfold.sweep_duplicates("tenant_id" => pg_catalog.set_config('memfold.tenant_id', $1, true), "bucket_id" => $2, "embedding_model" => $3, "dry_run" => $4, "max_operations" => $5, "memory_ids" => $6, "into_run" => $7);
 $$;
 comment on function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text, dry_run boolean, max_operations bigint, memory_ids uuid[], into_run uuid) is
-'Does to the memories that are there what ingest would do to them if they arrived now, by the thresholds, the scope, the guard, on_merge and
-on_ambiguous of the policy: of a bucket that was filled without dedup, or by other rules. Each member of a cluster is compared with the
-memory that it would fold into; none is folded because it is near to another member. What is asked about is asked in clusters in which
-each is near to each, of at most max_cluster_size memories, one question each. dry_run (the default) returns the plan and writes nothing. action:
-merge (memory_id folds into representative_id), replace (the same, and representative_id is the newer text), ask (a judgement is queued
-about the cluster, of which representative_id is the oldest), keep (the policy says
-so; not counted). Does at most max_operations (1 to 1000; of a dry run 1 to 1000000), the most similar first, and with the bucket locked: call it until it returns
-no row but keep. memory_ids: only these are compared with one another, such as those of a dry run; into_run: goes on with that run, so that one
-undo_run() takes all of it back. Protected types and memories without a hash or a vector are left out. Raises MF001 to MF003, MF013,
-MF022, MF025, MF038.';
+'Treats stored memories as ingest would treat them if they arrived now, by the thresholds, scope, guard, on_merge and on_ambiguous of the
+policy: for a bucket that was filled without dedup or under other rules. Each member of a cluster is compared with the memory that it
+would be merged into; being near another member is not enough. Questions are about clusters in which every two are near, of at most
+max_cluster_size memories, one question each. dry_run (the default) returns the plan and writes nothing. action: merge (memory_id becomes
+an alias of representative_id), replace (the same, and representative_id is the newer text), ask (queues a judgement about the cluster;
+representative_id is its oldest member), keep (by the policy; not counted). Does at most max_operations (1 to 1000; for a dry run 1 to
+1000000), the most similar first, with the bucket locked: call it until it returns no row other than keep. memory_ids: compares only these
+with one another, such as those of a dry run; into_run: continues that run, so that one undo_run() undoes all of it. Omits protected types
+and memories without a hash or a vector. Raises MF001 to MF003, MF013, MF022, MF025, MF038.';
 revoke all on function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text, dry_run boolean, max_operations bigint, memory_ids uuid[], into_run uuid) from public;
 grant execute on function memfold.sweep_duplicates(tenant_id text, bucket_id text, embedding_model text, dry_run boolean, max_operations bigint, memory_ids uuid[], into_run uuid) to memfold_app, memfold_owner;
 
@@ -1811,10 +1811,10 @@ as $$
     select * from memfold.undo("event_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
 comment on function memfold.undo(event_id uuid, tenant_id text, reason text) is
-'Takes back one event of the ledger, no matter who made it, in any order: a fold (both texts are memories of their own again, with
-every observation that arrived by them), a supersession (both are active, and a person is asked), a rejection, a pruning, or one
-restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Nothing is
-deleted: an undone row follows in the ledger. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is).';
+'Undoes one event of the ledger, no matter who made it, in any order: a merge (both texts are memories of their own again, each with the
+observations that arrived by it), a supersession (both are active, and a person is asked), a rejection, a pruning, or one restatement (tier
+1: the observation no longer counts). Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with
+action undone. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone).';
 revoke all on function memfold.undo(event_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.undo(event_id uuid, tenant_id text, reason text) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1827,10 +1827,12 @@ as $$
     select * from memfold.undo_run("run_id" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "reason" => $3);
 $$;
 comment on function memfold.undo_run(run_id uuid, tenant_id text, reason text) is
-'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
-was stated since stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
-written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait for it: up to three seconds
-for 1,000 folds. Of a run of link_subject() or link_predicate() it takes back the link (unlink_subject()), and returns no row. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
+'Undoes a whole maintenance run, as undo() does for each event: whatever it merged, replaced, superseded, rejected or pruned. Statements
+made since remain, and count for the memory that now holds their text. Open judgements of the run become obsolete. A text that a judge
+wrote for the run is withdrawn. The texts that the run had merged into one memory are marked as distinct from each other: no run merges
+them or asks about them again. Returns the memories concerned as they are now. Blocks writers of the bucket: up to three seconds for 1,000
+merges. For a run of link_subject() or link_predicate() it removes the link (unlink_subject()) and returns no row. Raises MF001 to MF003,
+MF025, MF038 (no such run), MF039 (it is already undone, or of a kind that cannot be).';
 revoke all on function memfold.undo_run(run_id uuid, tenant_id text, reason text) from public;
 grant execute on function memfold.undo_run(run_id uuid, tenant_id text, reason text) to memfold_app, memfold_owner;
 
@@ -1843,7 +1845,7 @@ as $$
     select * from memfold.unlink_predicate("alias" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3);
 $$;
 comment on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) is
-'Takes link_predicate() back, as unlink_subject() does link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+'Undoes link_predicate(), as unlink_subject() undoes link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';
 revoke all on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) from public;
 grant execute on function memfold.unlink_predicate(alias text, tenant_id text, bucket_id text) to memfold_app, memfold_owner;
 
@@ -1856,10 +1858,12 @@ as $$
     select * from memfold.unlink_subject("alias" => $1, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $2, true), "bucket_id" => $3, "subject" => $4);
 $$;
 comment on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) is
-'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
-linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
-merged since stays merged: undo it as well. The two names are distinct from now on: suggest_links() leaves them out, link_subject() does not. alias null: of texts without a subject that begin with this one. Returns how many texts have
-another name now. In one transaction; writers of the bucket wait for that long. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+'Undoes link_subject(): the alias is a name of its own again. Texts that first came under it get it back, with all their observations,
+including texts that came since the link; texts that were merged because of the link are separated. Merges that a judge, a sweep or a
+person has made since remain: undo them as well. The two names are known to be distinct from then on: suggest_links() omits them,
+link_subject() still accepts them. alias null: undoes it for texts without a subject that begin with this one. Returns how many texts now
+have another name. Runs in one transaction and blocks writers of the bucket until it ends. Raises MF001 to MF003, MF025, MF064 (there is
+no such link).';
 revoke all on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) from public;
 grant execute on function memfold.unlink_subject(alias text, tenant_id text, bucket_id text, subject text) to memfold_app, memfold_owner;
 
@@ -1885,8 +1889,8 @@ begin
 end;
 $$;
 comment on function memfold.unregister_embedding_model(embedding_model text) is
-'Forgets an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations stay, for those who
-read them. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or something is left of it).';
+'Removes an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations remain readable. Only for
+members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has vectors or an index left).';
 revoke all on function memfold.unregister_embedding_model(embedding_model text) from public;
 grant execute on function memfold.unregister_embedding_model(embedding_model text) to memfold_owner;
 
@@ -1899,10 +1903,10 @@ as $$
     select * from memfold.update_memory("memory_id" => $1, "content" => $2, "tenant_id" => pg_catalog.set_config('memfold.tenant_id', $3, true), "object" => $4, "embedding" => $5, "embedding_model" => $6, "reason" => $7);
 $$;
 comment on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) is
-'A person gives a memory another text (and object): a text never changes, so the new one becomes a memory of the same
-scope, into which the old one is folded; ids and observations of the old one lead to it. With an embedding tier 2 runs for
-the new text: action is then merged or escalated where it meets another memory, else replaced. undo(event_id) takes it
-back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected or withdrawn), MF004 to MF015, MF025.';
+'Gives a memory a new text (and object), as a manual action: a text never changes, so the new one becomes a memory of the same scope and
+the old one its alias; ids and observations of the old one count for it. With an embedding, tier 2 runs for the new text: action is merged
+or escalated if it matches another memory, otherwise replaced. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (it already
+has this text, or is rejected or withdrawn), MF004 to MF015, MF025.';
 revoke all on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) from public;
 grant execute on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1990,17 +1994,17 @@ end;
 $$;
 
 comment on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) is
-'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
-do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
-a person. members: of a cluster, all of its memories, oldest to newest. link: of kind identity, the names
-that are asked about. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
-resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';
+'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others do not
+see them until the lease (1 s to 1 day) expires; each claim counts as one of eight attempts. review: claims those that wait for a person.
+members: the memories of a cluster, oldest to newest. link: for kind identity, the names in question. tenant_id null: all tenants, only
+for members of memfold_judge. judgement_ids: only these. Answer each with resolve_judgement() or fail_judgement(). Raises MF001 to MF003,
+MF028.';
 revoke all on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) from public;
 grant execute on function memfold.claim_judgements(worker text, tenant_id text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]) to memfold_app, memfold_judge, memfold_owner;
 
 comment on function memfold.retry_judgements(tenant_id text) is
-'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: of all tenants, which
-members of memfold_judge may. Raises MF001 to MF003.';
+'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: all tenants, only for members of
+memfold_judge. Raises MF001 to MF003.';
 revoke all on function memfold.retry_judgements(tenant_id text) from public;
 grant execute on function memfold.retry_judgements(tenant_id text) to memfold_app, memfold_judge, memfold_owner;
 

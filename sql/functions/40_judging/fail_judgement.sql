@@ -42,7 +42,7 @@ begin
         perform memfold_internal._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
             'It is 0 to one year, or null to derive it from the number of attempts.');
     end if;
-    -- its cost was spent, whoever holds it now
+    -- its cost was spent, no matter who holds it now
     update memfold.judgements as o
     set model = coalesce(fail_judgement.model, o.model),
         input_tokens = coalesce(o.input_tokens + fail_judgement.input_tokens, o.input_tokens, fail_judgement.input_tokens),

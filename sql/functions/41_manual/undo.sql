@@ -230,7 +230,7 @@ $$;
 revoke all on function memfold.undo(uuid, text, text) from public;
 grant execute on function memfold.undo(uuid, text, text) to memfold_app;
 comment on function memfold.undo(uuid, text, text) is
-'Undoes one event of the ledger, whoever made it, in any order: a merge (both texts are memories of their own again, each with the
+'Undoes one event of the ledger, no matter who made it, in any order: a merge (both texts are memories of their own again, each with the
 observations that arrived by it), a supersession (both are active, and a person is asked), a rejection, a pruning, or one restatement (tier
 1: the observation no longer counts). Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with
 action undone. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone).';

@@ -179,7 +179,7 @@ begin
         from members as t
         join trees as r on r.root = t.root
         where r.loses and not t.has and (
-            -- a text that a person wrote stays, whoever restated it
+            -- a text that a person wrote stays, no matter who restated it
             t.lost and not t.is_written or not r.stays
             -- a text that a judge or an agent made from the others says what they said
             or exists (
