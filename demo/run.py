@@ -1,4 +1,4 @@
-"""What ``make demo`` runs: real memories being folded and found, on the embedded server.
+"""What ``make demo`` runs: real memories being merged and found, on the embedded server.
 
 It starts the server (or finds it running), sets its rules, hands in ``memories.jsonl`` through the command
 line, and shows from the ledger what was decided. It touches the tenant ``demo`` alone and leaves the server

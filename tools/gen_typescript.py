@@ -38,7 +38,7 @@ TYPES: Final = {
     "void": "null",
 } | dict.fromkeys(NUMBERS, "number")
 
-# What pg takes for a type besides what it gives.
+# What pg takes for a type in addition to what it returns.
 TAKEN: Final = {
     "timestamp with time zone": "Date | string",
     "bigint": "number | string",

@@ -173,7 +173,7 @@ def _embed(session: _Session, model: str, texts: list[str]) -> list[list[float]]
 
 
 def _unload(session: _Session) -> None:
-    """Let go of all models."""
+    """Release all models."""
     session.models.clear()
 
 

@@ -963,7 +963,7 @@ def test_an_answer_while_an_approval_waits(db: DB, connect: Connect) -> None:
 
 @pytest.mark.parametrize("how", ["erase_memory(%(id)s, tenant_id => 'acme')", "erase_source('turn', 'acme')"])
 def test_erasure_locks_all_that_it_derives_in_order(db: DB, connect: Connect, how: str) -> None:
-    """A memory that was folded with it once is derived too: its row is taken in the order of ids, as a batch takes it."""
+    """A memory that was merged with it once is derived too: its row is taken in the order of ids, as a batch takes it."""
     first = ingest(db, "User likes tea").memory_id
     second = ingest(db, "User likes milk", source_turn_ids=["turn"]).memory_id
     assert str(first) < str(second)

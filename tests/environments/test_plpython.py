@@ -236,7 +236,7 @@ select sum(texts) from loaded_models();
 
 @pytest.mark.full_server
 def test_psql_alone_folds_paraphrases(py: DB, target: Target) -> None:
-    """No client that knows of models: a paraphrase is folded, and what is known is embedded never again."""
+    """No client that knows of models: a paraphrase is merged, and what is known is embedded never again."""
     done = subprocess.run(
         [
             target.cluster.bindir / "psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1",
@@ -326,7 +326,7 @@ def test_what_waits_is_embedded_later(py: DB, target: Target) -> None:
 
 @pytest.mark.full_server
 def test_a_place_that_was_let_go_is_taken_again(py: DB) -> None:
-    """DISCARD ALL, as poolers send it, lets go of advisory locks; the model stays, and is counted."""
+    """DISCARD ALL, as poolers send it, releases advisory locks; the model stays, and is counted."""
     py.execute("select embed_text('x', %s)", [MODEL])
     py.execute("discard all")
     py.execute("set search_path = public, memfold")

@@ -301,7 +301,7 @@ def tell(db: DB, bucket: str, first: bool) -> None:
 
 @pytest.mark.slow
 def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
-    """With ingests in between, of texts that were folded and of others: as a bucket that was never consolidated."""
+    """With ingests in between, of texts that were merged and of others: as a bucket that was never consolidated."""
     model(db)
     for bucket in ("control", "folded"):
         storing(db, bucket)

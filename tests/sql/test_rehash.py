@@ -440,7 +440,7 @@ def test_a_tree_that_was_folded_while_one_of_its_texts_was_elsewhere(db: DB) -> 
 
 
 def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
-    """K in M in C by hand; by the rehash M is R and C is K. Where M's fold comes back first, C is not beneath itself."""
+    """K in M in C by a person; by the rehash M is R and C is K. Where M's fold comes back first, C is not beneath itself."""
     for n in (3, 18, 21, 24):  # by their hashes a rehash meets M before C, and on its way back R before K
         subject = {"subject": f"s{n}"}
         ingest(db, "I use C", **subject)

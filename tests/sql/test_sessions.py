@@ -1,4 +1,4 @@
-"""end_session: what a session says more than once is folded, by the words it is said in."""
+"""end_session: what a session says more than once is merged, by the words it is said in."""
 
 from __future__ import annotations
 

@@ -476,7 +476,7 @@ def open_judgements(db: DB) -> list[tuple[Any, ...]]:
 
 @pytest.mark.core
 def test_a_fold_whose_child_lived_on(db: DB) -> None:
-    """X is folded into R, gets 3 more observations, Y is folded (X is nearer): undoing X -> R leaves Y where it is."""
+    """X is merged into R, gets 3 more observations, Y is merged (X is nearer): undoing X -> R leaves Y where it is."""
     model(db)
     r = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.3, **vector(1.0))
     fold = ingest(

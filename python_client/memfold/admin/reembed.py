@@ -1,4 +1,4 @@
-"""What `memfold reembed` does: give memories vectors of a new embedding model, then let go of the old one.
+"""What `memfold reembed` does: give memories vectors of a new embedding model, then drop the old one.
 
 Each call is a transaction of its own, which holds what writers wait for no longer than about 50 ms. Whatever ends a run,
 the next one goes on where it stopped: what has its vector is not embedded again.

@@ -184,7 +184,7 @@ class Merging(DedupStatements):
         return [*old, *new]
 
     def _clearing(self, child: Child, key: Key, merges: list[Merge]) -> tuple[str, Sequence[Any]]:
-        """A row that stays and refers to one that is folded into it would refer to itself."""
+        """A row that stays and refers to one that is merged into it would refer to itself."""
         return self.clear(child, key), [
             *arrays_of([key_of(merge.keeper or {}, key) for merge in merges], len(key)),
             *([merge.loser[one] for merge in merges] for one in child.referenced),

@@ -221,7 +221,7 @@ def _pointing_back(table: Table, entry: dict[str, Any]) -> str:
 
 
 def _point_one_back(session: Session, table: Table, entry: dict[str, Any], row: dict[str, str | None]) -> int:
-    """A row of a table without a key: any one of those that hold exactly this, for they are all alike."""
+    """A row of a table without a key: any one of those that hold exactly this, because they are all alike."""
     names = list(row)
     tree = build(
         "with done as (update C as c set X = null where c.ctid = (select d.ctid from C as d where S limit 1)"

@@ -31,7 +31,7 @@ from memfold.cli._shared import (
 from memfold.cli._status import has_memories, warn_if_empty
 
 _ROWS = 1000
-"""Lines a call: a few megabytes, with vectors."""
+"""Lines per call: a few megabytes, with vectors."""
 _FRAME = 2
 """Lines of an export that holds nothing: where it begins, and where it ends."""
 

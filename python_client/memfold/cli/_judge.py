@@ -183,7 +183,7 @@ def review(
     label: bool,
     model: str | None,
 ) -> None:
-    """Answer judgements yourself, one key an answer.
+    """Answer judgements yourself, one key per answer.
 
     Two memories side by side, what differs marked. Stop when you like (q or Ctrl-C): every answer is applied at once,
     and what was not answered waits on. Without a terminal it reads one key a line.

@@ -88,7 +88,7 @@ class BlockingDriver(Client):
                 return self._carry_out_together(step)
 
     def _carry_out_together(self, step: Together) -> list[Any]:
-        """On the background's loop, for it is where judges are asked; a thread at a time for the database."""
+        """On the background's loop, where judges are asked; a thread at a time for the database."""
         turn: asyncio.Lock
         ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A person labels pairs for calibration: two texts side by side, one key a pair. It merges nothing."""
+"""A person labels pairs for calibration: two texts side by side, one key per pair. It merges nothing."""
 
 from __future__ import annotations
 

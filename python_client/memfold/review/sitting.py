@@ -1,4 +1,4 @@
-"""A person as the judge: pairs side by side, one key an answer. What an answer does is decided in the database."""
+"""A person as the judge: pairs side by side, one key per answer. What an answer does is decided in the database."""
 
 from __future__ import annotations
 

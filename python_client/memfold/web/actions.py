@@ -60,7 +60,7 @@ def answer(session: Session, request: Request, form: FormData) -> str:
 
 
 def undo_answer(session: Session, request: Request, form: FormData) -> str:
-    """Take an answer back, and show its question again: as the undo has queued it, else to be answered by hand."""
+    """Take an answer back, and show its question again: as the undo has queued it, else to be answered manually."""
     params = request.query_params
     judgement_id = uuid_of(params.get("judgement"), "judgement")
     if judgement_id is None:

@@ -80,8 +80,8 @@ end;
 revoke all on function memfold_internal._guard_month_after(text[], text[], integer) from public;
 
 -- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or 'w' for words that
--- often have another meaning) separated by U+001F. Longer than 150 lines: one pass over the words of a text; each branch is a kind of
--- fact.
+-- often have another meaning) separated by U+001F.
+-- Longer than 150 lines: one pass over the words of a text; each branch is a kind of fact.
 create or replace function memfold_internal._guard_facts(tokens text[], marked text[], classes text[])
 returns text[]
 language plpgsql
