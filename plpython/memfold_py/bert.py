@@ -1,4 +1,4 @@
-"""BERT in numpy, from its weights in safetensors: what has no ONNX file runs without torch.
+"""BERT in numpy, from its weights in safetensors: models without an ONNX file run without torch.
 
 Small models only are worth it: all-MiniLM-L6-v2 takes some milliseconds a sentence, in a process that needs neither a
 compiler nor a file beside the weights. The vectors are those of torch to 1e-6.
@@ -87,7 +87,7 @@ class Bert:
         return value * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
 
     def _gelu(self, value: Any) -> Any:
-        """With erf by Abramowitz and Stegun 7.1.26, which is right to 1.5e-7: numpy has none."""
+        """GELU, with erf by Abramowitz and Stegun 7.1.26, accurate to 1.5e-7: numpy has no erf."""
         np = self._np
         scaled = np.abs(value) * np.float32(math.sqrt(0.5))
         part = 1 / (1 + np.float32(0.3275911) * scaled)

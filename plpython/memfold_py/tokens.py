@@ -11,7 +11,7 @@ from memfold_py import UnknownLanguageError
 
 LANGUAGES = ("ja", "zh")
 
-# Particles and auxiliaries are in every sentence, marks in many: they say little about whether two texts agree.
+# Particles and auxiliaries occur in every sentence, marks in many: they say little about whether two texts agree.
 _JAPANESE_LEFT_OUT = frozenset(("助詞", "記号", "フィラー"))
 
 
@@ -22,7 +22,7 @@ def tokens(text: str, language: str) -> list[str]:
     UnknownLanguageError, a ValueError, for another language, ModuleNotFoundError without jieba (zh) or janome (ja).
     """
     if language == "zh":
-        # Without the hidden Markov model, which makes up words that are not in the dictionary.
+        # Without the hidden Markov model, which invents words that are not in the dictionary.
         found = _chinese().cut(text, HMM=False)
     elif language == "ja":
         found = (
@@ -40,7 +40,7 @@ def _chinese() -> Any:
     jieba = importlib.import_module("jieba")
     jieba.setLogLevel("WARNING")
     tokenizer = jieba.Tokenizer()
-    # It keeps what it has read in a file of a known name in /tmp, and would trust one that somebody else had put there.
+    # It caches data in a file with a known name in /tmp, and would trust a file that another user has put there.
     with tempfile.TemporaryDirectory() as private:
         tokenizer.tmp_dir = private
         tokenizer.initialize()

@@ -396,7 +396,9 @@ def test_abort(db: DB) -> None:
         {"content": " "},
         {"content": "x", "origin": "guessed"},
     ]
-    assert refused(db, candidates, on_error="abort").startswith("MF004 Candidate 1: The canonical form of ' '")
+    assert refused(db, candidates, on_error="abort").startswith(
+        "MF004 Candidate 1: The canonical form of ' '"
+    )
     assert db.execute("select count(*) from memory_events").fetchone() == (0,)
     assert [row[0] for row in at_once(db, "acme", candidates[:1], on_error="abort")] == ["inserted"]
 
@@ -522,9 +524,7 @@ def test_as_many_vectors_as_candidates(db: DB, given: list[str | None]) -> None:
         )
     assert error.value.sqlstate == "MF035"
     assert error.value.diag.message_detail == f"It has {len(given)} elements for 2 candidates."
-    assert (
-        error.value.diag.message_hint == "Pass one element for each candidate, null if it has no vector."
-    )
+    assert error.value.diag.message_hint == "Pass one element for each candidate, null if it has no vector."
     assert db.execute("select count(*) from memories").fetchone() == (0,)
 
 

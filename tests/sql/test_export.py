@@ -211,7 +211,10 @@ def test_what_is_no_export(db: DB) -> None:
         (changed(lines, "header", format=2), "MF054 Its format is 2"),
         (changed(lines, "header", bucket_id="b"), "MF054 It belongs to bucket 'b'."),
         (changed(lines, "memories", content="forged"), "MF054 Memory"),
-        (changed(lines, "memories", new_column=1), "MF054 memories has no column 'new_column' in this version."),
+        (
+            changed(lines, "memories", new_column=1),
+            "MF054 memories has no column 'new_column' in this version.",
+        ),
         (changed(lines, "memories", memory_id="x"), "MF054 invalid input syntax for type uuid"),
         (changed(lines, "memories", status="dead"), "MF054 new row for relation"),
         (changed(lines, "memories", bucket_id="b"), "MF054 A row of memories belongs to another bucket."),
