@@ -308,18 +308,18 @@ $body$;
 -- Each public function of a tenant, memfold.f, becomes a wrapper: it checks the session on the calling node, and runs
 -- memfold_internal.f, the original function, on the tenant's node, within the caller's transaction.
 --
--- Citus sends SELECT ... FROM f(...) to the node of an argument, from within a transaction only where that is forced; and
--- where it has arrived, force holds every statement to the very constant of the call, collation included, which memfold's
--- statements do not keep (row-level security and _on_tenant_node() keep them to the tenant). So what is sent is _run_on_shard()
--- of "any", which is forced and can do nothing; its name and constants, written out, mean on arrival the _run_on_shard() of text,
--- which is not. PostgreSQL takes a constant of unknown type for text where it may, and names of arguments are not written out.
+-- Citus sends SELECT ... FROM f(...) to the node of an argument, inside a transaction only if that is forced. On arrival, forcing
+-- restricts every statement to the exact constant of the call, collation included, which memfold's statements do not repeat (row-level
+-- security and _on_tenant_node() restrict them to the tenant). So the call sent is _run_on_shard() of "any", which is forced and does
+-- nothing; on arrival its deparsed name and constants resolve to the _run_on_shard() of text, which is not forced: PostgreSQL reads an
+-- untyped constant as text if it can, and argument names are not deparsed.
 create or replace function memfold_internal._run_on_shard(tenant_id text, call text, lock_timeout text, read_only text, away "any")
 returns setof record
 language internal volatile
 as 'any_out';
 comment on function memfold_internal._run_on_shard(text, text, text, text, "any") is
-'Sent to the node of the tenant, where it is _run_on_shard(text, text, text, text, text). Where it is run it fails (0A000): the
-tenant has moved.';
+'Sent to the node of the tenant, where it is _run_on_shard(text, text, text, text, text). If it runs on the calling node it fails (0A000):
+the tenant has been moved.';
 
 create or replace function memfold_internal._run_on_shard(tenant_id text, call text, lock_timeout text, read_only text, here text)
 returns setof record
@@ -337,7 +337,7 @@ begin
 end;
 $body$;
 comment on function memfold_internal._run_on_shard(text, text, text, text, text) is
-'What _run_on_shard(text, text, text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
+'_run_on_shard(text, text, text, text, "any") on the node of the tenant: runs the statement as its caller. Raises MF060.';
 
 do $$
 declare

@@ -60,7 +60,7 @@ comment on table memfold.memories is
 comment on column memfold.memories.canonicalizer is
 'Version of the canonicalizer that the hash was computed with; set from the policy. Null: excluded from deduplication.';
 comment on column memfold.memories.metadata_signature is
-'The policy''s metadata_keys with their values, as JSON text, where they are part of the hash.';
+'The policy''s metadata_keys with their values, as JSON text, if they are part of the hash.';
 comment on column memfold.memories.content_hash is
 'Tier 1: SHA-256 over columns of this row. Null if the policy''s dedup is off.';
 comment on column memfold.memories.scope_key is 'Hash of bucket, type, canonical subject, canonical predicate.';
