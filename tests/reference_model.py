@@ -780,7 +780,7 @@ class World:
                 self.record(
                     Event(
                         "undone", e.memory, 2, event.method, e.target, event.similarity,
-                        "compared by vectors that came later", undoes=e.number,
+                        "compared by a late vector", undoes=e.number,
                     )
                 )  # fmt: skip
                 done = self.carry_out(event)

@@ -200,7 +200,7 @@ begin
         perform memfold_internal._fail('MF060', 'the call does not run on the node of its tenant',
             'Locks taken here would not stop other writers: the tenant''s shards were moved during the call, or'
             ' Citus did not send it.',
-            'Retry. If it fails again, call it by a statement of its own: SELECT ... FROM memfold.f(...).');
+            'Retry. If it fails again, call it in a separate statement: SELECT ... FROM memfold.f(...).');
     end if;
 end;
 $body$;

@@ -205,7 +205,7 @@ def test_what_is_no_export(db: DB) -> None:
     assert refused(db, lines).startswith("MF053 Bucket 'default'")
     tenant = "globex"
     for wrong, said in (
-        (lines[1:], "MF054 The first line is no header"),
+        (lines[1:], "MF054 The first line is not a header"),
         ([*lines[:5], 7], "MF054 Element 5 is 7."),
         ([*lines[:5], {"table": "tenant_roles", "row": {}}], "MF054 Element 5 is"),
         (changed(lines, "header", format=2), "MF054 Its format is 2"),
@@ -234,7 +234,7 @@ def test_what_is_no_export(db: DB) -> None:
     # a header of another transaction does not count, nor of another bucket
     with db.transaction():
         imported(db, [lines[0]], tenant=tenant)
-    assert refused(db, lines[1:], tenant=tenant).startswith("MF054 The first line is no header")
+    assert refused(db, lines[1:], tenant=tenant).startswith("MF054 The first line is not a header")
     for bad in ("{}", "[]", "7", None):
         with pytest.raises(psycopg.Error) as error:
             db.execute("select import_bucket(%s::jsonb, 'globex', 'default')", [bad])

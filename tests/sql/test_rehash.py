@@ -312,7 +312,7 @@ def test_a_tombstone_beside_an_active_memory(db: DB, rejected: str) -> None:
     assert db.execute(
         "select memory_id, target_id, reason from memory_events where action = 'rehashed'"
     ).fetchall() == [
-        (ids[rejected], ids[active], "of two texts that are one under flat/1, a rejected one has no hash")
+        (ids[rejected], ids[active], "of two texts that are equal under flat/1, a rejected one has no hash")
     ]
     assert runs(db)[0][1:] == ("2", "0", "0", "1")
     assert ingest(db, "I use C#").memory_id == ids[active]

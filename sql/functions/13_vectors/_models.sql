@@ -102,7 +102,7 @@ begin
                 pg_catalog.format('merge_threshold is %s, judge_threshold %s; embedding model %L has %s and %s.',
                     pg_catalog.quote_nullable(merge_threshold), pg_catalog.quote_nullable(judge_threshold), v_crossed.model,
                     v_crossed.merge_threshold, v_crossed.judge_threshold),
-                'A policy that sets one of them has the other from the model: pass both.');
+                'A policy that sets only one of them takes the other from the model: pass both.');
         end if;
     end if;
 end;

@@ -208,7 +208,7 @@ begin
         if memfold_internal._has_python() then
             p.canonicalizer := 'lemma';
         else
-            raise notice 'content is hashed by prose/1: lemma/1, which knows "likes" as "liked", is not in this database';
+            raise notice 'content is hashed by prose/1: lemma/1, which treats "likes" and "liked" as equal, is not installed in this database';
         end if;
     elsif preset = 'replace_newer' then
         p.neighbours := 1;

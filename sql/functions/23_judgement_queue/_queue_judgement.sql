@@ -122,7 +122,7 @@ begin
             else memfold_internal._was_asked(j.tenant_id, a.memory_id, b.memory_id)
         end) then
             j.status := 'obsolete';
-            j.reason := 'the memories that the two lead to are queued or judged already';
+            j.reason := 'the present roots of its memories are already queued or judged';
         end if;
         j.memory_id := greatest(a.memory_id, b.memory_id);
         j.other_id := least(a.memory_id, b.memory_id);
@@ -288,7 +288,7 @@ language plpgsql volatile
 as $$
 begin
     update memfold.judgements as o
-    set status = 'obsolete', reason = 'one of its memories was merged: asked again about what is left', resolved_at = memfold_internal._clock()
+    set status = 'obsolete', reason = 'one of its memories was merged: a new question is about the rest', resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     perform memfold_internal._close_parts(j, '{}', '{}');
     return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));

@@ -120,7 +120,7 @@ begin
         if 'rejected' in (v_m_root.status, v_h_root.status) then
             -- a tombstone neither absorbs another memory nor is revived
             v_stays := v_h_root.status = 'rejected' and (v_m_root.status <> 'rejected' or m.memory_id < h.memory_id);
-            v_reason := 'of two texts that are one under ' || policy.canonicalizer || ', a rejected one has no hash';
+            v_reason := 'of two texts that are equal under ' || policy.canonicalizer || ', a rejected one has no hash';
         else
             v_folds := true;
             perform memfold_internal._adopt_row(m.tenant_id, m.memory_id);
@@ -138,7 +138,7 @@ begin
         end if;
     elsif v_hash is null then
         v_stays := false;
-        v_reason := 'nothing is left of it under ' || policy.canonicalizer;
+        v_reason := 'it is empty under ' || policy.canonicalizer;
     end if;
 
     perform memfold_internal._maintain(true);

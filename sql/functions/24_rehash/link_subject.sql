@@ -9,7 +9,7 @@ declare
 begin
     if kind <> 'beginning' and alias = v_target then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L is %L, or is already an alias of it: the link would be a circle.', name, alias),
+            pg_catalog.format('%L is %L, or is already an alias of it: the link would create a cycle.', name, alias),
             'Link the alias to the name to be stored. unlink_subject() and unlink_predicate() remove a link.');
     end if;
     select l.* into v_other
@@ -33,7 +33,7 @@ begin
     limit 1;
     if found then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('In bucket %s %L stands for %L, and the two links would be a chain.', v_other.bucket_id, v_other.alias,
+            pg_catalog.format('In bucket %s %L stands for %L, and the two links would form a chain.', v_other.bucket_id, v_other.alias,
                 v_other.name),
             'Link both in the same bucket, or both in all buckets.');
     end if;

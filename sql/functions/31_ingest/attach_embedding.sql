@@ -263,7 +263,7 @@ begin
                 tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, undoes, actor
             )
             select e.tenant_id, memfold_internal._new_event_id(e.tenant_id), e.bucket_id, 'undone', d.tier, d.method, e.memory_id, e.target_id, d.similarity, d.guard,
-                'compared by vectors that came later', e.event_id, memfold_internal._actor()
+                'compared by a late vector', e.event_id, memfold_internal._actor()
             from memfold.memory_events as e
             where e.tenant_id = c.tenant_id and e.event_id = v_rivals.event_id;
             v_result := memfold_internal._record_comparison(w_c, w, d, 'embedded');

@@ -42,7 +42,7 @@ begin
     elsif j.attempts >= 8 then
         -- its lease expired without an answer
         n.status := 'dead';
-        n.last_error := coalesce(j.last_error, 'its worker never came back');
+        n.last_error := coalesce(j.last_error, 'lease expired without an answer');
     else
         n.status := 'leased';
         n.worker := worker;

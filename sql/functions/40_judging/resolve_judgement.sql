@@ -123,7 +123,7 @@ begin
         perform memfold_internal._requeue_judgement(n);
         r.status := 'open';
         n.status := 'obsolete';
-        n.reason := 'one of its memories was merged: asked again about what is left';
+        n.reason := 'one of its memories was merged: a new question is about the rest';
     else
         n.verdict := resolve_judgement.verdict;
         n.confidence := resolve_judgement.confidence;

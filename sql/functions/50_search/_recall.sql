@@ -192,8 +192,8 @@ begin
             case when 'no_text_index' = any(shortfalls) then format(
                 E'As a member of memfold_owner: select memfold.text_index_ddl(%L) \\gexec', text_search) end,
             case when 'scan_ended' = any(shortfalls) then
-                'Search with fewer filters, or one session: those are searched whole.' end,
-            case when 'near_scan_ended' = any(shortfalls) then 'Pass a memory_type: then one scope is searched, by itself.' end
+                'Search with fewer filters, or one session: those are searched completely.' end,
+            case when 'near_scan_ended' = any(shortfalls) then 'Pass a memory_type to search one scope.' end
         ], '; ');
 end;
 $$;

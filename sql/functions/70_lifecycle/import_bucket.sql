@@ -180,7 +180,7 @@ begin
             select from jsonb_each(case jsonb_typeof(v_header -> 'counts') when 'object' then v_header -> 'counts' else '{}' end) as c
             where c.value::text !~ '^[0-9]{1,18}$'
         ) then
-            perform memfold_internal._not_an_export('Its counts are no numbers.', null);
+            perform memfold_internal._not_an_export('Its counts are not numbers.', null);
         elsif v_header ->> 'bucket_id' is distinct from v_bucket_id then
             perform memfold_internal._not_an_export(format('It belongs to bucket %L.', v_header ->> 'bucket_id'),
                 'A bucket keeps its name, because memories are compared by it.');
@@ -204,7 +204,7 @@ begin
     else
         v_state := nullif(current_setting('memfold.importing', true), '')::jsonb;
         if v_state ->> 'mark' is distinct from v_mark then
-            perform memfold_internal._not_an_export('The first line is no header, and this transaction has not imported one.', null);
+            perform memfold_internal._not_an_export('The first line is not a header, and this transaction has not imported one.', null);
         end if;
     end if;
 
