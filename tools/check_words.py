@@ -31,7 +31,7 @@ WORDS = {
     "leads? (?:on|elsewhere)": "points to another memory, is re-pointed",
     "less one": "minus one",
     "lets? go of": "releases, drops",
-    "live (?:memor(?:y|ies)|rows?|texts?|vectors?)": "active",
+    "live (?:memory|memories|rows?|texts?|vectors?)": "active",
     "meanwhile": "at the same time, in the meantime, since",
     "moot": "obsolete",
     "never folds?": "never merges",
