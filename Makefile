@@ -7,7 +7,7 @@ SCRIPT    := $(EXTENSION)--$(VERSION).sql
 SCHEMA    := $(sort $(wildcard sql/schema/*.sql))
 FUNCTIONS := $(sort $(shell find sql/functions -name '*.sql'))
 # ALTER EXTENSION UPDATE, from each release that is out straight to this version: by the schema files of later releases
-# (01.00.00_... are those of 1.0.0). Not in steps, for there is one set of functions, and it is this version's.
+# (01.00.00_... are those of 1.0.0). Not in steps, because there is one set of functions, and it is this version's.
 RELEASES  := $(filter-out $(VERSION),$(patsubst tests/data/released/%.sql.gz,%,$(wildcard tests/data/released/*.sql.gz)))
 UPDATES   := $(RELEASES:%=$(EXTENSION)--%--$(VERSION).sql)
 # (Not SCRIPTS: by that name PGXS installs programs, into PostgreSQL's bin directory.)
@@ -180,7 +180,7 @@ server: ## set up the full server (PL/Python and its packages, pgvector), where 
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh
 	@PYTHON='$(PYTHON)' bash tools/server_python.sh
 
-demo: $(DEMO_VENV)/$(MADE_FOR) ## see about 60 memories being folded and found, on the embedded server
+demo: $(DEMO_VENV)/$(MADE_FOR) ## see about 60 memories being merged and found, on the embedded server
 	@$(DEMO_VENV)/bin/python demo/run.py
 
 check: setup ## what answers fast: lint, unit tests, the SQL on the embedded server, the source documents

@@ -1,6 +1,6 @@
 """Question 15: what do lemmas and embeddings cost in the database, compared with the same package called from Python?
 
-On the full server, for it has PL/Python. Embeddings by both routes; sentence-transformers only where
+On the full server, which has PL/Python. Embeddings by both routes; sentence-transformers only where
 MEMFOLD_BENCH_TORCH names a site-packages directory that has it.
 """
 

@@ -87,7 +87,7 @@ def run(server: harness.Server, *, rounds: int, seconds: float) -> harness.Repor
         rows,
     )
     report.bars(
-        "Throughput of ingest_memory over that of a statement written by hand; 1 is as fast",
+        "Throughput of ingest_memory over that of a hand-written statement; 1 is as fast",
         list(throughput),
         {
             f"over {other}": [

@@ -52,13 +52,13 @@ delete from memfold.idempotency_keys where ctid = any(array(
 """
 # Why a table may grow although the facts do not.
 GROWS = {
-    "memory_events": "a row a call: the ledger",
-    "idempotency_keys": f"a row a call that carries a key, for {KEYS_KEPT} (docs/operations.md, Retention)",
+    "memory_events": "a row per call: the ledger",
+    "idempotency_keys": f"a row per call that carries a key, for {KEYS_KEPT} (docs/operations.md, Retention)",
     "runs": "a row a run of maintenance; nothing removes it",
     "memory_intervals": "a row a change of a value: the timeline",
     "memories": "new texts only", "memory_counters": "new texts only", "memory_vectors": "new texts only",
     "memory_tokens": "new texts only", "memory_sources": "a row a fact and turn, of which there are few",
-    "judgements": "a row a pair that is asked about: new texts only",
+    "judgements": "a row per pair that is asked about: new texts only",
 }  # fmt: skip
 
 

@@ -825,7 +825,7 @@ class Maintenance(Client):
 
 # each must return no row; whatever it returns is a broken promise
 PROMISES = {
-    "one row a text": """
+    "one row per text": """
         select tenant_id, bucket_id, encode(content_hash, 'hex'), count(*) from memfold.memories
         where tenant_id = any(%(tenants)s) and content_hash is not null group by 1, 2, 3 having count(*) > 1""",
     "one active memory a canonical text and scope": """

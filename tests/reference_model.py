@@ -253,7 +253,7 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
         (e.at, e.number, e.memory) for e in [*observed, *decided] if e.at is not None and e.memory is not None
     ]
     rejected = {e.memory for e in in_force if e.action == "rejected" and e.tier == 3}
-    # What was told apart by hand stays off every timeline, until someone decides between the two again.
+    # What was told apart by a person stays off every timeline, until someone decides between the two again.
     for e in events:
         taken_back = undone.get(e.number)
         if taken_back is None or not e.on_timeline or (e.tier or 0) < 2 or e.number in decided_late:
@@ -692,7 +692,7 @@ class World:
         return self.compare_rivals(m) or self.compare(m, "embedded") or self.events[-1]
 
     def asked(self, *pairs: tuple[int, int]) -> bool:
-        """Queued or judged: not asked again, and not folded either."""
+        """Queued or judged: not asked again, and not merged either."""
         return any(self.pair(a, b, ("open", "done")) for a, b in pairs)
 
     def compare(self, m: Memory, otherwise: str | None) -> Event | None:
@@ -781,7 +781,7 @@ class World:
                 self.record(
                     Event(
                         "undone", e.memory, 2, event.method, e.target, event.similarity,
-                        "compared by vectors that came later", undoes=e.number,
+                        "compared by a late vector", undoes=e.number,
                     )
                 )  # fmt: skip
                 done = self.carry_out(event)
@@ -901,7 +901,7 @@ class World:
         scope = self.memories[winner].scope
         event.on_timeline = scope.single and self.memories[loser].scope is scope
 
-    # A person's hand ----------------------------------------------------------------------------------------------
+    # Manual actions -----------------------------------------------------------------------------------------------
 
     def refuse(self, *roots: int) -> None:
         if any(self.state.status[r] in ("rejected", "withdrawn") for r in roots) or len(set(roots)) < len(

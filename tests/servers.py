@@ -292,7 +292,7 @@ language sql immutable parallel safe
 return 8192;
 revoke all on function memfold_internal._guard_limit() from public;
 comment on function memfold_internal._guard_limit() is
-'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
+'Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.';
 """, ""),
     ("22_guard/_guard.sql", "memfold_internal._guard_limit();", "8192;"),
     ("22_guard/_says_more.sql", "memfold_internal._guard_limit();", "8192;"),

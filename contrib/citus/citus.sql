@@ -1,13 +1,13 @@
--- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. README.md says when and how.
+-- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. See README.md.
 --
--- memfold init --citus runs it, on the coordinator, as a superuser; and each memfold init from then on, after an upgrade or
--- when a node was added: what is distributed already is left alone, functions and views are brought up to date. One
--- transaction distributes; a second one brings functions and views to the other nodes.
+-- memfold init --citus runs it on the coordinator, as a superuser, and so does each later memfold init, after an upgrade or when a node
+-- was added: it leaves distributed tables alone and updates functions and views. One transaction distributes; a second one copies
+-- functions and views to the other nodes.
 begin;
 
 set local search_path = pg_catalog, pg_temp;
 set local client_min_messages = warning;
--- A trigger of memfold touches its own row, or refuses.
+-- A trigger of memfold changes its own row, or refuses.
 select set_config('citus.enable_unsafe_triggers', 'on', true);
 select set_config('citus.multi_shard_modify_mode', 'sequential', true);
 
@@ -20,35 +20,35 @@ begin
         raise exception 'memfold is not installed in this database' using
             errcode = 'object_not_in_prerequisite_state', hint = 'memfold init DSN, with citus.enable_ddl_propagation = off.';
     elsif exists (select from pg_extension where extname = 'memfold') then
-        raise exception 'memfold is here as an extension, whose objects Citus does not distribute' using
-            errcode = 'object_not_in_prerequisite_state', hint = 'Install it by memfold init.';
+        raise exception 'memfold is installed as an extension, whose objects Citus does not distribute' using
+            errcode = 'object_not_in_prerequisite_state', hint = 'Install it with memfold init.';
     elsif (select groupid from pg_dist_local_group) <> 0 then
         raise exception 'this is not the coordinator' using errcode = 'object_not_in_prerequisite_state';
     end if;
 end;
 $$;
 
--- A role that the nodes come to one another as, for what reaches beyond a tenant's node: to change rules, which are on
--- every node, and to move shards. memfold_owner, whose functions work on the tenant's node, cannot log in: whatever of them
--- would reach beyond it fails. The tables are this role's, so that row-level security binds memfold_owner without being
--- forced: logical replication, which moves shards, does not write into a table whose policies bind its owner.
+-- The role with which nodes connect to each other for work beyond a tenant's node: to change rules, which are on every node, and to
+-- move shards. memfold_owner, whose functions work on the tenant's node, cannot log in: any of them that would reach beyond it fails.
+-- This role owns the tables, so that row-level security applies to memfold_owner without being forced: logical replication, which moves
+-- shards, does not write into a table whose policies apply to its owner.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'memfold_rules') then
-        set local citus.enable_ddl_propagation = off;  -- it goes with what names it, below
+        set local citus.enable_ddl_propagation = off;  -- dropped together with the objects that name it, below
         create role memfold_rules login bypassrls in role memfold_owner;
         set local citus.enable_ddl_propagation = on;
     end if;
 end;
 $$;
 
--- Roles go where an object names them, and with them their memberships; nothing else names this one.
+-- Roles are copied to other nodes when an object names them, with their memberships; no other object names this one.
 grant usage on schema memfold, memfold_internal to memfold_agent, memfold_tenant, memfold_rules;
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
--- Citus takes what a view calls for something that the view's tables depend on: a circle, where that takes or returns
--- rows of them. So the views step aside while tables are distributed.
+-- Citus treats everything a view calls as a dependency of the view's tables: a circle, if a function takes or returns rows of them. So
+-- the views are dropped while tables are distributed.
 create temporary table held_views on commit preserve rows as
 select
     c.oid::regclass::text as name,
@@ -75,7 +75,7 @@ select
 from pg_class as c
 where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v';
 
--- what they call, on the nodes where rows are
+-- the functions that they call, on the nodes that have rows
 create temporary table viewing_functions on commit drop as
 select distinct d.refobjid as oid
 from pg_class as c
@@ -84,7 +84,7 @@ join pg_depend as d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid an
 join pg_proc as p
     on p.oid = d.refobjid and p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.provolatile <> 'i'
 where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
--- and what queries of the client call beside tables
+-- and those that queries of the client call
 union
 select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname = '_guard';
 
@@ -95,7 +95,7 @@ where not tgisinternal
 and tgrelid in (
     select oid from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
 )
--- those that an upgrade has made again go
+-- those that an upgrade has created again are dropped
 and (
     tgname = 'replace_shipped'
     or not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass)
@@ -110,7 +110,7 @@ begin
         execute (select 'drop view ' || string_agg(name, ', ') from held_views);
     end if;
     for v_row in select * from held_triggers loop
-        -- one that an upgrade has made again is on this node only
+        -- one that an upgrade has created again exists only on this node
         perform set_config('citus.enable_ddl_propagation', case when exists (
             select from pg_dist_partition as p where p.logicalrelid = v_row.relation::regclass
         ) then 'off' else 'on' end, true);
@@ -128,7 +128,7 @@ begin
             execute format('alter table %s no force row level security', v_row.name);
         end if;
     end loop;
-    -- rules: everyone reads them, and those of tenant '*' are everyone's
+    -- rules: all tenants read them, and those of tenant '*' apply to all
     for v_row in
         select t.name from unnest(array[
             'tenant_roles', 'embedding_models', 'calibrations', 'calibration_changes', 'policies', 'options', 'predicates',
@@ -157,7 +157,7 @@ begin
             execute v_row.definition;
             continue;
         end if;
-        -- shards have triggers for each row only, and TRUNCATE is of the whole
+        -- shards have only row triggers, and TRUNCATE is not per row
         execute replace(replace(v_row.definition, ' OR TRUNCATE', ''), ' FOR EACH STATEMENT ', ' FOR EACH ROW ');
         execute format(
             'create trigger %I before truncate on %s for each statement execute function memfold_internal._refuse()',
@@ -166,7 +166,7 @@ begin
 end;
 $$;
 
--- From here on functions are changed on this node only. At the end all of them go to all nodes as they have become.
+-- From here on functions are changed only on this node. At the end all of them are copied to all nodes.
 select set_config('citus.enable_ddl_propagation', 'off', true);
 
 -- Hooks of the core ---------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ create or replace function memfold_internal._is_tenant_node(tenant_id text) retu
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $body$
 declare
-    -- to PostgreSQL it is volatile: in the WHERE it would be called for every placement
+    -- declared volatile to PostgreSQL: in the WHERE clause it would be called for every placement
     v_shard constant bigint := case when tenant_id is not null
         then get_shard_id_for_distribution_column('memfold.memories', tenant_id) end;
 begin
@@ -186,7 +186,7 @@ begin
 end;
 $body$;
 comment on function memfold_internal._is_tenant_node(text) is
-'Whether this node has the tenant''s shards. Null, every tenant: any node has what is to be called then.';
+'Whether this node has the tenant''s shards. For null (every tenant) always true: any node can handle such calls.';
 
 create or replace function memfold_internal._assert_local_shard(tenant_id text) returns void
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -198,18 +198,18 @@ begin
             'Pass tenant_id, or set memfold.tenant_id.');
     elsif not memfold_internal._is_tenant_node(tenant_id) then
         perform memfold_internal._fail('MF060', 'the call does not run on the node of its tenant',
-            'Locks taken here would keep nobody out: the tenant''s shards have been moved while the call was on its way, or'
+            'Locks taken here would not stop other writers: the tenant''s shards were moved during the call, or'
             ' Citus did not send it.',
-            'Retry. If it fails again, call it by a statement of its own: SELECT ... FROM memfold.f(...).');
+            'Retry. If it fails again, call it in a separate statement: SELECT ... FROM memfold.f(...).');
     end if;
 end;
 $body$;
 comment on function memfold_internal._assert_local_shard(text) is
-'The hook on Citus: raises MF060 unless this node has the tenant''s shards, so that a tenant''s locks are all on one node; MF001.';
+'The hook on Citus: raises MF060 unless this node has the tenant''s shards, so that all locks of a tenant are on one node; MF001.';
 
--- The tenant as a constant: Citus runs whatever statement it likes on the node of its tenant, once each table in it is held to
--- that tenant by a constant that it sees when it plans. Row-level security holds each table to it; said to be immutable,
--- this function is that constant. So no plan may outlive its tenant: _on_tenant_node() discards what an earlier call has left.
+-- The tenant as a constant: Citus runs any statement on the node of its tenant if each table in it is restricted to that tenant by a
+-- constant known at planning time. Row-level security restricts each table; declared immutable, this function is that constant. So no
+-- plan may be reused: _on_tenant_node() discards those of earlier calls.
 create or replace function memfold_internal._planned_tenant() returns text
 language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $body$
@@ -218,14 +218,14 @@ begin
 end;
 $body$;
 comment on function memfold_internal._planned_tenant() is
-'memfold.tenant_id, called immutable: only for row-level security on Citus, behind _on_tenant_node().';
+'memfold.tenant_id, declared immutable: only for row-level security on Citus, after _on_tenant_node().';
 
 create or replace function memfold_internal._on_tenant_node(tenant_id text) returns void
 language plpgsql volatile
 as $body$
 begin
     perform memfold_internal._assert_local_shard(tenant_id);
-    -- always: what the last call has planned for is not to be known, it may have been rolled back
+    -- always: the tenant of the last plan is unknown, because that call may have been rolled back
     discard plans;
 end;
 $body$;
@@ -245,11 +245,11 @@ begin
 end;
 $body$;
 
--- Where it is called, a call is checked as its caller.
+-- On the calling node, a call is checked as its caller.
 alter function memfold_internal._authorize_session(text, name) security definer set search_path = pg_catalog, pg_temp;
 alter function memfold_internal._authorize_queue_session(text) security definer set search_path = pg_catalog, pg_temp;
 
--- A recursive query is of one tenant, on Citus.
+-- On Citus, a recursive query must be about one tenant.
 create or replace function memfold_internal._tenants() returns setof text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set citus.allow_nested_distributed_execution = on
 as $body$
@@ -267,7 +267,8 @@ begin
     where j.status in ('open', 'leased', 'dead') group by j.tenant_id order by random();
 end;
 $body$;
-comment on function memfold_internal._queue_tenants() is 'The tenants whose judgements may be claimed or retried, on Citus, in any order.';
+comment on function memfold_internal._queue_tenants() is
+'The tenants whose judgements may be claimed or retried, on Citus, in any order.';
 
 create or replace function memfold_internal._claim_all_tenants(
     worker text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]
@@ -304,21 +305,21 @@ $body$;
 
 -- Calls from any node -------------------------------------------------------------------------------------------------
 
--- Each public function of a tenant, memfold.f, becomes a wrapper: it checks the session where it is called, and runs
--- memfold_internal.f, which is the function as it was, on the tenant's node, within the caller's transaction.
+-- Each public function of a tenant, memfold.f, becomes a wrapper: it checks the session on the calling node, and runs
+-- memfold_internal.f, the original function, on the tenant's node, within the caller's transaction.
 --
--- Citus sends SELECT ... FROM f(...) to the node of an argument, from within a transaction only where that is forced; and
--- where it has arrived, force holds every statement to the very constant of the call, collation included, which memfold's
--- statements do not keep (row-level security and _on_tenant_node() keep them to the tenant). So what is sent is _run_on_shard()
--- of "any", which is forced and can do nothing; its name and constants, written out, mean on arrival the _run_on_shard() of text,
--- which is not. PostgreSQL takes a constant of unknown type for text where it may, and names of arguments are not written out.
+-- Citus sends SELECT ... FROM f(...) to the node of an argument, inside a transaction only if that is forced. On arrival, forcing
+-- restricts every statement to the exact constant of the call, collation included, which memfold's statements do not repeat (row-level
+-- security and _on_tenant_node() restrict them to the tenant). So the call sent is _run_on_shard() of "any", which is forced and does
+-- nothing; on arrival its deparsed name and constants resolve to the _run_on_shard() of text, which is not forced: PostgreSQL reads an
+-- untyped constant as text if it can, and argument names are not deparsed.
 create or replace function memfold_internal._run_on_shard(tenant_id text, call text, lock_timeout text, read_only text, away "any")
 returns setof record
 language internal volatile
 as 'any_out';
 comment on function memfold_internal._run_on_shard(text, text, text, text, "any") is
-'Sent to the node of the tenant, where it is _run_on_shard(text, text, text, text, text). Where it is run it fails (0A000): the
-tenant has moved.';
+'Sent to the node of the tenant, where it is _run_on_shard(text, text, text, text, text). If it runs on the calling node it fails (0A000):
+the tenant has been moved.';
 
 create or replace function memfold_internal._run_on_shard(tenant_id text, call text, lock_timeout text, read_only text, here text)
 returns setof record
@@ -327,7 +328,7 @@ as $body$
 begin
     perform memfold_internal._assert_local_shard(tenant_id);
     perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
-    -- in place of what an earlier call of the transaction left, for another tenant
+    -- replaces what an earlier call of the transaction left, for another tenant
     perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
     if read_only = 'on' then
         perform pg_catalog.set_config('transaction_read_only', 'on', true);
@@ -336,7 +337,7 @@ begin
 end;
 $body$;
 comment on function memfold_internal._run_on_shard(text, text, text, text, text) is
-'What _run_on_shard(text, text, text, text, "any") is on arrival: the statement, as its caller, on the node of the tenant. Raises MF060.';
+'_run_on_shard(text, text, text, text, "any") on the node of the tenant: runs the statement as its caller. Raises MF060.';
 
 do $$
 declare
@@ -350,7 +351,7 @@ begin
         where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
             '_planned_tenant', '_queue_tenants',
-            -- of one tenant at a time here: no node has them all
+            -- one tenant at a time: no node has them all
             '_claim', '_retry_judgements'
         )
     loop
@@ -363,7 +364,7 @@ begin
 end;
 $$;
 
--- Owner, privileges and comment of a routine, for another one.
+-- Copies owner, privileges and comment of a routine to another one.
 create or replace function pg_temp.attributes(routine oid, other text) returns text
 language sql stable set search_path = pg_catalog, pg_temp
 return (
@@ -420,9 +421,9 @@ begin
     end;
     return format(
         'create or replace function %s.%I(%s) returns %s language plpgsql volatile'
-        -- arguments go as text
+        -- arguments are sent as text
         ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
-        -- called by a statement on tables, whose rows are on other nodes
+        -- called by a statement on tables whose rows are on other nodes
         ' set citus.allow_nested_distributed_execution = on'
         ' as $wrapper$
 declare
@@ -474,13 +475,13 @@ begin
                 p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.proname not in (
                     -- about pg_cron's jobs
                     'schedule_maintenance', 'unschedule_maintenance',
-                    -- part of other calls
+                    -- called by other functions
                     'derive_scope'
                 )
-                -- of the procedures rehash_bucket and take_up_links, which commit where they are called, what they call
+                -- the parts of the procedures rehash_bucket and take_up_links, which commit on the calling node
                 or p.proname in ('_rehash_begin', '_rehash_batch', '_take_up_batch')
             )
-            -- a wrapper already
+            -- already a wrapper
             and ('citus.allow_nested_distributed_execution=on' = any(p.proconfig)) is not true
     loop
         -- in another schema a function may keep its name, which qualifies its arguments
@@ -502,7 +503,7 @@ $$;
 
 -- Functions -----------------------------------------------------------------------------------------------------------
 
--- Citus plans a statement for the tenant it is run for, never for any.
+-- Citus plans a statement for the tenant it runs for; there are no generic plans.
 do $$
 declare
     v_function regprocedure;
@@ -517,7 +518,7 @@ begin
 end;
 $$;
 
--- Citus does not plan an SQL function that reads a distributed table by its parameters. Its body goes into PL/pgSQL.
+-- Citus does not plan an SQL function that reads a distributed table by its parameters. Its body is moved into PL/pgSQL.
 do $$
 declare
     v_function record;
@@ -535,7 +536,7 @@ begin
                 select from pg_dist_partition as t where t.logicalrelid = c.oid
             )
         union all
-        -- one that reads a view has a text for a body, and no dependencies
+        -- one that reads a view has its body as text, and no dependencies
         select p.oid, p.proretset, false, p.prosrc
         from pg_proc as p
         join pg_language as l on l.oid = p.prolang and l.lanname = 'sql'
@@ -565,7 +566,7 @@ begin
 end;
 $$;
 
--- The nodes' own role where rules are changed; what Citus itself has to know of; policies; views.
+-- The nodes' own role where rules are changed; functions that Citus must know; policies; views.
 do $$
 declare
     v_function record;
@@ -586,7 +587,7 @@ begin
         execute format('alter function %s owner to memfold_rules', v_function.name);
         execute format('grant execute on function %s to memfold_owner', v_function.name);
     end loop;
-    -- The types first: what a function declares is no dependency of it either, but its arguments are.
+    -- Types first: types in a function's body are not recorded as dependencies, those of its arguments are.
     execute (
         select 'create function memfold_internal._types(' || string_agg(t.oid::regtype::text, ', ')
             || ') returns void begin atomic end'
@@ -617,7 +618,7 @@ begin
         where p.pronamespace = 'memfold_internal'::regnamespace and (p.proname !~ '^_' or p.proname = '_bound_tenant')
             or p.oid in (select f.oid from viewing_functions as f)
     loop
-        -- memfold's functions, and its policies, ask tables from within statements on tables: all of it on one node
+        -- memfold's functions and policies query tables from within statements on tables, all on one node
         execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
     end loop;
     for v_row in select * from held_views order by place loop
@@ -627,9 +628,8 @@ end;
 $$;
 commit;
 
--- Functions and views are plain objects of each node, not Citus': to it those that take or return rows of tables that have
--- checks of ours are a circle, and a node could not be added. In a transaction of its own, for it has to see what was
--- distributed.
+-- Functions and views are plain objects of each node, not managed by Citus: for Citus, those that take or return rows of tables with
+-- CHECKs of ours form a circle, and a node could not be added. In a separate transaction, because it must see what was distributed.
 do $$
 declare
     v_result record;
@@ -708,8 +708,8 @@ $do$,
         )) as r
         where not r.success
     loop
-        raise exception 'worker %:% has not got memfold''s functions', v_result.nodename, v_result.nodeport using
-            detail = v_result.result, hint = 'Run the script again when it can be reached.';
+        raise exception 'worker %:% does not have memfold''s functions', v_result.nodename, v_result.nodeport using
+            detail = v_result.result, hint = 'Run the script again when the worker can be reached.';
     end loop;
 end;
 $$;

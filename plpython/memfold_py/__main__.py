@@ -1,4 +1,4 @@
-"""``python -m memfold_py install``: puts the extension's control file and scripts where a server looks for them."""
+"""``python -m memfold_py install``: copies the extension's control file and scripts to a server's extension directory."""
 
 from __future__ import annotations
 

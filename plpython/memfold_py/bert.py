@@ -88,7 +88,7 @@ class Bert:
         return value * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
 
     def _gelu(self, value: Any) -> Any:
-        """With erf by Abramowitz and Stegun 7.1.26, which is right to 1.5e-7: numpy has none."""
+        """GELU, with erf by Abramowitz and Stegun 7.1.26, accurate to 1.5e-7: numpy has no erf."""
         np = self._np
         scaled = np.abs(value) * np.float32(math.sqrt(0.5))
         part = 1 / (1 + np.float32(0.3275911) * scaled)

@@ -41,7 +41,7 @@ class Model(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Numbers in a vector."""
+        """Number of dimensions."""
 
     def encode(self, texts: list[str]) -> Any:
         """The texts' vectors: a numpy array of float32, [len(texts), dimensions].
@@ -233,7 +233,7 @@ class _Bert(_Tokenized):
 
 
 class _SentenceTransformers:
-    """The library the model was made with."""
+    """The sentence-transformers library."""
 
     route = "sentence-transformers"
 

@@ -1,4 +1,4 @@
-"""What lemmatising has to do, whatever dictionary is installed: pairs of texts, and checksums of dictionaries.
+"""The required results of lemmatising, whatever dictionary is installed: pairs of texts, and checksums of dictionaries.
 
 A pair that fails says that facts would be folded that are two. A checksum that fails says that simplemma's dictionary
 is not the one that stored hashes were made with, under the same version; texts stored before would not fold with new ones.
@@ -185,7 +185,7 @@ GOLDEN: tuple[tuple[str, str, str, bool, str], ...] = (
     ("pt", "Ana usa óculos", "Ana usa óculo", False, "plural with a sense of its own"),
 )
 
-# Every stem with every ending: words of the language or not, in the dictionary or not, they have the lemma they have.
+# Every stem with every ending: their lemmas must not change, whether or not they are words or in the dictionary.
 _WORDS: dict[str, tuple[str, str]] = {
     "en": (
         "accept add allow answer appear ask avoid bak believ book build call car cat chang child citi clean clos cook "
@@ -239,7 +239,7 @@ CHECKSUMS: dict[str, str] = {
     "it": "3851a3b614123a68effa5ca5671eb6737e934cca9eab5f2471de639a5a329496",
     "pt": "463b236c21a087b0fdcff30718efb124697a87cfb689335caa347dd00c7939a6",
 }
-"""SHA-256 over the lemmas in simplemma 2.0.0: those of the dictionary, and what is made of them."""
+"""SHA-256 over the lemmas in simplemma 2.0.0: those of the dictionary, and those derived from them."""
 
 
 def checksum(language: str) -> str:
@@ -256,7 +256,7 @@ def checksum(language: str) -> str:
 
 
 def selftest() -> list[tuple[str, bool, str]]:
-    """A row per language: its profile's name, whether all is as it should be, and what is not."""
+    """A row per language: its profile's name, whether everything matches, and what does not."""
     rows = []
     for language in LANGUAGES:
         pairs = [pair for pair in GOLDEN if pair[0] == language]

@@ -1,4 +1,4 @@
-"""Lemmas, for folding texts that differ in nothing but inflection: "user likes dogs" is "user liked dogs".
+"""Lemmas, for merging texts that differ only in inflection: "user likes dogs" is "user liked dogs".
 
 What becomes one text is stored as one fact, silently. Replacing too little costs nothing, replacing too much loses
 facts. So a word is replaced by its lemma only if it is written wholly in lower case and of letters alone (a capitalised
@@ -22,8 +22,8 @@ LANGUAGES = ("de", "en", "es", "fr", "it", "pt")
 
 AUTO = "auto"
 
-# What is quoted stays as it was written. A word stands between blanks, with no more at it than prose puts there:
-# with anything else in or at it (a_b, a.b, x:, --flag, @x, it's, well-known) it is none.
+# Quoted text is not changed. A word is surrounded by blanks, with no other characters than those of prose:
+# with any other character in or next to it (a_b, a.b, x:, --flag, @x, it's, well-known) it is not a word.
 _PIECE = re.compile(
     r"```.*?```|`[^`]*`|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»"
     r"|(?<!\S)[(¿¡]*(?P<word>[^\W\d_]+)(?=[.,;!?…)]*(?!\S))",
@@ -31,10 +31,10 @@ _PIECE = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]+")
 
-# Stems of verbs that need an e to be spoken: arbeitet, rechnet; but wohnt, lernt.
+# Stems of verbs that need an e to be pronounced: arbeitet, rechnet; but wohnt, lernt.
 _GERMAN_E = re.compile(r"[dt]$|[^aeiouäöülrhmn][mn]$")
 
-# "wird verfolgt" and "wird verfolgen" are two facts, and of "sie kauft" and "sie kaufen" one is about several.
+# "wird verfolgt" and "wird verfolgen" are two facts, and "sie kaufen", unlike "sie kauft", is about several people.
 _GERMAN_VERBS_STAY = frozenset(
     (
         "werden",
@@ -59,7 +59,7 @@ def languages() -> tuple[str, ...]:
 
 
 def forms_version() -> str:
-    """What the lemmas come from, as it stands in a profile's name: ``simplemma-2.0.0``."""
+    """The source of the lemmas, as in a profile's name: ``simplemma-2.0.0``."""
     return f"simplemma-{_simplemma().__version__}"
 
 
@@ -70,7 +70,7 @@ def check(language: str) -> None:
 
 
 def lemmatize(text: str, language: str) -> str:
-    """Replace inflected words of ``text`` by their lemmas, and leave every other character as it is.
+    """Replace inflected words of ``text`` by their lemmas, and leave every other character unchanged.
 
     ``text`` is as it was written (its case tells names), in Unicode NFC. ``language`` is one of ``languages()``, or
     ``auto``: then the language is looked for, and where that is not clear nothing changes. Idempotent, and the same
@@ -79,7 +79,7 @@ def lemmatize(text: str, language: str) -> str:
     if language == AUTO:
         found = detect(text)
         changed = text if found is None else lemmatize(text, found)
-        # Else a second round could find another language, and change more.
+        # Otherwise a second run could detect another language, and change more.
         return changed if changed == text or detect(changed) == found else text
     check(language)
     verbs = language != "de" or _GERMAN_VERBS_STAY.isdisjoint(map(str.lower, _WORD.findall(text)))
@@ -95,7 +95,7 @@ def lemmatize(text: str, language: str) -> str:
 
 
 def detect(text: str) -> str | None:
-    """The one of ``languages()`` that ``text`` is in, or None where it is not clear.
+    """The one of ``languages()`` that ``text`` is in, or None if it is unclear.
 
     Clear is: three different words or more, at least 60 % of them known in that language, and a sixth fewer in any other.
     The first call in a process reads all six dictionaries.
@@ -128,7 +128,7 @@ def _lemma(word: str, language: str, verbs: bool) -> str:
     lemma = lemma_of(word, language)
     if lemma is None or lemma == word or not (lemma.islower() and lemma.isalpha()):
         return word
-    # founded -> found -> find: such a lemma is itself another word's form, and two facts would meet in it.
+    # founded -> found -> find: such a lemma is itself a form of another word, and two facts would become equal.
     if (
         lemma in FUNCTION[language]
         or lemma_of(lemma, language) != lemma
@@ -170,7 +170,7 @@ def _german(word: str, lemma: str, verbs: bool) -> bool:
         return False
     if lemma.endswith("n"):
         stem = lemma[: -2 if lemma.endswith("en") else -1]
-        # Elsewhere the e is the subjunctive's: "er sage", "ihr saget".
+        # Otherwise the e marks the subjunctive: "er sage", "ihr saget".
         endings = ("et", "ete", "eten") if _GERMAN_E.search(stem) else ("t", "te", "ten")
         if word in {stem + ending for ending in endings}:
             return True
@@ -194,7 +194,7 @@ def _french(word: str, lemma: str, verbs: bool) -> bool:
 
 
 def _spanish(word: str, lemma: str, verbs: bool) -> bool:
-    """Plurals; third person singular of the present and the preterite of regular verbs, for there is no pronoun."""
+    """Plurals; third person singular of the present and the preterite of regular verbs, because there is no pronoun."""
     if word.endswith("s"):
         singular = {lemma + "s", lemma + "es", lemma[:-1] + "ces" if lemma.endswith("z") else ""}
         accentless = _unaccented(lemma) + "es" if lemma.endswith(("ón", "án", "én", "ín", "ún", "és")) else ""

@@ -83,7 +83,7 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
         if len(vectors[0]) != dimensions:
             raise Refusal(
                 "MF014",
-                "the embedding has the wrong size",
+                "the embedding has the wrong number of dimensions",
                 f"Model {args[0]!r} is registered with {dimensions} dimensions, the server's has {len(vectors[0])}.",
                 "Register it under another name, with the dimensions that it has.",
             )
@@ -109,7 +109,7 @@ def _registered(plpy: Any, model: str) -> int:
 
 
 def call(GD: dict[str, Any], sql_version: str, function: str, *args: Any) -> Any:  # noqa: N803 (PL/Python's name)
-    """Do what the SQL function asks for and return its value. Raises Refusal; KeyError for an unknown function."""
+    """Execute the SQL function and return its value. Raises Refusal; KeyError for an unknown function."""
     session = GD.get("memfold_py")
     if session is None:
         if sql_version != __version__:
@@ -159,7 +159,7 @@ def _profile(session: _Session, language: str) -> str:
 def _embed(session: _Session, model: str, texts: list[str]) -> list[list[float]]:
     """Vectors of some texts. A model is loaded at its first use."""
     if not texts:
-        raise _bad("There is no text.", "Pass some.")
+        raise _bad("The array has no text.", "Pass at least one.")
     for text in texts:
         _text(text)
     if not isinstance(model, str):
@@ -272,7 +272,7 @@ def _text(text: object) -> None:
     if not isinstance(text, str):
         raise _bad("A text is null.", "Pass texts.")
     if "\0" in text:
-        raise _bad("A text holds the character U+0000.", "Leave it out.")
+        raise _bad("A text contains the character U+0000.", "Remove it.")
 
 
 def _bad(detail: str, hint: str) -> Refusal:

@@ -11,7 +11,7 @@ from memfold_py import UnknownLanguageError
 
 LANGUAGES = ("ja", "zh")
 
-# Particles and auxiliaries are in every sentence, marks in many: they say little about whether two texts agree.
+# Particles and auxiliaries occur in every sentence, marks in many: they say little about whether two texts agree.
 _JAPANESE_LEFT_OUT = frozenset(("助詞", "記号", "フィラー"))
 
 
@@ -22,7 +22,7 @@ def tokens(text: str, language: str) -> list[str]:
     UnknownLanguageError, a ValueError, for another language, ModuleNotFoundError without jieba (zh) or janome (ja).
     """
     if language == "zh":
-        # Without the hidden Markov model, which makes up words that are not in the dictionary.
+        # Without the hidden Markov model, which invents words that are not in the dictionary.
         found = _chinese().cut(text, HMM=False)
     elif language == "ja":
         found = (

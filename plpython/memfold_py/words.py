@@ -1,4 +1,4 @@
-"""Words that lemmatising leaves alone, per language: data only.
+"""Words that lemmatising does not change, per language: data only.
 
 FUNCTION: function words, negations, quantifiers, modal verbs, numerals, and auxiliaries. They decide who does what to
 whom, how often and whether at all; two texts that differ in one of them are two facts.

@@ -1,6 +1,6 @@
--- What stands before the files where no extension can be installed: CREATE EXTENSION sees to all this by itself.
+-- Runs before the files where no extension can be installed; CREATE EXTENSION does all this itself.
 set local client_min_messages = warning;
--- Strings as the files mean them, whatever the database says.
+-- The files require this setting, whatever the database's default.
 set local standard_conforming_strings = on;
 
 do $$
@@ -14,8 +14,8 @@ begin
     elsif current_setting('server_encoding') <> 'UTF8' then
         raise exception 'memfold needs a database with encoding UTF8; this one has %', current_setting('server_encoding')
             using errcode = 'object_not_in_prerequisite_state',
-            detail = 'The encoding of a database never changes.',
-            hint = 'Make another one: create database NAME encoding ''UTF8'' locale ''C'' template template0;';
+            detail = 'The encoding of a database cannot be changed.',
+            hint = 'Create another one: create database NAME encoding ''UTF8'' locale ''C'' template template0;';
     elsif exists (select from pg_catalog.pg_extension as e where e.extname = 'memfold') then
         raise exception 'memfold is installed in this database by CREATE EXTENSION'
             using errcode = 'object_not_in_prerequisite_state',
@@ -25,13 +25,13 @@ begin
     end if;
     if not exists (select from pg_catalog.pg_extension as e where e.extname = 'vector') then
         if not exists (select from pg_catalog.pg_available_extensions as e where e.name = 'vector') then
-            raise exception 'memfold needs pgvector, and this server does not have it'
+            raise exception 'memfold needs pgvector, which is not available on this server'
                 using errcode = 'object_not_in_prerequisite_state', hint = 'Install version 0.8 or newer.';
         end if;
         begin
             create extension if not exists vector;
         exception when insufficient_privilege then
-            raise exception 'memfold needs pgvector, and this role may not install it (%)', sqlerrm
+            raise exception 'memfold needs pgvector, which this role may not install (%)', sqlerrm
                 using errcode = 'object_not_in_prerequisite_state',
                 hint = 'Ask an administrator for: create extension vector';
         end;
@@ -50,7 +50,7 @@ begin
     if pg_catalog.to_regnamespace('memfold_internal') is null then
         create schema if not exists memfold_internal;
     end if;
-    -- The same path as inside CREATE EXTENSION. Files find pgvector's type by it; no function depends on it.
+    -- The same path as inside CREATE EXTENSION. The files find pgvector's type by it; no function depends on it.
     perform pg_catalog.set_config('search_path', pg_catalog.format('memfold, memfold_internal, %I, pg_temp', v_schema), true);
 end;
 $$;

@@ -5,7 +5,7 @@ begin
     if pg_catalog.to_regclass('memfold_internal.alembic_version') is not null or pg_catalog.to_regclass('memfold.memories') is not null then
         raise exception 'memfold is installed in this database by memfold init'
             using errcode = 'object_not_in_prerequisite_state',
-            detail = 'Schema memfold holds its tables, which an extension would have to make. Use one installation method per database.',
+            detail = 'Schema memfold already contains the tables that the extension would create. Use one installation method per database.',
             hint = 'Keep it up to date with: memfold init DSN. To change to the extension, export the data and uninstall first'
                 ' (docs/operations.md, "Uninstalling").';
     end if;
@@ -14,5 +14,5 @@ $$;
 
 create schema memfold_internal;
 
--- Strings as the files mean them, whatever the database says.
+-- The files require this setting, whatever the database's default.
 set local standard_conforming_strings = on;

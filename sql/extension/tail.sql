@@ -1,5 +1,5 @@
--- Data of an extension's tables is dumped only where it is registered. Rows that memfold ships are dumped too, for they
--- may have been changed: on restore they replace those that CREATE EXTENSION has made (trigger replace_shipped).
+-- Data of an extension's tables is dumped only if registered. Rows that memfold ships are dumped too, because they may have been
+-- changed: on restore they replace those that CREATE EXTENSION inserted (trigger replace_shipped).
 select pg_catalog.pg_extension_config_dump('memfold.policies', '');
 select pg_catalog.pg_extension_config_dump('memfold.options', '');
 select pg_catalog.pg_extension_config_dump('memfold.predicates', '');
@@ -28,8 +28,8 @@ select pg_catalog.pg_extension_config_dump('memfold.adoptions', '');
 select pg_catalog.pg_extension_config_dump('memfold.adoption_archive', '');
 select pg_catalog.pg_extension_config_dump('memfold.adoption_repeats', '');
 
--- A dump lists the privileges of an extension's objects that differ from those they were made with, and their change of
--- owner counts as such. This makes the present ones those they were made with: a later version may have other functions.
+-- A dump includes the privileges of an extension's objects that differ from the initial ones, and the change of owner counts as a
+-- difference. This makes the present ones the initial ones: a later version may have other functions.
 do $$
 declare
     v_object record;
@@ -48,9 +48,9 @@ begin
 end;
 $$;
 
--- But not what an administrator has granted to another role (`memfold adopt` does so for a table's owner): that is recorded
--- as well wherever a script grants or revokes anything, and a dump would leave it out. Only a superuser may write there; under
--- pg_tle the owner of the database need not be one, and an upgrade then makes such grants missing from a dump.
+-- Except what an administrator has granted to another role (as `memfold adopt` does for a table's owner): that is also recorded
+-- whenever a script grants or revokes, and a dump would omit it. Only a superuser may write here; under pg_tle the owner of the
+-- database may not be one, and a dump after an upgrade then omits such grants.
 do $$
 begin
     if (select r.rolsuper from pg_catalog.pg_roles as r where r.rolname = current_user) then

@@ -1,4 +1,4 @@
--- Roles are objects of the cluster, not of a database: a second database of the same server finds them made.
+-- Roles are objects of the cluster, not of a database: for a second database of the same server they already exist.
 do $$
 declare
     v_role text;
@@ -10,15 +10,16 @@ begin
             begin
                 execute pg_catalog.format('create role %I nologin', v_role);
             exception when duplicate_object or unique_violation then
-                null;  -- another database of this server is being installed at the same moment
+                null;  -- another database of this server is being installed at the same time
             end;
         end if;
     end loop;
-    -- The installing role hands the objects over to memfold_owner, which takes membership. A superuser has it.
+    -- The installing role transfers the objects to memfold_owner, which requires membership. A superuser has it.
     if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'usage') then
         execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
     end if;
-    -- Members of memfold_agent are bound to one tenant (tenant_roles). Those of memfold_tenant are an application all the same.
+    -- Members of memfold_agent are bound to one tenant (tenant_roles). Those of memfold_tenant are too, but have the rights of an
+    -- application.
     if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_agent', 'member') then
         grant memfold_agent to memfold_tenant;
     end if;
@@ -29,15 +30,15 @@ end;
 $$;
 
 grant usage, create on schema memfold, memfold_internal to memfold_owner, memfold_queue;
--- Roles that write to an adopted table may call the functions made for it, which stand in schema memfold.
+-- Roles that write to an adopted table may call the functions generated for it, which are in schema memfold.
 grant usage on schema memfold, memfold_internal to memfold_owner with grant option;
 grant usage on schema memfold, memfold_internal to memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 comment on schema memfold_internal is
-'memfold: what its functions and views call. Not an API: any release may change it.';
+'memfold: internal functions and views. Not an API: any release may change them.';
 comment on schema memfold is
 'memfold: folds duplicate memories of AI agents into one. Start with: select * from memfold.ingest_memory(...)';
 
--- PostgreSQL 18 brings what is wanted, in C; before it takes some text work.
+-- PostgreSQL 18 has a built-in function, in C; earlier versions need some text processing.
 do $do$
 begin
     execute 'create function memfold_internal._new_id() returns uuid language sql volatile parallel safe return ' || case
@@ -63,8 +64,8 @@ create table memfold.tenant_roles (
     tenant_id text collate "C" not null check (tenant_id <> '')
 );
 comment on table memfold.tenant_roles is
-'Which tenant a login role belongs to that is a member of memfold_agent or memfold_tenant: this row decides, whatever
-memfold.tenant_id is set to, and without a row such a role reaches nothing. Other members of memfold_app are trusted to set it.';
+'The tenant of each login role that is a member of memfold_agent or memfold_tenant: this row decides, regardless of memfold.tenant_id, and
+without a row such a role has access to nothing. Other members of memfold_app are trusted to set memfold.tenant_id.';
 
 create function memfold_internal._bound_role(role name) returns name
 language sql stable parallel safe
@@ -79,8 +80,8 @@ return case
 end;
 revoke all on function memfold_internal._bound_role(name) from public;
 comment on function memfold_internal._bound_role(name) is
-'The role that binds a caller to one tenant: the caller''s own or the login''s, where it is a member of memfold_agent (as members of
-memfold_tenant are, and not of memfold_owner, as superusers are). Null: the caller is not bound.';
+'The role that binds a caller to one tenant: the caller''s own or the login''s, if it is a member of memfold_agent (as members of
+memfold_tenant are) and not of memfold_owner (as superusers are). Null: the caller is not bound.';
 
 create function memfold_internal._bound_tenant() returns text
 language sql stable parallel safe
@@ -91,9 +92,9 @@ return case
 end;
 revoke all on function memfold_internal._bound_tenant() from public;
 comment on function memfold_internal._bound_tenant() is
-'_tenant(), for a session in which a member of memfold_agent (or a superuser) takes part.';
+'_tenant(), for a session that involves a member of memfold_agent (or a superuser).';
 
--- A policy runs for every statement that reads a table: what it calls is inlined but for roles that may be bound.
+-- A policy runs for every statement that reads a table: what it calls is inlined except for roles that may be bound.
 create function memfold_internal._tenant() returns text
 language sql stable parallel safe
 return case
@@ -105,4 +106,4 @@ return case
 end;
 revoke all on function memfold_internal._tenant() from public;
 comment on function memfold_internal._tenant() is
-'The tenant of the session: its role''s, where it is bound to one, else memfold.tenant_id.';
+'The tenant of the session: that of its role if the role is bound to one, else memfold.tenant_id.';

@@ -1,8 +1,8 @@
--- The functions that stored columns of memories are computed by. Those that they call come with sql/functions/: no row is
--- written before.
+-- The functions that compute stored columns of memories. Those that they call are in sql/functions/: no row is written before those are
+-- created.
 
--- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function each time it computes a stored column.
--- Its strings are written E'': PL/pgSQL reads them when it first runs in a session, by the settings of that session.
+-- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function each time it computes a stored column. Its strings are written
+-- E'': PL/pgSQL parses them on first use in a session, with the settings of that session.
 create function memfold_internal._content_hash(
     memory_type text, subject text, predicate text, content text,
     canonicalizer text, key_fields text, metadata_signature text
@@ -22,17 +22,17 @@ begin
     if v_content = '' then
         raise exception 'the content is empty in canonical form' using
             errcode = 'MF004',
-            detail = pg_catalog.format('Nothing is left of %L under the canonicalizer %s.',
+            detail = pg_catalog.format('The canonical form of %L by %s is empty.',
                 pg_catalog.left(content, 100), canonicalizer),
             hint = 'Pass the text of one fact.';
     end if;
     if key_fields = 'type,subject,predicate' and subject is null and predicate is null and metadata_signature is null then
-        -- what the expression below comes to in the most frequent case
+        -- the value of the expression below in the most frequent case
         return pg_catalog.sha256(pg_catalog.convert_to(memory_type, 'UTF8') || E'\\x00ff00ff00ff00'::bytea
             || pg_catalog.convert_to(v_content, 'UTF8'));
     end if;
     return pg_catalog.sha256(
-        -- A field ends with a zero byte, which no text holds. Neither are ff (null) and fe (not part of the key) UTF-8.
+        -- A field ends with a zero byte, which no text contains. Neither are ff (null) and fe (not part of the key) UTF-8.
         case when pg_catalog.strpos(key_fields, 'type') > 0
             then pg_catalog.convert_to(memory_type, 'UTF8') else E'\\xfe'::bytea end
         || E'\\x00'::bytea
@@ -50,8 +50,8 @@ end;
 $$;
 revoke all on function memfold_internal._content_hash(text, text, text, text, text, text, text) from public;
 comment on function memfold_internal._content_hash(text, text, text, text, text, text, text) is
-'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a
-canonicalizer: such a memory has opted out of deduplication. Raises MF004 where the canonical content is empty.';
+'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a canonicalizer: such a memory
+has opted out of deduplication. Raises MF004 if the canonical content is empty.';
 
 create function memfold_internal._scope_key(bucket_id text, memory_type text, subject text, predicate text) returns bigint
 language plpgsql immutable parallel safe

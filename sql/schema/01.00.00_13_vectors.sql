@@ -26,18 +26,18 @@ comment on table memfold.embedding_models is
 comment on column memfold.embedding_models.calibration_id is
 'The calibration that the thresholds come from. Null: they are the defaults 0.92 and 0.85, or were set manually.';
 comment on column memfold.embedding_models.score_function is
-'The function of schema memfold_internal that scores pairs in place of their cosine, generated from the calibration. Null: the cosine.';
+'The function of schema memfold_internal, generated from the calibration, that scores pairs instead of their cosine. Null: the cosine.';
 comment on column memfold.embedding_models.candidate_threshold is
-'With a score_function: the cosine from which on a neighbour is scored.';
+'With a score_function: the cosine at or above which a neighbour is scored.';
 comment on column memfold.embedding_models.score_merge_threshold is
-'With a score_function: the score, in [0, 1], above which tier 2 merges. What compares cosines goes by merge_threshold still.';
+'With a score_function: the score, in [0, 1], above which tier 2 merges. Functions that compare cosines still use merge_threshold.';
 comment on column memfold.embedding_models.score_judge_threshold is
-'With a score_function: the score, in [0, 1], from which on tier 2 asks a judge.';
+'With a score_function: the score, in [0, 1], at or above which tier 2 asks a judge.';
 comment on column memfold.embedding_models.replaced_by is
-'The model that took its place (replace_embedding_model): since then vectors of this one are refused. Null: in use.';
+'The model that replaced this one (replace_embedding_model); vectors of this one have been refused since. Null: in use.';
 
--- No foreign key to memories: a check for each new row of what the same function has written a statement before was a
--- quarter of a batch of new facts. check_invariants() says what it would have refused.
+-- No foreign key to memories: checking each new row, whose memory the same function has just written, took a quarter of the time of a
+-- batch of new facts. check_invariants() reports what it would have refused.
 create table memfold.memory_vectors (
     tenant_id text collate "C" not null,
     memory_id uuid not null,
@@ -48,10 +48,10 @@ create table memfold.memory_vectors (
     embedding vector not null,
     primary key (tenant_id, memory_id, model)
 );
--- In the row while it fits a page: no TOAST read a neighbour. MAIN rather than PLAIN, which refuses larger vectors.
+-- In the row while it fits a page: no TOAST read per neighbour. MAIN rather than PLAIN, which refuses larger vectors.
 alter table memfold.memory_vectors alter column embedding set storage main;
 create index memory_vectors_scope_idx
 on memfold.memory_vectors (tenant_id, bucket_id, scope_key, model, memory_id) where is_active;
 comment on table memfold.memory_vectors is
-'One unit vector per (memory, embedding model), aliases'' included; a scoped scan reads nothing else.';
-comment on column memfold.memory_vectors.is_active is 'Where the memory leads is active: it is a neighbour.';
+'One unit vector per memory and embedding model, including those of aliases; a scoped scan reads no other table.';
+comment on column memfold.memory_vectors.is_active is 'The memory, or the root of the alias, is active: it is a neighbour.';

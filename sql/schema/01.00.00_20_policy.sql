@@ -45,27 +45,27 @@ create table memfold.policies (
     embed_model text collate "C",
     segmenter text collate "C" not null default 'characters' check (segmenter in ('characters', 'zh', 'ja')),
     primary key (tenant_id, bucket_id, memory_type),
-    -- While a bucket is rehashed, its texts stand under the rules of before or under those of its policy.
+    -- While a bucket is rehashed, its texts are hashed by the old rules or by those of its policy.
     constraint policies_rehash_check check (
         rehash_run is null or rehash_from_canonicalizer is not null and rehash_from_key_fields is not null
         and rehash_from_metadata_keys is not null
     ),
     constraint policies_embed_model_check check (embed = 'client' or embed_model is not null)
 );
--- Rules that the fast path does not know: it finds that there are none without reading the rest.
+-- Rules that the fast path does not implement: it finds that there are none without reading the rest.
 create index policies_slow_path_idx on memfold.policies (tenant_id)
 where dedup <> 'on' or canonicalizer <> 'prose/1' or key_fields <> 'type,subject,predicate' or metadata_keys <> '{}'
 or max_content_length < 8192 or max_metadata_size < 8192 or metadata_merge <> 'merge' or metadata_max <> '{}'
 or max_session_repeats is not null or rehash_run is not null;
 comment on table memfold.policies is
-'The rules of a bucket: what decides of candidates and verdicts. ''*'' stands for any; the most specific row wins whole:
-(tenant, bucket, type), (tenant, bucket), tenant, default. Written by set_policy().';
+'The rules of a bucket, which decide candidates and verdicts. ''*'' stands for any; only the most specific row applies: (tenant, bucket,
+type), (tenant, bucket), tenant, default. Written by set_policy().';
 comment on column memfold.policies.key_fields is
-'What the content hash covers beside the content: a list of type, subject, predicate, joined by commas.';
+'What the content hash covers in addition to the content: a list of type, subject, predicate, separated by commas.';
 comment on column memfold.policies.metadata_keys is 'Metadata keys whose values are part of the content hash.';
 comment on column memfold.policies.scope is
 'Where tier 2 looks for neighbours: predicate = same bucket, type, subject and predicate; bucket = the whole bucket.';
-comment on column memfold.policies.neighbours is 'How many neighbours tier 2 looks at (N).';
+comment on column memfold.policies.neighbours is 'How many neighbours tier 2 compares (N).';
 comment on column memfold.policies.merge_threshold is
 'Cosine above which (merge_inclusive: at or above which) a guard-clean neighbour merges. Null: the model''s.';
 comment on column memfold.policies.judge_threshold is
@@ -75,47 +75,47 @@ comment on column memfold.policies.similar_threshold is
 comment on column memfold.policies.lexical_threshold is
 'Jaccard similarity of words above which a guard-clean neighbour merges. Null: the lexical tier is off.';
 comment on column memfold.policies.merge_veto is
-'Score of the words of two texts, in [0, 1], below which they do not merge by themselves: they are asked about (the veto). 0: off, as
-it is where the guard is off.';
+'Score of the words of two texts, in [0, 1], below which a pair does not merge automatically but is escalated (the veto). 0: off. Also off
+if the guard is off.';
 comment on column memfold.policies.on_ambiguous is
-'What row 9 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, insert
-adds the text.';
+'What row 9 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, insert adds the
+text.';
 comment on column memfold.policies.on_merge is
-'What an automatic merge of another text (rows 7 and 8) does: strengthen = the candidate''s text becomes an alias; replace = the
-newer text holds, the older becomes its alias; synthesise = a judge writes one text that says what both say.';
+'What an automatic merge of a different text (rows 7 and 8) does: strengthen = the candidate''s text becomes an alias; replace = the newer
+text becomes the root, the older its alias; synthesise = a judge writes one text that says what both say.';
 comment on column memfold.policies.on_refinement is
-'What an automatic merge (on_merge => strengthen) does where the newer text says all that the older says, and more: replace = the
-newer text holds, the older becomes its alias; escalate = a judge is asked; merge = as of any other.';
-comment on column memfold.policies.max_content_length is 'Longest content accepted, in bytes of UTF-8.';
-comment on column memfold.policies.max_metadata_size is 'Largest metadata accepted, in bytes of its text form.';
-comment on column memfold.policies.lexical_neighbours is 'How many memories that share words the lexical tier looks at.';
+'What an automatic merge (on_merge => strengthen) does if the newer text says everything the older says, and more: replace = the newer
+text becomes the root, the older its alias; escalate = a judge is asked; merge = the same as any other merge.';
+comment on column memfold.policies.max_content_length is 'Maximum length of the content, in bytes of UTF-8.';
+comment on column memfold.policies.max_metadata_size is 'Maximum size of the metadata, in bytes of its text form.';
+comment on column memfold.policies.lexical_neighbours is 'How many memories that share words the lexical tier compares.';
 comment on column memfold.policies.session_neighbours is
-'How many neighbours tier 2 looks at where they are of the candidate''s session. Null: sessions make no difference.';
+'How many neighbours tier 2 compares if they are of the candidate''s session. Null: sessions make no difference.';
 comment on column memfold.policies.metadata_max is
-'Metadata keys that keep the largest of their numbers, whatever metadata_merge says of the others.';
+'Metadata keys that keep their largest number, regardless of metadata_merge.';
 comment on column memfold.policies.on_judge_failure is
-'When the last attempt of a synthesis has failed: keep = both memories stay, replace = the newer replaces the older.';
+'What happens when the last attempt of a synthesis fails: keep = both memories stay, replace = the newer replaces the older.';
 comment on column memfold.policies.rehash_run is
-'The run of rehash_bucket() that is under way. Null: there is none, and the columns rehash_from_... mean nothing.';
+'The run of rehash_bucket() in progress. Null: none, and the columns rehash_from_... have no meaning.';
 comment on column memfold.policies.rehash_from_canonicalizer is
-'What the texts that the run has not reached are hashed by; so rehash_from_key_fields and rehash_from_metadata_keys.';
+'The canonicalizer of the texts that the run has not reached; likewise rehash_from_key_fields and rehash_from_metadata_keys.';
 comment on column memfold.policies.max_session_repeats is
-'How often one session (session_id) may state one text: a further call is refused (MF055). Null: as often as it likes.';
+'How many times one session (session_id) may state one text: a further call is refused (MF055). Null: no limit.';
 comment on column memfold.policies.embed is
-'Who makes the vector of a text that comes without one: client (later, by attach_embedding()) or in_database (embed_text() of
-memfold_py, after a tier-1 miss).';
+'Where the vector of a text that arrives without one is computed: client (later, with attach_embedding()) or in_database (by embed_text()
+of memfold_py, if tier 1 does not match).';
 comment on column memfold.policies.embed_model is
-'The registered model of in_database.';
+'The registered model that in_database uses.';
 comment on column memfold.policies.segmenter is
-'What the lexical tier takes for a word of text without spaces: each of its characters, or the words that memfold_py finds (zh
-Chinese, ja Japanese).';
+'What the lexical tier treats as words in text without spaces: each character, or the words that memfold_py finds (zh Chinese, ja
+Japanese).';
 insert into memfold.policies default values;
 
 create function memfold_internal._is_cycle(cycle interval) returns boolean
 language sql immutable parallel safe
 return cycle = interval '0' or cycle between interval '1 minute' and interval '1000 years';
 revoke all on function memfold_internal._is_cycle(interval) from public;
-comment on function memfold_internal._is_cycle(interval) is 'Whether something can be done each time that so long has passed; 0: never.';
+comment on function memfold_internal._is_cycle(interval) is 'Whether an interval can be the cycle of a maintenance task; 0: never.';
 
 create table memfold.options (
     tenant_id text collate "C" not null default '*' check (tenant_id <> ''),
@@ -146,37 +146,38 @@ create table memfold.options (
     constraint options_rank_check check (rank_confidence + rank_feedback <= 1)
 );
 comment on table memfold.options is
-'What recall and maintenance read of a bucket, as policies are what decides: neither a candidate nor a verdict reads it. ''*'' stands
-for any; the most specific row wins whole, as of policies. Written by set_options(), and by set_policy() where it takes a preset.';
+'Options of a bucket for recall and maintenance; unlike policies, they decide neither candidates nor verdicts. ''*'' stands for any; only
+the most specific row applies, as for policies. Written by set_options(), and by set_policy() with a preset.';
 comment on column memfold.options.min_confidence is 'Effective confidence below which search_memories() does not show a memory.';
 comment on column memfold.options.search_threshold is
 'Cosine at or above which search_memories() shows two memories as one. Null: the model''s judge threshold.';
 comment on column memfold.options.touch is 'Whether search_memories() counts what it shows (access_count, last_accessed).';
 comment on column memfold.options.rank_confidence is
-'Share of effective confidence in the score of search_memories(); similarity has what confidence and feedback leave.';
+'Share of effective confidence in the score of search_memories(); similarity has the share left by confidence and feedback.';
 comment on column memfold.options.rank_feedback is
 'Share of feedback, (helpful + 1) / (helpful + harmful + 2), in the score of search_memories().';
-comment on column memfold.options.consolidate_threshold is 'Cosine at or above which consolidate() makes one cluster of two memories.';
+comment on column memfold.options.consolidate_threshold is 'Cosine at or above which consolidate() puts two memories into one cluster.';
 comment on column memfold.options.max_cluster_size is
-'How many memories one question of consolidate() or sweep_duplicates() may be about: 2 (pairs) to 10. Larger clusters are split.';
+'Maximum number of memories in one question of consolidate() or sweep_duplicates(): 2 (pairs) to 10. Larger clusters are split.';
 comment on column memfold.options.session_threshold is
-'Jaccard similarity of words above which end_session() makes one cluster of memories.';
-comment on column memfold.options.protected_types is 'Types that maintenance never folds, prunes or lets decay.';
+'Jaccard similarity of words above which end_session() puts memories into one cluster.';
+comment on column memfold.options.protected_types is 'Types that maintenance never merges or prunes, and that do not decay.';
 comment on column memfold.options.protected_confidence is
-'Confidence at or above which end_session() does not fold a memory. Null: none is protected by it.';
-comment on column memfold.options.decay_rate is 'Share of its confidence that a memory loses in a day without use. 0: none.';
-comment on column memfold.options.decay_floor is 'Decay ends at this confidence.';
-comment on column memfold.options.decay_interval is 'Decay begins after so long without use.';
+'Confidence at or above which end_session() does not merge a memory. Null: no limit.';
+comment on column memfold.options.decay_rate is 'Share of its confidence that a memory loses per day without use. 0: no decay.';
+comment on column memfold.options.decay_floor is 'Confidence at which decay ends.';
+comment on column memfold.options.decay_interval is 'Time without use after which decay begins.';
 comment on column memfold.options.key_retention is
-'For how long an idempotency key answers at least; maintenance removes older ones. Of rows for memory_type ''*''.';
+'Minimum time for which an idempotency key is kept; maintenance deletes older ones. Only read in rows of memory_type ''*''.';
 comment on column memfold.options.consolidate_interval is
-'How often maintenance has consolidate() ask about clusters. 0: never. Of rows for memory_type ''*'', as the three that follow.';
+'How often maintenance calls consolidate() to ask about clusters. 0: never. This and the next three columns are only read in rows of
+memory_type ''*''.';
 comment on column memfold.options.sweep_interval is 'How often maintenance calls sweep_duplicates(). 0: never.';
 comment on column memfold.options.prune_interval is 'How often maintenance calls prune_memories(). 0: never.';
 comment on column memfold.options.link_interval is 'How often maintenance calls ask_links(). 0: never.';
 comment on column memfold.options.text_search is
-'The text search configuration that search_memories() reads words by, such as english: with a schema, where that is not pg_catalog. simple:
-words as they are. Of rows for memory_type ''*''.';
+'The text search configuration that search_memories() uses for words, such as english; schema-qualified unless it is in pg_catalog.
+simple: words as they are. Only read in rows of memory_type ''*''.';
 insert into memfold.options default values;
 
 create table memfold.predicates (
@@ -188,9 +189,9 @@ create table memfold.predicates (
     primary key (tenant_id, predicate)
 );
 comment on table memfold.predicates is
-'How many values a predicate has at a time. A predicate that is not here has many. Written by set_predicate().';
+'How many values a predicate has at a time. A predicate without a row has many. Written by set_predicate().';
 comment on column memfold.predicates.predicate is 'Canonical form (predicate/1).';
-comment on column memfold.predicates.conflict is 'Overrides the conflict policy of the bucket. Null: it does not.';
+comment on column memfold.predicates.conflict is 'Overrides the conflict policy of the bucket. Null: does not.';
 
 create table memfold.links (
     tenant_id text collate "C" not null check (tenant_id not in ('', '*')),
@@ -203,14 +204,14 @@ create table memfold.links (
     primary key (tenant_id, bucket_id, kind, alias)
 );
 comment on table memfold.links is
-'Names that stand for another one: what comes under an alias is hashed and stored under its name. No name is itself an alias. Written by
-link_subject(), link_predicate(), unlink_subject() and unlink_predicate().';
-comment on column memfold.links.bucket_id is '''*'': any bucket of the tenant that has no link of its own for the alias.';
+'Names that stand for another name: what arrives under an alias is hashed and stored under its name. No name is itself an alias. Written
+by link_subject(), link_predicate(), unlink_subject() and unlink_predicate().';
+comment on column memfold.links.bucket_id is '''*'': every bucket of the tenant that has no link of its own for the alias.';
 comment on column memfold.links.kind is
-'subject, predicate; beginning: the alias is how a text begins that has no subject.';
-comment on column memfold.links.alias is 'Canonical form (prose/1; of a predicate predicate/1).';
-comment on column memfold.links.name is 'What is stored instead, as it was written when it was linked.';
-comment on column memfold.links.run_id is 'The run that takes up what is stored under the alias.';
+'subject, predicate, or beginning: the alias is the beginning of texts that have no subject.';
+comment on column memfold.links.alias is 'Canonical form (prose/1; for a predicate predicate/1).';
+comment on column memfold.links.name is 'The name that is stored instead, as it was written when it was linked.';
+comment on column memfold.links.run_id is 'The run that takes up the memories stored under the alias.';
 
 create type memfold.link_suggestion as (
     kind text,
@@ -221,4 +222,4 @@ create type memfold.link_suggestion as (
     evidence jsonb
 );
 comment on type memfold.link_suggestion is
-'A link that suggest_links() suggests: the arguments of link_subject() or link_predicate(), and why.';
+'A link that suggest_links() suggests: the arguments of link_subject() or link_predicate(), and the reasons.';

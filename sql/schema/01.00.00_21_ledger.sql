@@ -2,7 +2,7 @@
 
 -- Memories ------------------------------------------------------------------------------------------------------------
 
--- PL/pgSQL on purpose: an INSERT reads and prepares each expression of a constraint again, which would take longer than this does.
+-- PL/pgSQL on purpose: an INSERT parses and plans each expression of a constraint again, which would take longer than this does.
 create function memfold_internal._is_consistent(
     tenant_id text, bucket_id text, memory_type text, memory_id uuid, status text, merged_into uuid, root_id uuid, metadata jsonb
 ) returns boolean
@@ -19,7 +19,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_consistent(text, text, text, uuid, text, uuid, uuid, jsonb) from public;
 comment on function memfold_internal._is_consistent(text, text, text, uuid, text, uuid, uuid, jsonb) is
-'What holds of every row of memories: no empty key, a status that there is, and an edge and a root for aliases alone.';
+'The invariant of every row of memories: no empty key, a valid status, and an edge and a root only for aliases.';
 
 create table memfold.memories (
     tenant_id text collate "C" not null,
@@ -46,7 +46,7 @@ create table memfold.memories (
     metadata jsonb not null default '{}',
     embedding_pending boolean not null default false,
     created_at timestamptz not null default pg_catalog.now(),
-    -- what memfold itself writes says false
+    -- memfold's own writes set it to true
     is_ingested boolean not null default false,
     primary key (tenant_id, memory_id),
     foreign key (tenant_id, merged_into) references memfold.memories (tenant_id, memory_id),
@@ -56,26 +56,26 @@ create table memfold.memories (
     ))
 ) with (fillfactor = 90);
 comment on table memfold.memories is
-'One row a text of a bucket, for ever. Text, keys and hash never change; state is derived from memory_events.';
+'One permanent row per text of a bucket. Text, keys and hash never change; state is derived from memory_events.';
 comment on column memfold.memories.canonicalizer is
-'Versioned profile that the hash was made with; filled in from the policy. Null: opted out of deduplication.';
+'Version of the canonicalizer that the hash was computed with; set from the policy. Null: excluded from deduplication.';
 comment on column memfold.memories.metadata_signature is
-'The policy''s metadata_keys with their values, as JSON text, where they are part of the hash.';
+'The policy''s metadata_keys with their values, as JSON text, if they are part of the hash.';
 comment on column memfold.memories.content_hash is
-'Tier 1: SHA-256 over what the row itself holds. Null when the policy''s dedup is off.';
+'Tier 1: SHA-256 over columns of this row. Null if the policy''s dedup is off.';
 comment on column memfold.memories.scope_key is 'Hash of bucket, type, canonical subject, canonical predicate.';
 comment on column memfold.memories.status is
 'active, merged (an alias), superseded, rejected (a tombstone) or withdrawn (no observation left, or none since it was pruned).';
-comment on column memfold.memories.merged_into is 'Aliases: the memory that this text was folded into (the edge that undo cuts).';
-comment on column memfold.memories.root_id is 'Aliases: the memory where merged_into finally leads. Null for a root.';
-comment on column memfold.memories.metadata is 'Roots: the metadata of all observations, folded by the policy.';
+comment on column memfold.memories.merged_into is 'Aliases: the memory that this text was merged into (the edge that undo removes).';
+comment on column memfold.memories.root_id is 'Aliases: the memory at the end of the chain of merged_into. Null for a root.';
+comment on column memfold.memories.metadata is 'Roots: the metadata of all observations, combined by the policy.';
 comment on column memfold.memories.embedding_pending is 'Stored without a vector: see pending_embeddings().';
 comment on column memfold.memories.is_ingested is
-'The ledger has a row about it. False: it came by a plain INSERT, and ingest_plain_rows() has not seen it yet.';
+'The ledger has a row about it. False: it came by a plain INSERT, and ingest_plain_rows() has not handled it yet.';
 create unique index memories_content_hash_key
 on memfold.memories (tenant_id, bucket_id, content_hash) where content_hash is not null;
--- The scope before the bucket: beginning with tenant and bucket it looked, before the first ANALYZE, as good for the hash
--- of a text as the index on that, and read the bucket. Texts without a hash are few, and have an index of their own.
+-- The scope before the bucket: beginning with tenant and bucket, this index looked, before the first ANALYZE, as suitable for looking
+-- up a text's hash as the index on it, and the planner read the bucket. Texts without a hash are few, and have a separate index.
 create index memories_scope_idx on memfold.memories (tenant_id, scope_key, bucket_id);
 create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) where content_hash is null;
 create index memories_session_idx on memfold.memories (tenant_id, bucket_id, session_id) where session_id is not null;
@@ -110,31 +110,32 @@ create table memfold.memory_counters (
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 comment on table memfold.memory_counters is
-'The aggregates of a root over its own and its aliases'' observations: a narrow row of its own, so that a merge is one
-HOT update. Aliases have a row of zeros or none. A change of a tree or its counters locks the root''s row here. What is
-observed of a root is counted beside its row where that is contended: memory_totals has the sums.';
+'The aggregates of a root over its own observations and those of its aliases, in a narrow table so that a merge is one HOT update. An
+alias has a row of zeros or no row. To change a tree or its counters, a call locks the root''s row here. Under contention, observations of
+a root are counted in other rows: memory_totals has the sums.';
 comment on column memfold.memory_counters.is_active is 'The root''s status is active.';
 comment on column memfold.memory_counters.on_timeline is
-'The memory is one of several values of one question: of a single-valued slot, or after a judged contradiction.';
-comment on column memfold.memory_counters.aliases is 'How many texts are folded into this one.';
+'The memory is one of several values on a timeline: of a single-valued slot, or after a judged contradiction.';
+comment on column memfold.memory_counters.aliases is 'How many texts have been merged into this one.';
 comment on column memfold.memory_counters.observations is 'repetition_count + 1.';
 comment on column memfold.memory_counters.independent is
-'Observations that had a source turn which none before them had, or that came without turns: n + 1 of the confidence formula.';
+'Observations with a source turn that no earlier observation had, or without source turns: n + 1 of the confidence formula.';
 comment on column memfold.memory_counters.last_seen is
-'The last observation, or supersession by a person, that states it.';
+'The last observation that states it, or the last manual supersession that makes it current.';
 comment on column memfold.memory_counters.access_count is 'How often recall has shown it (merges are not counted here).';
-comment on column memfold.memory_counters.helpful_count is 'Feedback on the memory as it was shown: not passed on by a fold.';
+comment on column memfold.memory_counters.helpful_count is 'Feedback on the memory as it was shown: a merge does not pass it on.';
 comment on column memfold.memory_counters.last_event is
-'Roots: no ledger row by which a text of the tree was stated, pruned or judged current has a higher id. The next one comes after it,
-whatever the clock says. Null: none has been written yet.';
+'Roots: the highest id of the ledger rows that stated, pruned or judged current a text of the tree, or a higher id. The next one gets a
+higher id, whatever the clock says. Null: none has been written yet.';
 comment on column memfold.memory_counters.is_striped is
-'Calls have waited for this row, so that others add to memory_counter_stripes. Set and cleared by who holds the row.';
+'Calls have waited for this row, so that others now add to memory_counter_stripes. Set and cleared by the transaction that holds the
+row''s lock.';
 comment on column memfold.memory_counters.valid_from is
-'From when recall shows the memory, as its latest observation says, by (observed_at, event_id). Null: no bound.';
+'Time from which recall shows the memory, as stated by its latest observation (by observed_at, event_id). Null: no bound.';
 comment on column memfold.memory_counters.valid_until is
-'Until when recall shows the memory, exclusive, as its latest observation says. Null: no bound.';
+'Time until which recall shows the memory, exclusive, as stated by its latest observation. Null: no bound.';
 comment on column memfold.memory_counters.decayed_confidence is
-'Effective confidence at decayed_at, for those who read tables; written by apply_decay() alone.';
+'Effective confidence at decayed_at, for readers of the tables; written only by apply_decay().';
 
 create table memfold.memory_counter_stripes (
     tenant_id text collate "C" not null,
@@ -151,11 +152,11 @@ create table memfold.memory_counter_stripes (
     -- room for updates in place: a process's row stays on its page
 ) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 comment on table memfold.memory_counter_stripes is
-'Striped counters: where calls have waited for a root''s row in memory_counters, 64 rows beside it. Each server process adds to
-one of them, so that writers of a fact wait for each other no more. observations and independent are added to those of the root''s
-row; confidences, times and last_event began as copies of the row''s. memory_totals has the sums. Roots have 64 of them (active
-ones, on no timeline and without aliases) or none; a change of its tree, and maintenance, join them into the row.';
-comment on column memfold.memory_counter_stripes.stripe is 'Who adds here: server processes whose id is this modulo 64.';
+'Striped counters: once calls have waited for a root''s row in memory_counters, it gets 64 additional rows. Each server process adds to
+one of them, so that writers of a fact no longer wait for each other. observations and independent are added to those of the root''s row;
+confidences, times and last_event start as copies of that row. memory_totals has the sums. A root has 64 stripes (only if it is active, on
+no timeline and without aliases) or none; a change of its tree, and maintenance, join them into the row.';
+comment on column memfold.memory_counter_stripes.stripe is 'Server processes whose id is this modulo 64 add here.';
 
 create table memfold.memory_intervals (
     tenant_id text collate "C" not null,
@@ -170,7 +171,7 @@ create table memfold.memory_intervals (
 );
 create index memory_intervals_memory_idx on memfold.memory_intervals (tenant_id, memory_id);
 comment on table memfold.memory_intervals is
-'When a value of a single-valued slot was current: [valid_from, valid_to), null = still. Derived from the ledger.';
+'When a value of a single-valued slot was current: [valid_from, valid_to); valid_to null: still. Derived from the ledger.';
 
 create table memfold.memory_sources (
     tenant_id text collate "C" not null,
@@ -181,7 +182,7 @@ create table memfold.memory_sources (
 );
 comment on table memfold.memory_sources is 'Which conversation turns a text came from: one row per (turn, memory).';
 comment on column memfold.memory_sources.event_id is
-'The first ledger row, by id, of those in force by which this text was stated in this turn. It is independent evidence of the text.';
+'The first ledger row in force, by id, that stated this text in this turn. It is independent evidence of the text.';
 
 create table memfold.memory_tokens (
     tenant_id text collate "C" not null,
@@ -196,8 +197,8 @@ comment on table memfold.memory_tokens is
 
 -- The ledger -------------------------------------------------------------------------------------------------------
 
--- No CHECK here, on memory_counters and on memory_sources: an INSERT or UPDATE reads and plans each of them again, which
--- doubled the cost of a replay. Only memfold's own functions write these tables; check_invariants() says what must hold.
+-- No CHECK here, on memory_counters and on memory_sources: an INSERT or UPDATE parses and plans each of them again, which doubled the
+-- cost of a replay. Only memfold's own functions write these tables; check_invariants() checks the rules.
 create table memfold.memory_events (
     tenant_id text collate "C" not null,
     event_id uuid not null default memfold_internal._new_id(),
@@ -234,7 +235,7 @@ create table memfold.memory_events (
     run_id uuid,
     actor text collate "C" not null,
     cause text collate "C",
-    -- of a row that stands for several; no default: an ordinary row does not name them
+    -- for a row that replaces several; no default: an ordinary row does not set them
     observations bigint,
     without_turns bigint,
     first_observed_at timestamptz,
@@ -246,54 +247,55 @@ create index memory_events_memory_idx on memfold.memory_events (tenant_id, memor
 create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id, action, tier) where target_id is not null;
 create unique index memory_events_undoes_key on memfold.memory_events (tenant_id, undoes) where undoes is not null;
 create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) where run_id is not null;
--- What was decided of a text, without its restatements, of which there may be many: the condition is that of the view
+-- Decisions about texts, without their restatements, of which there may be many: the condition is that of the view
 -- memfold_internal._decisions. It is short, since each INSERT prepares it again.
 create index memory_events_decisions_idx on memfold.memory_events (tenant_id, memory_id, event_id) where tier <> 1 or on_timeline;
--- The rows that erasure has to look for by what they say: those that name other memories with the guard's signals, which are
--- words of both, and those whose source turn has no row in memory_sources, for they support nothing.
+-- Rows that erasure must find by their contents: those that name other memories with the guard's signals, which contain words of both,
+-- and those whose source turn has no row in memory_sources, because they support nothing.
 create index memory_events_erasure_idx on memfold.memory_events (tenant_id, bucket_id, event_id)
 where similar_memories is not null or not observation;
 comment on table memfold.memory_events is
 'The ledger: every observation and every decision, append-only. All state of memories is a function of it, in the order of event
 ids. No foreign keys.';
 comment on column memfold.memory_events.event_id is
-'A UUID of version 7. Of two rows about the same memories the later one has the higher id, whatever the clock did
-("recorded_at" has its time).';
+'A UUID of version 7. Of two rows about the same memories the later one has the higher id, even if the clock was set back ("recorded_at"
+has its time).';
 comment on column memfold.memory_events.action is
-'inserted, merged, replaced, superseded, escalated, historical, rejected; embedded (a late vector), judged, pruned, undone,
-erased, rehashed (by a rehash another text has the hash of this one, or none is left; it was not folded).';
+'inserted, merged, replaced, superseded, escalated, historical, rejected; embedded (a late vector), judged, pruned, undone, erased,
+rehashed (after a rehash another text has the hash of this one, or none has; it was not merged).';
 comment on column memfold.memory_events.method is
 'What decided: hash, alias, tombstone, timeline (tier 1); object, lexical, vector, session, score, predicate (tier 2); judge, person,
-fallback (tier 3); plain, rehash. Of a row erased: what was asked for, source, memory, bucket or tenant; erasure: a fold that
-took the place of one whose text was erased. archived: a row that stands for restatements in memory_events_archive, with the
-event_id of the last one.';
+fallback (tier 3); plain, rehash. For action erased, what was to be erased: source, memory, bucket or tenant. erasure: a merge that
+replaces one whose text was erased. archived: a row that replaces restatements in memory_events_archive, with the event_id of the last
+one.';
 comment on column memfold.memory_events.memory_id is 'The text that the candidate matched or created. Null: refused by a rule, no text.';
 comment on column memfold.memory_events.target_id is
-'merged in tier 2 or 3: the memory that memory_id was folded into (replaced: the memory folded into memory_id). merged in
-tier 1: the root, where an alias was hit. superseded, historical: the value it competed with. escalated: the neighbour.';
+'merged in tier 2 or 3: the memory that memory_id was merged into (replaced: the memory that was merged into memory_id). merged in tier 1:
+the root, if an alias matched. superseded, historical: the value it competed with. escalated: the neighbour.';
 comment on column memfold.memory_events.similarity is
-'Cosine to the own text of the memory that it was decided against (null: it has no vector of the model); of method lexical the
-Jaccard similarity of words.';
-comment on column memfold.memory_events.guard is 'The guard''s signals against the neighbour that decided.';
+'Cosine to the text of the memory that it was decided against, not of an alias (null: that memory has no vector of the model); for method
+lexical, the Jaccard similarity of words.';
+comment on column memfold.memory_events.guard is 'The guard''s signals for the neighbour that decided.';
 comment on column memfold.memory_events.similar_memories is
-'The active memories that were near, always with the one that it was decided against: memory_id; similarity and jaccard, of its own
-text; guard; and where an alias was nearer, matched_id and matched_similarity, by words jaccard_matched_id and matched_jaccard.';
+'The near active memories, including the one that it was decided against: memory_id; similarity and jaccard, of its own text; guard; and
+if an alias was nearer, matched_id and matched_similarity, or by words jaccard_matched_id and matched_jaccard.';
 comment on column memfold.memory_events.observation is
 'The call counts as an observation of memory_id (recalled text and decisions do not).';
 comment on column memfold.memory_events.on_timeline is
-'It concerns a value of a timeline. Of inserted, superseded and historical: of the timeline of their scope.';
+'The row concerns a value of a timeline. For inserted, superseded and historical: of the timeline of their scope.';
 comment on column memfold.memory_events.observed_at is
-'When the candidate was observed. Of a supersession by a person: from when it holds.';
-comment on column memfold.memory_events.valid_from is 'From when the fact holds, as the caller said. Null: no bound.';
-comment on column memfold.memory_events.valid_until is 'Until when the fact holds, exclusive, as the caller said. Null: no bound.';
-comment on column memfold.memory_events.actor is 'Login role that called, or the judge.';
+'When the candidate was observed. For a manual supersession: the time from which it applies.';
+comment on column memfold.memory_events.valid_from is 'Time from which the fact holds, as given by the caller. Null: no bound.';
+comment on column memfold.memory_events.valid_until is
+'Time until which the fact holds, exclusive, as given by the caller. Null: no bound.';
+comment on column memfold.memory_events.actor is 'Login role of the caller, or the judge.';
 comment on column memfold.memory_events.observations is
-'Of method archived: how many restatements the row stands for; they are in memory_events_archive. Null: one.';
-comment on column memfold.memory_events.without_turns is 'Of method archived: how many of them came without source turns.';
+'For method archived: how many restatements the row replaces; they are in memory_events_archive. Null: one.';
+comment on column memfold.memory_events.without_turns is 'For method archived: how many of them came without source turns.';
 comment on column memfold.memory_events.first_observed_at is
-'Of method archived: when the earliest of them was observed; observed_at has the latest.';
+'For method archived: when the earliest of them was observed; observed_at has the latest.';
 comment on column memfold.memory_events.turn_events is
-'Of method archived: for each of source_turn_ids the first of the archived rows that had it, so that n stays what it was.';
+'For method archived: for each of source_turn_ids, the first archived row that had it, so that n does not change.';
 
 create table memfold.memory_event_sums (
     tenant_id text collate "C" not null,
@@ -312,14 +314,14 @@ create table memfold.memory_event_sums (
     primary key (tenant_id, memory_id, to_event)
 );
 comment on table memfold.memory_event_sums is
-'Sums of ledger rows, so that what is derived from them need not read each: of a text''s observations in force, in the order of their
-ids, in blocks. A block ends with the row to_event, and begins after the block before it. What is after the last block has no sums yet.';
-comment on column memfold.memory_event_sums.to_event is 'The last ledger row that belongs to the block.';
+'Sums over ledger rows, so that derived values need not read each row: a text''s observations in force, ordered by id, in blocks. A block
+begins after the previous one and ends with row to_event. Rows after the last block have no sums yet.';
+comment on column memfold.memory_event_sums.to_event is 'The last ledger row of the block.';
 comment on column memfold.memory_event_sums.independent is
-'Observations that are the first of their text to have one of their source turns. Those without turns are in without_turns.';
+'Observations that are the first of their text with one of their source turns. Those without turns are in without_turns.';
 comment on column memfold.memory_event_sums.repeated_turns is
-'Hashes of the source turns that an observation of the block has, and another one of the text had before.';
-comment on column memfold.memory_event_sums.first_seen is 'Null, as the confidences and last_seen: none of the block is in force.';
+'Hashes of source turns of the block''s observations that an earlier observation of the text already had.';
+comment on column memfold.memory_event_sums.first_seen is 'Null, like the confidences and last_seen, if no row of the block is in force.';
 comment on column memfold.memory_event_sums.has_metadata is 'Some observation of the block has metadata, which is read from the ledger.';
 comment on column memfold.memory_event_sums.has_validity is
 'Some observation of the block has valid_from or valid_until, which are read from the ledger.';
@@ -345,8 +347,8 @@ create table memfold.runs (
 create index runs_bucket_idx on memfold.runs (tenant_id, bucket_id, kind, run_id);
 create index runs_maintenance_idx on memfold.runs (started_at) where kind = 'maintenance';
 comment on table memfold.runs is
-'One row a run of maintenance: what was asked, what it did, when. Its decisions are in memory_events and judgements, by run_id.';
+'One row per maintenance run: its arguments, its results, when it ran. Its decisions are in memory_events and judgements, by run_id.';
 comment on column memfold.runs.bucket_id is '''*'': all buckets of the tenant.';
 comment on column memfold.runs.status is
-'open: judgements of it wait, or it is under way; done; failed: see report; undone: by undo_run().';
-comment on column memfold.runs.report is 'Counts by name, and what went wrong.';
+'open: it has unanswered judgements, or is in progress; done; failed: see report; undone: by undo_run().';
+comment on column memfold.runs.report is 'Counts by name, and errors.';

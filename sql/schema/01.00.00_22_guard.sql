@@ -1,5 +1,5 @@
--- Opposites: words that flip a statement. The guard lets no two texts merge of which one has the word and the other its
--- antonym. And synonyms, which are one word to it.
+-- Antonyms: words that reverse a statement. The guard prevents the merge of two texts of which one has the word and the other its
+-- antonym. And synonyms, which it treats as one word.
 
 create table memfold.antonyms (
     tenant_id text collate "C" not null default '*',
@@ -14,18 +14,19 @@ create table memfold.antonyms (
 );
 
 comment on table memfold.antonyms is
-'Words that flip a statement, one row a pair, read in both directions: two texts that differ so are never merged
-automatically. And words that say the same (kind ''synonym''): to the guard they are one word. Rows of tenant ''*'' ship with memfold and
-hold for all; rows of a tenant extend them for that tenant.';
-comment on column memfold.antonyms.tenant_id is 'Whose pair it is; ''*'' for everyone.';
+'Words that reverse a statement, one row per pair, read in both directions: two texts that differ in such a pair are never merged
+automatically. Also words that say the same (kind ''synonym''): the guard treats them as one word. Rows of tenant ''*'' ship with memfold
+and apply to all tenants; rows of a tenant extend them for that tenant.';
+comment on column memfold.antonyms.tenant_id is 'The tenant that the pair applies to; ''*'' for all.';
 comment on column memfold.antonyms.word is
-'One word in canonical form (profile prose/1: lower case); every inflected form is a word of its own.
-Scripts without spaces may give a phrase.';
+'One word in canonical form (profile prose/1: lower case); each inflected form is a separate word. In scripts without spaces it may be a
+phrase.';
 comment on column memfold.antonyms.antonym is 'Its opposite, or its synonym, in the same form.';
 comment on column memfold.antonyms.language is
-'ISO 639-1 code of the language, for the reader only; null where it does not matter.';
+'ISO 639-1 code of the language, for readers only; null if it does not matter.';
 comment on column memfold.antonyms.kind is
-'antonym: the guard raises the pair. synonym: it takes the one for the other, and goes before an antonym of the same words.';
+'antonym: the guard raises a signal for the pair. synonym: the guard treats them as equal; takes precedence over an antonym of the same
+words.';
 
 insert into memfold.antonyms (word, antonym, language)
 select distinct on (1, 2)
@@ -333,7 +334,7 @@ from (values  -- noqa: LT02
 cross join lateral string_to_table(translate(listed.words, E'\n', ' '), ' ') as pair(words)
 where pair.words <> '';
 
--- Words of one kind that exclude each other: whoever's favourite colour is blue, it is not green.
+-- Words of one kind that exclude each other: a favourite colour that is blue is not green.
 insert into memfold.antonyms (word, antonym, language)
 select one.word, other.word, kinds.language
 from (values  -- noqa: LT02
@@ -365,7 +366,7 @@ cross join lateral unnest(kinds.words) with ordinality as other(word, place)
 where one.place < other.place
 on conflict do nothing;
 
--- Of other languages than English, for which there is no lexicon: what is said of the same in most memories.
+-- Other languages than English, for which there is no lexicon: synonyms common in memories.
 insert into memfold.antonyms (word, antonym, language, kind)
 select split_part(pair.words, '/', 1), split_part(pair.words, '/', 2), listed.language, 'synonym'
 from (values  -- noqa: LT02

@@ -31,15 +31,15 @@ create table memfold.lexicon (
 );
 
 comment on table memfold.lexicon is
-'The commonest English words and what they mean, for the guard: one row a word, the same in every database of a version, made of
-WordNet 3.0. Two words say about the same where they share a sense, or a sense of the one is near the other. A tenant''s own words
-are rows of memfold.antonyms.';
+'The most common English words and their meanings, for the guard: one row per word, the same in every database of a version, derived from
+WordNet 3.0. Two words say about the same if they share a sense, or if a sense of one is near the other. A tenant''s own words are rows of
+memfold.antonyms.';
 comment on column memfold.lexicon.word is
 'One word in canonical form (profile prose/1), uninflected; irregular forms have rows of their own.';
 comment on column memfold.lexicon.senses is
-'What it means: numbers of synsets, without a meaning of their own. Those by which no two words meet are left out.';
+'Its senses: numbers of synsets, which only serve to compare. Synsets that no two words share are omitted.';
 comment on column memfold.lexicon.near is
-'Senses of more general words, of derivations, and of the adjectives that it is similar to; null: none.';
+'Senses of more general words, of derivations, and of similar adjectives; null: none.';
 comment on column memfold.lexicon.opposites is 'Senses of its antonyms; null: none.';
 
 -- SHA-256 523c2582694e01e7c3a26f41bcd3f11ab4d9572e3404d634bdf68941359f59a1

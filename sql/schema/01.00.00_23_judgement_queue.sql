@@ -42,44 +42,44 @@ create table memfold.judgements (
 );
 create unique index judgements_open_pair_key on memfold.judgements
 (tenant_id, least(memory_id, other_id), greatest(memory_id, other_id)) where status in ('open', 'leased');
--- Those that wait for a person must not be in the way of those that a model may answer.
+-- Questions that wait for a person must not block those that a model may answer.
 create index judgements_queue_idx on memfold.judgements
 (tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where status in ('open', 'leased');
 create index judgements_memory_idx on memfold.judgements (tenant_id, memory_id);
 create index judgements_other_idx on memfold.judgements (tenant_id, other_id);
--- One question about several memories that are near to one another. What each of them was asked about is found by their rows of
--- status part: an index of an array is of no use behind row level security.
+-- One question about several memories that are near one another. Which question each of them was in is found by their rows of status
+-- part: an index of an array cannot be used under row-level security.
 create index judgements_cluster_idx on memfold.judgements (tenant_id, cluster_id) where cluster_id is not null;
 create index judgements_run_idx on memfold.judgements (tenant_id, run_id) where run_id is not null;
 create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, judgement_id)
 where run_id is not null and status in ('open', 'leased') and kind <> 'synthesis';
 -- for the view metrics
 create index judgements_dead_idx on memfold.judgements (tenant_id, judgement_id) where status = 'dead';
--- Two names are asked about once.
+-- Two names are asked about only once.
 create unique index judgements_names_key on memfold.judgements
 (tenant_id, bucket_id, (link ->> 'key')) where kind = 'identity' and status <> 'obsolete';
 create index judgements_names_idx on memfold.judgements (tenant_id, bucket_id) where kind = 'identity';
 comment on table memfold.judgements is
-'Tier 3: open and answered questions "do these two say the same?", and of kind identity "are these two names one?". Both memories stay
-active, and nothing is linked, until it is answered.';
+'Tier 3: open and answered questions "do these two say the same?", and for kind identity "do these two names mean the same?". Until the
+answer, both memories stay active, and nothing is linked.';
 comment on column memfold.judgements.kind is
-'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a run of maintenance; review: for a person;
-identity: whether two names are one (ask_links).';
+'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a maintenance run; review: for a person; identity:
+whether two names mean the same (ask_links).';
 comment on column memfold.judgements.status is
 'open, leased, done, obsolete, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
-comment on column memfold.judgements.memory_id is 'The newer side of the pair; of a cluster the newest member. Null: kind identity.';
-comment on column memfold.judgements.other_id is 'The older side; of a cluster the oldest member.';
-comment on column memfold.judgements.member_ids is 'Of a question about a cluster: 3 to 10 memories, oldest to newest. Null: a pair.';
+comment on column memfold.judgements.memory_id is 'The newer side of the pair; for a cluster the newest member. Null: kind identity.';
+comment on column memfold.judgements.other_id is 'The older side; for a cluster the oldest member.';
+comment on column memfold.judgements.member_ids is 'For a question about a cluster: 3 to 10 memories, oldest to newest. Null: a pair.';
 comment on column memfold.judgements.run_id is
-'The run that asks; of kind identity the run of the link that the answer has made, for undo_run().';
+'The run that asks; for kind identity the run of the link that the answer created, for undo_run().';
 comment on column memfold.judgements.link is
-'Of kind identity: the suggestion (kind, alias, name, score, reasons, evidence), key (the two names, hashed), and told and name_told (ids of
-up to five memories that are told of each). With one of these it is erased.';
-comment on column memfold.judgements.attempts is 'How often it was claimed; the eighth attempt is the last.';
-comment on column memfold.judgements.next_attempt_at is 'When it may be claimed: of a leased one, when the lease ends.';
+'For kind identity: the suggestion (kind, alias, name, score, reasons, evidence), key (the two names, hashed), and told and name_told (ids
+of up to five memories about each name). Erased together with any of these memories.';
+comment on column memfold.judgements.attempts is 'How many times it was claimed; the eighth attempt is the last.';
+comment on column memfold.judgements.next_attempt_at is 'When it may be claimed; if it is leased, when the lease expires.';
 comment on column memfold.judgements.verdict is
-'unsure: the answer''s confidence was below the policy''s confidence_floor, both were kept.';
-comment on column memfold.judgements.cost is 'Of the model''s calls, in the currency that the judge is configured with.';
+'unsure: the answer''s confidence was below the policy''s confidence_floor; both were kept.';
+comment on column memfold.judgements.cost is 'Cost of the model''s calls, in the currency that the judge is configured with.';
 comment on column memfold.judgements.cluster_id is
-'Of each member but the oldest (other_id): the question about its cluster; where a run was undone, a mark shared by the texts that it had
-merged into one memory. Two memories with the same cluster_id were asked about together. Null: a pair of its own.';
+'For each member except the oldest (other_id): the question about its cluster; after an undone run, a mark shared by the texts that the
+run had merged into one memory. Two memories with the same cluster_id were asked about together. Null: a separate pair.';

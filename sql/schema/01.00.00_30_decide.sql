@@ -1,5 +1,5 @@
--- A batch makes the ids of all its rows at once, in the order of its candidates: memory_id and event_id are this one's,
--- last_id is the memory_id of the last one. Null: made where the row is written.
+-- A batch assigns the ids of all its rows at once, in the order of its candidates: memory_id and event_id are this one's, last_id is
+-- the memory_id of the last one. Null: assigned when the row is written.
 create type memfold_internal.candidate as (
     tenant_id text,
     bucket_id text,
@@ -31,8 +31,8 @@ create type memfold_internal.candidate as (
     valid_until timestamptz
 );
 comment on type memfold_internal.candidate is
-'A validated candidate: what the caller handed in, its hash and scope, and the policy that applies. subject and predicate are resolved by
-links; told_subject and told_predicate are what the caller said.';
+'A validated candidate: the arguments of the caller, its hash and scope, and the policy that applies. subject and predicate are resolved
+by links; told_subject and told_predicate are those of the caller.';
 
 create type memfold_internal.decision as (
     action text,
@@ -49,5 +49,5 @@ create type memfold_internal.decision as (
     judgement text
 );
 comment on type memfold_internal.decision is
-'What _decide() found: the action, the stored text that was hit (memory_id, with its root), the memory it concerns
-(target_id), and the kind of judgement to queue.';
+'Result of _decide(): the action, the stored text that matched (memory_id, with its root), the memory it concerns (target_id), and the
+kind of judgement to queue.';

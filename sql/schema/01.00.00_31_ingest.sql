@@ -6,10 +6,10 @@ create table memfold.idempotency_keys (
     recorded_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, idempotency_key)
 );
--- Those that maintenance removes. Keys of a table that is being taken over are what keeps its rows from being counted twice.
+-- Keys that maintenance may delete. Keys of a table that is being adopted prevent its rows from being counted twice.
 create index idempotency_keys_recorded_at_idx on memfold.idempotency_keys (tenant_id, recorded_at)
 where idempotency_key < 'import:' or idempotency_key >= 'import;';
-comment on table memfold.idempotency_keys is 'Calls of ingest that carried a key, and the ledger row each of them left.';
+comment on table memfold.idempotency_keys is 'Ingest calls that carried a key, and the ledger row that each wrote.';
 
 create type memfold.ingest_result as (
     action text,
@@ -23,12 +23,11 @@ create type memfold.ingest_result as (
     "similar" jsonb
 );
 comment on type memfold.ingest_result is
-'action: inserted, merged, replaced, superseded, escalated, historical or rejected. memory_id: the memory that now holds
-the fact (of a merge: the active one). tier 1 to 3 and method say what decided; similarity is the cosine to the own text of
-the memory that it was decided against, of method lexical the Jaccard similarity of words. similar: as in
-memory_events.similar_memories.';
+'action: inserted, merged, replaced, superseded, escalated, historical or rejected. memory_id: the memory that now holds the fact (for a
+merge, the active one). tier 1 to 3 and method say what decided; similarity is the cosine to the own text of the memory that it was
+decided against, for method lexical the Jaccard similarity of words. similar: as in memory_events.similar_memories.';
 create type memfold.pending_memory as (memory_id uuid, bucket_id text, content text, created_at timestamptz);
 comment on type memfold.pending_memory is 'A memory that was stored without a vector, and the text to embed.';
 create type memfold.plain_rows as (ingested bigint, busy bigint);
 comment on type memfold.plain_rows is
-'What ingest_plain_rows() did: rows that it ingested; buckets that it left alone because others were at work there.';
+'Result of ingest_plain_rows(): rows that it ingested, and buckets that it skipped because others held their locks.';

@@ -20,7 +20,7 @@ create type memfold_internal.batch_candidate as (
     idempotency_key text collate "C"
 );
 comment on type memfold_internal.batch_candidate is
-'An element of ingest_memories() as it is read: the arguments of ingest_memory(). Null stands for the default.';
+'An element of ingest_memories() after parsing: the arguments of ingest_memory(). Null stands for the default.';
 
 create type memfold.batch_result as (
     ordinal bigint,
@@ -39,14 +39,14 @@ create type memfold.batch_result as (
     hint text
 );
 comment on type memfold.batch_result is
-'What became of one candidate of a batch: its place in the batch, from 0 on, and what ingest_memory() would have returned or
-raised. sqlstate null: it was taken in.';
+'Result of one candidate of a batch: its position in the batch, from 0, and what ingest_memory() would have returned or raised. sqlstate
+null: it was ingested.';
 
 create type memfold_internal.batch_turn as (memory_id uuid, turn text collate "C");
 comment on type memfold_internal.batch_turn is 'A source turn of a text, in a batch.';
 
--- Vectors lie beside their candidates: every statement reads all of the candidates, and few of them the vectors. Candidates
--- are composites, for an array of these is read in a third of the time of as many arrays as they have fields.
+-- Vectors are stored next to their candidates: every statement reads all candidates, but only a few read the vectors. Candidates are
+-- composites, because an array of these is read in a third of the time of one array per field.
 create type memfold_internal.batch as (
     tenant_id text collate "C",
     told_at timestamptz,
@@ -56,7 +56,7 @@ create type memfold_internal.batch as (
     singles text[],
     aliased boolean,
     latest timestamptz,
-    -- by place in the batch, from 1 on
+    -- by position in the batch, from 1
     ordinals bigint[],
     idempotency_keys text[],
     policy_of integer[],
@@ -74,15 +74,15 @@ create type memfold_internal.batch as (
     memory_ids uuid[],
     event_ids uuid[],
     results memfold.ingest_result[],
-    -- not by place
+    -- not by position
     errors memfold.batch_result[]
 );
 comment on type memfold_internal.batch is
-'A batch on its way through the steps of _ingest_batch(). buckets, types, policies: one for each bucket and type that it names, in
-their order, and policy_of a candidate''s; singles: its predicates that have one value at a time; aliased, latest: see _lock_roots().
-By place: items (candidates, without vector and policy until they are decided one by one), embeddings (unit vectors; null:
-there are none), classes, the text with the hash and its root (matched, roots, root_scopes), scope_keys (wide: the lock is to be
-the bucket''s), firsts (the place of the first with the same new text), first_of_key, known (the event of a key that was used),
-ids for what is written, results of those that were decided one by one.
-A class is error (refused), known (its key is), again (the key of an earlier one), hit (adds to an active memory, in any order with
-others), todo (its text is not known), then new (the first of a new text) or repeat (a further one), and rest: what is more.';
+'A batch in the steps of _ingest_batch(). buckets, types, policies: one for each bucket and type that it names, in their order, and
+policy_of a candidate''s; singles: its predicates that have one value at a time; aliased, latest: see _lock_roots(). By position: items
+(candidates, without vector and policy until they are decided one by one), embeddings (unit vectors; null: there are none), classes, the
+text with the hash and its root (matched, roots, root_scopes), scope_keys (wide: the lock must be the bucket''s), firsts (the position of
+the first with the same new text), first_of_key, known (the event of a key that was used), ids for what is written, results of those that
+were decided one by one. A class is error (refused), known (its key is), again (the key of an earlier one), hit (adds to an active memory,
+in any order with others), todo (its text is not known), then new (the first of a new text) or repeat (a further one), and rest:
+everything else.';

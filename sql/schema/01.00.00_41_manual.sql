@@ -4,4 +4,4 @@ create type memfold.undone_memory as (
     status text,
     content text
 );
-comment on type memfold.undone_memory is 'A memory after an undo, and the ledger row that the undo left.';
+comment on type memfold.undone_memory is 'A memory after an undo, and the ledger row that the undo wrote.';

@@ -24,12 +24,12 @@ create type memfold.found_memory as (
     complete boolean
 );
 comment on type memfold.found_memory is
-'A memory that search_memories() shows. similarity: the cosine of the text that is shown, of matched_similarity that of the text that was
-found (null: it has no vector of the model, or the search has none). matched: the nearest of its texts, an alias where one is nearer, and
-what it says (matched_content). word_share: how much of the query''s words that text has, in [0, 1], rare words counting more (null:
-none, or a search by vector alone). confidence: effective, that is after decay. score: what it is ranked by; the best of its own and
-those of collapsed_ids, which say the same and are not shown. collapsed_into: with show_collapsed, of those. complete: of the search, so
-the same in each row: false where it has not looked at every text that it could have found; a NOTICE says why.';
+'A memory that search_memories() shows. similarity: the cosine of the text shown; matched_similarity: that of the text found (null: it has
+no vector of the model, or the search has none). matched_id: the nearest of its texts, which may be an alias; matched_content: that text.
+word_share: the share of the query''s words that this text has, in [0, 1], rare words counting more (null: none, or a search by vector
+only). confidence: effective, that is after decay. score: what it is ranked by; the best of its own and those of collapsed_ids, which say
+the same and are not shown. collapsed_into: with show_collapsed, the memory shown instead. complete: about the whole search, so the same
+in each row: false if it has not examined every text that it could have found; a NOTICE says why.';
 
 create type memfold_internal.recall_rule as (
     guard text,

@@ -4,8 +4,8 @@ create type memfold.decay_report as (
     remaining bigint
 );
 comment on type memfold.decay_report is
-'What apply_decay() wrote: decayed memories, and how many more remain for another call. run_id: its row in runs.';
+'Result of apply_decay(): how many memories it updated (decayed), and how many remain for another call. run_id: its row in runs.';
 
 create type memfold_internal.maintenance_step as (number bigint, is_left boolean, after text);
 comment on type memfold_internal.maintenance_step is
-'What a task of run_maintenance() did, whether it has more to do, and where it goes on.';
+'Result of a task of run_maintenance(): how much it did, whether it has more to do, and where it continues.';

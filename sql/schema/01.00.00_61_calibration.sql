@@ -11,7 +11,7 @@ end;
 $$;
 revoke all on function memfold_internal._pair_key(text, text) from public;
 comment on function memfold_internal._pair_key(text, text) is
-'SHA-256 of two texts in canonical form (prose/1), whichever comes first.';
+'SHA-256 of two texts in canonical form (prose/1), in either order.';
 
 create table memfold.labelled_pairs (
     tenant_id text collate "C" not null check (tenant_id <> ''),
@@ -31,22 +31,22 @@ create table memfold.labelled_pairs (
     primary key (tenant_id, pair_id)
 );
 create unique index labelled_pairs_pair_key on memfold.labelled_pairs (tenant_id, pair_key);
-comment on table memfold.labelled_pairs is 'Pairs of texts with what they are to each other: the input of calibration.';
+comment on table memfold.labelled_pairs is 'Pairs of texts labelled with how they relate: the input of calibration.';
 comment on column memfold.labelled_pairs.origin is
-'import: handed in, from a file; collected: by collect_pairs(), from past decisions; labelled: a person was shown the pair.';
+'import: loaded from a file; collected: by collect_pairs(), from past decisions; labelled: a person was shown the pair.';
 comment on column memfold.labelled_pairs.pair_key is
-'The two texts in canonical form, in either order: a tenant has one row for them.';
+'The two texts in canonical form, in either order: a tenant has one row for each pair.';
 comment on column memfold.labelled_pairs.similarities is 'Cosine of the two texts in [-1, 1], by embedding model.';
 comment on column memfold.labelled_pairs.evidence is
-'Of collected pairs: person or judge (a verdict), undo (a fold that was taken back), object (another value of a
-single-valued predicate), merge (an automatic merge that stands), neighbours (close, and kept side by side).';
+'For collected pairs: person or judge (a verdict), undo (a merge that was undone), object (another value of a single-valued predicate),
+merge (an automatic merge that still holds), neighbours (near, and both kept).';
 comment on column memfold.labelled_pairs.weak is
 'Nobody has looked at the pair: merge and neighbours. Calibration leaves it out unless told otherwise.';
-comment on column memfold.labelled_pairs.memory_a is 'Of collected pairs: the memory whose text content_a is.';
-comment on column memfold.labelled_pairs.memory_b is 'Of collected pairs: the memory whose text content_b is.';
-comment on column memfold.labelled_pairs.labelled_by is 'The role that handed the label in.';
+comment on column memfold.labelled_pairs.memory_a is 'For collected pairs: the memory with text content_a.';
+comment on column memfold.labelled_pairs.memory_b is 'For collected pairs: the memory with text content_b.';
+comment on column memfold.labelled_pairs.labelled_by is 'The role that submitted the label.';
 
--- No foreign key to embedding_models: what was measured outlives the model whose vectors are gone.
+-- No foreign key to embedding_models: measurements remain after the model and its vectors are removed.
 create table memfold.calibrations (
     calibration_id uuid primary key default memfold_internal._new_id(),
     model text collate "C" not null,
@@ -68,21 +68,22 @@ create table memfold.calibrations (
     )
 );
 comment on table memfold.calibrations is
-'Thresholds derived from labelled pairs, with the rates measured on held-out pairs. Written by memfold calibrate, by members of
-memfold_owner alone. In force for a model is the one that its row of embedding_models names (apply_calibration).';
-comment on column memfold.calibrations.merge_threshold is 'A pair above it is merged: of the score, without one of the cosine.';
-comment on column memfold.calibrations.judge_threshold is 'From here on a pair is asked about: of the score, without one of the cosine.';
+'Thresholds derived from labelled pairs, with the rates measured on held-out pairs. Written by memfold calibrate; only members of
+memfold_owner may write it. The calibration in force for a model is the one in its row of embedding_models (apply_calibration).';
+comment on column memfold.calibrations.merge_threshold is 'A pair above it is merged: a score, or without a score a cosine.';
+comment on column memfold.calibrations.judge_threshold is
+'At or above it a judge is asked about a pair: a score, or without a score a cosine.';
 comment on column memfold.calibrations.report is
 'What was measured: counts, rates with their bounds per class, the trade-off. No texts.';
 comment on column memfold.calibrations.fingerprint is
-'SHA-256 of the labelled pairs it was made from: canonical texts, labels, cosines.';
+'SHA-256 of the labelled pairs that it was derived from: canonical texts, labels, cosines.';
 comment on column memfold.calibrations.method is
-'budget: the bands keep error rates within a budget; percentile: they are percentiles of the distributions.';
+'budget: the bands keep error rates within a budget; percentile: the bands are percentiles of the distributions.';
 comment on column memfold.calibrations.score is
 'The fitted model of a calibrated score. Null: the bands are of the cosine itself.';
-comment on column memfold.calibrations.score_sql is 'The score as an SQL function: what apply_calibration() makes.';
+comment on column memfold.calibrations.score_sql is 'The score as an SQL function, which apply_calibration() creates.';
 comment on column memfold.calibrations.candidate_threshold is
-'With a score: the cosine from which on a neighbour is scored.';
+'With a score: the cosine at or above which a neighbour is scored.';
 
 create table memfold.calibration_changes (
     change_id uuid primary key default memfold_internal._new_id(),
@@ -95,9 +96,9 @@ create table memfold.calibration_changes (
 );
 create index calibration_changes_model_idx on memfold.calibration_changes (model, change_id);
 comment on table memfold.calibration_changes is
-'Which calibration was applied to which model, when and by whom, and what the model''s row said before. Append-only.';
+'Which calibration was applied to which model, when and by whom, and the previous values of the model''s row. Append-only.';
 comment on column memfold.calibration_changes.calibration_id is
-'What holds since. Null: none, the thresholds are those of before the first calibration.';
-comment on column memfold.calibration_changes.undoes is 'The change that this one took back (undo_calibration).';
+'The calibration in force since then. Null: none; the thresholds are those before the first calibration.';
+comment on column memfold.calibration_changes.undoes is 'The change that this one undid (undo_calibration).';
 comment on column memfold.calibration_changes.before is
-'The columns of the model''s row that the change wrote, as they were.';
+'The columns of the model''s row that the change wrote, with their previous values.';

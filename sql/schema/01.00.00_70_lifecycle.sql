@@ -1,4 +1,4 @@
--- The columns of memory_events, and what is said of them.
+-- The columns of memory_events, and their comments.
 create table memfold.memory_events_archive (
     like memfold.memory_events including comments,
     primary key (tenant_id, event_id, recorded_at)
@@ -6,15 +6,14 @@ create table memfold.memory_events_archive (
 create index memory_events_archive_memory_idx on memfold.memory_events_archive (tenant_id, memory_id, event_id);
 create unique index memory_events_archive_undoes_key on memfold.memory_events_archive (tenant_id, undoes)
 where undoes is not null;
--- erasure looks for rows by what they name
+-- erasure finds rows by the ids in them
 create index memory_events_archive_target_idx on memfold.memory_events_archive (tenant_id, target_id) where target_id is not null;
 create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
 where similar_memories is not null or not observation;
 comment on table memfold.memory_events_archive is
-'Ledger rows that archive_events() has moved out of memory_events, as they were: old restatements, for which a row of method
-archived stands in the ledger, and rows on which no state depends. undo() and erasure bring a memory''s rows back. It may be in
-another tablespace.';
-comment on column memfold.memory_events.cause is 'Of a row erased: what is gone.';
+'Ledger rows that archive_events() has moved out of memory_events, unchanged: old restatements, which a row of method archived replaces in
+the ledger, and rows on which no state depends. undo() and erasure move a memory''s rows back. The table may be in another tablespace.';
+comment on column memfold.memory_events.cause is 'For action erased: what was erased (the text, a number of ledger rows).';
 
 create table memfold.archive_positions (
     tenant_id text collate "C" primary key check (tenant_id <> ''),
@@ -22,12 +21,12 @@ create table memfold.archive_positions (
     event_id uuid not null
 );
 comment on table memfold.archive_positions is
-'Where archive_events() goes on in a tenant''s ledger, by memory and event (memory_id null: among the rows that have none). No row:
-at the beginning.';
+'Where archive_events() continues in a tenant''s ledger, by memory and event (memory_id null: among the rows without one). No row: at the
+beginning.';
 
 create type memfold.archived_rows as (archived bigint, summaries bigint, is_left boolean);
 comment on type memfold.archived_rows is
-'What one call of archive_events() did: rows it moved, rows of method archived it made or made larger; is_left: call it again.';
+'Result of one call of archive_events(): rows moved, rows of method archived created or extended; is_left: call it again.';
 
 create type memfold.erasure as (
     erased bigint,
@@ -36,11 +35,10 @@ create type memfold.erasure as (
     remaining bigint
 );
 comment on type memfold.erasure is
-'What one call erased: texts (memories and aliases) that are gone, texts that lost observations and stay, for other sources
-support them, and ledger rows that are gone. remaining: texts that are left for another call; of a bucket or tenant at most
-1,000 are counted.';
+'Result of one call: erased texts (memories and aliases), texts that lost observations but stay because other sources support them, and
+erased ledger rows. remaining: texts left for another call; for a bucket or tenant the count stops at 1,000.';
 
--- No samples of texts for the planner, which compares none of them: pg_statistic would keep what was erased.
+-- No statistics with samples of texts, which the planner does not need: pg_statistic would keep erased text.
 do $$
 declare
     v_column record;

@@ -1,5 +1,4 @@
--- Tables that are not ours. Written by `memfold adopt`, for members of memfold_owner alone: an archive holds whole rows of any
--- tenant.
+-- Tables of others. Written by `memfold adopt`, only for members of memfold_owner: an archive holds whole rows of any tenant.
 
 create table memfold.adoptions (
     table_schema text collate "C" not null,
@@ -27,20 +26,20 @@ create table memfold.adoptions (
     check (step < 4 or confirmed_at is not null)
 );
 comment on table memfold.adoptions is
-'Tables that `memfold adopt` works on, and how far it is: what an interrupted run goes on with. One row a table.';
-comment on column memfold.adoptions.name is 'What the functions made for it are called: insert_<name>, find_<name>.';
+'Tables that `memfold adopt` works on, and its progress, which an interrupted run continues from. One row per table.';
+comment on column memfold.adoptions.name is 'The functions generated for the table are named after it: insert_<name>, find_<name>.';
 comment on column memfold.adoptions.definition is
 'The hash column, the key, the canonicalizer and the expressions, as `memfold adopt plan` shows them.';
-comment on column memfold.adoptions.step is 'The last step that is finished.';
+comment on column memfold.adoptions.step is 'The last finished step.';
 comment on column memfold.adoptions.confirmed_at is
-'When someone said that duplicates may be archived: from then on undo needs the archive.';
+'When someone confirmed that duplicates may be archived: from then on undo needs the archive.';
 comment on column memfold.adoptions.withheld is
-'While the unique index is built, new and changed rows get no hash, so that they cannot make it fail. They get it afterwards.';
+'While the unique index is built, new and changed rows get no hash, so that they cannot make the build fail. They get it afterwards.';
 comment on column memfold.adoptions.paused is 'Read between batches.';
 comment on column memfold.adoptions.absorbs is
-'From step 6 on an INSERT of a text that is there succeeds without its row, and is counted in adoption_repeats.';
+'From step 6 on, an INSERT of an existing text succeeds without adding its row, and is counted in adoption_repeats.';
 comment on column memfold.adoptions."position" is 'Step 3: the key of the last row of the last batch, its columns as text.';
-comment on column memfold.adoptions.left_out is 'Rows without a hash, by reason, as counted last.';
+comment on column memfold.adoptions.left_out is 'Rows without a hash, by reason, as last counted.';
 comment on column memfold.adoptions.steps is 'When each step began and ended.';
 
 create table memfold.adoption_archive (
@@ -63,13 +62,13 @@ create index adoption_archive_waiting_idx
 on memfold.adoption_archive (adoption, archived_at, archive_id) where restored_at is null;
 create index adoption_archive_key_idx on memfold.adoption_archive using hash (row_key);
 comment on table memfold.adoption_archive is
-'Rows that `memfold adopt` took out of a table: duplicates, and rows of child tables that would have collided. Each value is
-the text that the server prints for it, so that it can be put back as it was.';
+'Rows that `memfold adopt` removed from a table: duplicates, and rows of child tables that would have collided. Each value is stored as
+the text that the server prints for it, so that the row can be restored unchanged.';
 comment on column memfold.adoption_archive.adoption is 'The name of the adoption.';
-comment on column memfold.adoption_archive.row_key is 'The row''s key, by column. Null: the table has none.';
-comment on column memfold.adoption_archive.kept_key is 'The key of the row that was kept in its place.';
+comment on column memfold.adoption_archive.row_key is 'The row''s key, by column. Null: the table has no key.';
+comment on column memfold.adoption_archive.kept_key is 'The key of the row that was kept instead.';
 comment on column memfold.adoption_archive.repointed is
-'Rows of child tables that refer to the kept row instead since: constraint, table, and their keys.';
+'Rows of child tables that now refer to the kept row: constraint, table, and their keys.';
 comment on column memfold.adoption_archive.archived_at is 'The same for all rows of one batch, which is one transaction.';
 
 create table memfold.adoption_repeats (
@@ -82,14 +81,14 @@ create table memfold.adoption_repeats (
 );
 create index adoption_repeats_key_idx on memfold.adoption_repeats using hash (row_key);
 comment on table memfold.adoption_repeats is
-'Inserts that were absorbed because their text was there, by the row that holds it: the sum of `repeats` over its lines. Writers at
-the same moment count in lines of their own, so that none waits for another.';
+'Inserts that were absorbed because their text already existed, by the row that holds it: the sum of `repeats` over its rows here.
+Concurrent writers count in separate rows, so that none waits for another.';
 comment on column memfold.adoption_repeats.adoption is 'The name of the adoption.';
 comment on column memfold.adoption_repeats.row_key is
-'The key of the row that was there, by column, as in adoption_archive.';
+'The key of the existing row, by column, as in adoption_archive.';
 
--- Of no use after a crash: the session that had claimed a text is gone then.
+-- Not needed after a crash: the session that had claimed a text is gone then.
 create unlogged table memfold.adoption_claims (claim bigint primary key);
 comment on table memfold.adoption_claims is
-'Texts that are being inserted at the moment into tables whose adoption absorbs: a second insert of one waits here for the first.
-Looks empty to everybody, for a row is deleted by the transaction that inserts it.';
+'Texts being inserted into tables whose adoption absorbs: a second insert of the same text waits here for the first. The table always
+looks empty, because each row is deleted by the transaction that inserts it.';

@@ -1,7 +1,6 @@
--- Row level security: forced, and closed without a tenant.
--- The writing functions run as memfold_owner, which the policies bind too; they compare their tenant_id with the setting
--- (memfold_internal._authorize_tenant). Who reads tables directly is compared by memfold_internal._tenant(), which knows
--- roles bound to one tenant.
+-- Row-level security: forced, and closed without a tenant. The writing functions run as memfold_owner, to which the policies apply too;
+-- they compare their tenant_id with the setting (memfold_internal._authorize_tenant). Direct reads of tables are restricted by
+-- memfold_internal._tenant(), which knows roles bound to one tenant.
 
 do $$
 declare
@@ -24,7 +23,7 @@ begin
         execute pg_catalog.format(
             'create policy audit_read on memfold.%I for select to memfold_auditor using (true)', v_table);
     end loop;
-    -- rules of any tenant are everyone's to read
+    -- everyone may read the rules of any tenant
     foreach v_table in array array['policies', 'options', 'predicates', 'antonyms'] loop
         execute pg_catalog.format(
             'create policy any_tenant_read on memfold.%I for select to memfold_owner, memfold_app, memfold_agent'
@@ -41,7 +40,7 @@ end;
 $$;
 
 alter table memfold.tenant_roles enable row level security;
--- its owner too goes by its policies (owner_all), as everywhere
+-- the policies apply to its owner too (owner_all), as everywhere
 alter table memfold.tenant_roles force row level security;
 create policy own_row on memfold.tenant_roles for select to memfold_app, memfold_agent
 using (role_name = memfold_internal._bound_role(current_user));

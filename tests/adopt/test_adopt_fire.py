@@ -172,7 +172,7 @@ def test_adoption_under_fire(db: DB, dsn: str) -> None:
         one(db, "select count(*) from pg_index where indrelid = 'app.memories'::regclass and not indisvalid")
         == 0
     )
-    # but for rows that are folded or rewritten in the same moment
+    # but for rows that are merged or rewritten in the same moment
     assert done.get("conflicts", 0) > 0
     assert done.get("conflicts that name a row", 0) >= 0.9 * done["conflicts"]
     waits = {step: wait[0] for step, wait in sampler.longest.items()}

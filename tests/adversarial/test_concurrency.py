@@ -129,7 +129,7 @@ def test_racing_values_of_one_slot(db: DB, connect: Connect) -> None:
 
 
 def test_hits_while_the_tree_changes(db: DB, connect: Connect) -> None:
-    """Replays of an alias and of its root, while paraphrases are folded in: every observation is counted."""
+    """Replays of an alias and of its root, while paraphrases are merged: every observation is counted."""
     model(db)
     db.execute("select set_policy('acme', guard => 'off')")
     root = ingest(db, "User prefers dark mode", **vector(1.0))

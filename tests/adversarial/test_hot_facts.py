@@ -23,7 +23,7 @@ from tests.support import Result, check, ingest, model, vector
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
 HOT = "User likes tea"
-# a run by hand may be longer: MEMFOLD_HOT_SECONDS=120
+# a manual run may be longer: MEMFOLD_HOT_SECONDS=120
 SECONDS = float(os.environ.get("MEMFOLD_HOT_SECONDS", "4"))
 WRITERS = 32
 SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))

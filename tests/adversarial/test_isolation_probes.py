@@ -123,7 +123,7 @@ def stage(db: DB, connect: Connect) -> Iterator[Stage]:
     sessions = {
         "pooled": own.tenant,
         "bound": None,
-        # as hostile as it gets: the setting is the other's, and names lead elsewhere
+        # as hostile as it gets: the setting is the other's, and names resolve to other objects
         "forged": other.tenant,
     }
     made = {}

@@ -97,7 +97,7 @@ def test_a_plain_insert_brings_in_a_text_of_the_batch(db: DB, connect: Connect) 
     texts = [{"content": text} for text in ("Ann has a dog", "Ann has a cat", "Ann has a bird")]
     waiting = Call(db, connect(), lambda c: batch(c, *texts)).waits_for(holder)
     holder.execute("commit")
-    assert waiting.must_retry().diag.message_primary == "a text of the batch is there already"
+    assert waiting.must_retry().diag.message_primary == "a text of the batch already exists"
     assert db.execute("select count(*) from memories").fetchone() == (1,)
     assert [row[0] for row in batch(db, *texts)] == ["inserted", "merged", "inserted"]
     db.execute("select ingest_plain_rows('acme')")
@@ -963,7 +963,7 @@ def test_an_answer_while_an_approval_waits(db: DB, connect: Connect) -> None:
 
 @pytest.mark.parametrize("how", ["erase_memory(%(id)s, tenant_id => 'acme')", "erase_source('turn', 'acme')"])
 def test_erasure_locks_all_that_it_derives_in_order(db: DB, connect: Connect, how: str) -> None:
-    """A memory that was folded with it once is derived too: its row is taken in the order of ids, as a batch takes it."""
+    """A memory that was merged with it once is derived too: its row is taken in the order of ids, as a batch takes it."""
     first = ingest(db, "User likes tea").memory_id
     second = ingest(db, "User likes milk", source_turn_ids=["turn"]).memory_id
     assert str(first) < str(second)

@@ -351,4 +351,4 @@ def test_the_command(client: Memfold, dsn: str) -> None:
     assert "nothing found" in run("rum", "--metadata-path", "$.year > 2020").output
     failed = run("--embedding", "[1,0]", "--model", "toy")
     assert failed.exit_code == 1
-    assert "the embedding has the wrong size" in failed.output
+    assert "the embedding has the wrong number of dimensions" in failed.output

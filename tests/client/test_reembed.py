@@ -550,7 +550,7 @@ def test_command_line(db: DB, dsn: str, tmp_path: Path) -> None:
     store(db, "fact 12")
     early = run("reembed", *where, "--to", "new", "--cut-over")
     assert early.exit_code == 1
-    assert "has 1 that are embedded by 'old' and not by 'new'" in early.output
+    assert "has 1 with a vector of 'old' but not of 'new'" in early.output
     failed = run("reembed", *where, "--to", "new", "--embed-url", "http://127.0.0.1:1/v1")
     assert failed.exit_code == 1
     assert "What was stored stays" in failed.output

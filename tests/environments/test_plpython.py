@@ -326,7 +326,7 @@ def test_what_waits_is_embedded_later(py: DB, target: Target) -> None:
 
 @pytest.mark.full_server
 def test_a_place_that_was_let_go_is_taken_again(py: DB) -> None:
-    """DISCARD ALL, as poolers send it, lets go of advisory locks; the model stays, and is counted."""
+    """DISCARD ALL, as poolers send it, releases advisory locks; the model stays, and is counted."""
     py.execute("select embed_text('x', %s)", [MODEL])
     py.execute("discard all")
     py.execute("set search_path = public, memfold")

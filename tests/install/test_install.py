@@ -373,7 +373,7 @@ def test_roles_are_dropped_as_the_docs_say(own_cluster: servers.Cluster) -> None
 @pytest.mark.one_server
 def test_unscheduled_as_the_docs_say(installed: str) -> None:
     """Where there is no pg_cron it says so; where there is, tests/sql/test_maintenance.py calls it."""
-    with pytest.raises(psycopg.DatabaseError, match="pg_cron is not in this database"):
+    with pytest.raises(psycopg.DatabaseError, match="pg_cron is not installed in this database"):
         rows_of(installed, uninstalling()[0])
 
 

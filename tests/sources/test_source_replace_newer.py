@@ -262,7 +262,7 @@ def fan(db: DB, *degrees: float, bucket_id: str = "default") -> list[Result]:
 
 def test_transitive_clusters(replace_newer: DB) -> None:
     """A~B and B~C make one cluster, which the document merges whole. Here each is compared with the one that it
-    would go into, the newest, and none is folded by a chain.
+    would go into, the newest, and none is merged by a chain.
     """
     # 0 and 16 degrees: 0.961; 16 and 32: 0.961; 0 and 32: 0.848
     a, b, c = fan(replace_newer, 0, 16, 32)

@@ -78,7 +78,7 @@ def test_the_coffee_memories_end_as_two_facts(store_and_load: DB) -> None:
         store_and_load, BROKEN, embedding=json.dumps([0, 0, 0, 1]), embedding_model="m", source_turn_ids=["4"]
     )
     assert broken.action == "inserted"
-    # near to a text that was folded, judged against the one it leads to, which has no vector yet
+    # near to a text that was merged, judged against the one it leads to, which has no vector yet
     third = coffee(store_and_load, 2, source_turn_ids=["3"])
     assert (third.action, third.similarity) == ("escalated", None)
     assert third.similar[0]["matched_similarity"] == pytest.approx(0.75)

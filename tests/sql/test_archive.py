@@ -253,7 +253,7 @@ def test_undo_finds_what_is_archived(db: DB) -> None:
         None,
         "archived",
     ]
-    with pytest.raises(psycopg.Error, match="undone already") as error:
+    with pytest.raises(psycopg.Error, match="already undone") as error:
         db.execute("select undo(%s, tenant_id => 'acme')", [said[3].event_id])
     assert error.value.sqlstate == "MF033"
     assert one(db, "select count(*) from memory_events_archive") == 8

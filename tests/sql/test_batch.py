@@ -351,7 +351,7 @@ def test_errors_of_candidates(db: DB) -> None:
         "MF036", "MF036", "MF036", "MF036", "MF036", "MF036", "MF002", "MF036", "MF014", "MF004",
     ]  # fmt: skip
     assert [row[9:] for row in rows[::2]] == [[None] * 4] * len(bad)
-    assert rows[1][11] == "There is no 'contnt'."
+    assert rows[1][11] == "Unknown: 'contnt'."
     assert rows[11][11] == 'invalid input syntax for type timestamp with time zone: "yesterday or so"'
     assert db.execute("select count(*) from memories").fetchone() == (len(bad),)
     check(db)
@@ -396,7 +396,9 @@ def test_abort(db: DB) -> None:
         {"content": " "},
         {"content": "x", "origin": "guessed"},
     ]
-    assert refused(db, candidates, on_error="abort").startswith("MF004 Candidate 1: Nothing is left of ' '")
+    assert refused(db, candidates, on_error="abort").startswith(
+        "MF004 Candidate 1: The canonical form of ' '"
+    )
     assert db.execute("select count(*) from memory_events").fetchone() == (0,)
     assert [row[0] for row in at_once(db, "acme", candidates[:1], on_error="abort")] == ["inserted"]
 
@@ -408,7 +410,7 @@ def test_errors_of_the_call(db: DB) -> None:
     assert refused(db, one, on_error="ignore").startswith("MF022")
     assert refused(db, one, tenant=None).startswith("MF001")
     buckets = [{"content": "x", "bucket_id": f"bucket {i}"} for i in range(501)]
-    assert refused(db, buckets).startswith("MF035 It has something new for 501")
+    assert refused(db, buckets).startswith("MF035 It has new facts for 501")
     db.execute("begin isolation level repeatable read")
     assert refused(db, one).startswith("MF025")
     db.execute("rollback")
@@ -495,8 +497,8 @@ def test_vectors_beside_their_candidates(db: DB) -> None:
     ]  # fmt: skip
     assert rows[6][3:] == (
         "a candidate has two embeddings",
-        "It has a member embedding, and there is an element of embeddings for it.",
-        "Pass one of the two: an element of embeddings is read in a tenth of the time.",
+        "It has a key embedding, and an element of embeddings.",
+        "Pass only one of them: an element of embeddings takes a tenth of the time to read.",
     )
     assert db.execute(
         "select m.content, m.embedding_pending, v.embedding::text from memories as m"
@@ -522,9 +524,7 @@ def test_as_many_vectors_as_candidates(db: DB, given: list[str | None]) -> None:
         )
     assert error.value.sqlstate == "MF035"
     assert error.value.diag.message_detail == f"It has {len(given)} elements for 2 candidates."
-    assert (
-        error.value.diag.message_hint == "Pass one element for each candidate, null where one has no vector."
-    )
+    assert error.value.diag.message_hint == "Pass one element for each candidate, null if it has no vector."
     assert db.execute("select count(*) from memories").fetchone() == (0,)
 
 

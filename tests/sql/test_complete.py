@@ -121,7 +121,7 @@ def test_a_scan_of_the_index_that_ends_early_says_so(large: DB, app: Connect) ->
         found = search(mine, text(vectors[0]), bucket="wide", metadata={"rare": True})
     assert [(row["memory_id"], row["complete"]) for row in found] == [(ids[0], False)]
     [one] = told
-    assert one.hint == "Search with fewer filters, or one session: those are searched whole."
+    assert one.hint == "Search with fewer filters, or one session: those are searched completely."
 
 
 def test_the_index_is_read_on_past_what_recall_may_not_show(large: DB, app: Connect) -> None:
@@ -159,7 +159,7 @@ def test_neighbours_by_an_index_whose_scan_ends_early(large: DB, app: Connect) -
     assert {complete for _, complete in found} == {False}
     assert [one.sqlstate for one in told] == ["01M01"] * 2
     assert all("the newest 50 vectors were compared as well" in one.detail for one in told)
-    assert told[0].hint == "Pass a memory_type: then one scope is searched, by itself."
+    assert told[0].hint == "Pass a memory_type to search one scope."
     # as many as it looks for
     with Notices(mine) as told:
         assert {complete for _, complete in near(mine, text(unit(noise(1, 3))[0]), max_results=10)} == {True}

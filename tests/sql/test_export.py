@@ -205,16 +205,19 @@ def test_what_is_no_export(db: DB) -> None:
     assert refused(db, lines).startswith("MF053 Bucket 'default'")
     tenant = "globex"
     for wrong, said in (
-        (lines[1:], "MF054 The first line is no header"),
+        (lines[1:], "MF054 The first line is not a header"),
         ([*lines[:5], 7], "MF054 Element 5 is 7."),
         ([*lines[:5], {"table": "tenant_roles", "row": {}}], "MF054 Element 5 is"),
         (changed(lines, "header", format=2), "MF054 Its format is 2"),
-        (changed(lines, "header", bucket_id="b"), "MF054 It is of bucket 'b'."),
+        (changed(lines, "header", bucket_id="b"), "MF054 It belongs to bucket 'b'."),
         (changed(lines, "memories", content="forged"), "MF054 Memory"),
-        (changed(lines, "memories", new_column=1), "MF054 memories has no column 'new_column' here."),
+        (
+            changed(lines, "memories", new_column=1),
+            "MF054 memories has no column 'new_column' in this version.",
+        ),
         (changed(lines, "memories", memory_id="x"), "MF054 invalid input syntax for type uuid"),
         (changed(lines, "memories", status="dead"), "MF054 new row for relation"),
-        (changed(lines, "memories", bucket_id="b"), "MF054 A row of memories is of another bucket."),
+        (changed(lines, "memories", bucket_id="b"), "MF054 A row of memories belongs to another bucket."),
         (changed(lines, "memory_vectors", embedding="[1,2]"), "MF054 The vector of memory"),
         (
             changed(lines, "embedding_models", dimensions=5),
@@ -231,7 +234,7 @@ def test_what_is_no_export(db: DB) -> None:
     # a header of another transaction does not count, nor of another bucket
     with db.transaction():
         imported(db, [lines[0]], tenant=tenant)
-    assert refused(db, lines[1:], tenant=tenant).startswith("MF054 The first line is no header")
+    assert refused(db, lines[1:], tenant=tenant).startswith("MF054 The first line is not a header")
     for bad in ("{}", "[]", "7", None):
         with pytest.raises(psycopg.Error) as error:
             db.execute("select import_bucket(%s::jsonb, 'globex', 'default')", [bad])

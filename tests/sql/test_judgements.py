@@ -380,7 +380,7 @@ def test_an_auditor_only_reads(m: DB, login: Callable[..., DB]) -> None:
 
 @pytest.mark.parametrize("confidence", [0.9, 0.1])
 def test_a_judged_pair_is_not_asked_again(m: DB, confidence: float) -> None:
-    """Not in the other order either, nor folded by tier 2 alone."""
+    """Not in the other order either, nor merged by tier 2 alone."""
     model(m, "second")
     model(m, "third")
     a, b = pair(m)

@@ -65,7 +65,7 @@ def one(db: DB, *columns: str) -> Any:
     return found[0]
 
 
-# by hand ----------------------------------------------------------------------------------------------------
+# manual -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.core
@@ -203,7 +203,7 @@ def test_an_undone_contradiction_says_nothing(db: DB) -> None:
 
 
 def test_a_persons_hand_and_other_values(db: DB) -> None:
-    a, b = two(db, 0.5, "by hand a", "by hand b")
+    a, b = two(db, 0.5, "manual a", "manual b")
     db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [b.memory_id, a.memory_id])
     c, d = two(db, 0.5, "retired a", "retired b")
     db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [c.memory_id, d.memory_id])

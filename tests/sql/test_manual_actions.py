@@ -1,4 +1,4 @@
-"""A person's hand: reject, merge, supersede, update, and what was believed at a time."""
+"""Manual actions: reject, merge, supersede, update, and what was believed at a time."""
 
 from __future__ import annotations
 

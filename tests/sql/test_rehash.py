@@ -312,7 +312,7 @@ def test_a_tombstone_beside_an_active_memory(db: DB, rejected: str) -> None:
     assert db.execute(
         "select memory_id, target_id, reason from memory_events where action = 'rehashed'"
     ).fetchall() == [
-        (ids[rejected], ids[active], "of two texts that are one under flat/1, a rejected one has no hash")
+        (ids[rejected], ids[active], "of two texts that are equal under flat/1, a rejected one has no hash")
     ]
     assert runs(db)[0][1:] == ("2", "0", "0", "1")
     assert ingest(db, "I use C#").memory_id == ids[active]
@@ -440,7 +440,7 @@ def test_a_tree_that_was_folded_while_one_of_its_texts_was_elsewhere(db: DB) -> 
 
 
 def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
-    """K in M in C by hand; by the rehash M is R and C is K. Where M's fold comes back first, C is not beneath itself."""
+    """K in M in C by a person; by the rehash M is R and C is K. Where M's fold comes back first, C is not beneath itself."""
     for n in (3, 18, 21, 24):  # by their hashes a rehash meets M before C, and on its way back R before K
         subject = {"subject": f"s{n}"}
         ingest(db, "I use C", **subject)

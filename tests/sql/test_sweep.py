@@ -82,7 +82,7 @@ def test_an_id_counts_once(db: DB) -> None:
 
 
 def test_every_member_against_the_representative(db: DB) -> None:
-    """A, B and C in a row, each above the threshold to the next: C is not folded because it is near to B."""
+    """A, B and C in a row, each above the threshold to the next: C is not merged because it is near to B."""
     model(db)
     storing(db)
     a, b, c = (
@@ -117,7 +117,7 @@ def test_what_is_unclear_goes_where_the_policy_says(
 
 
 def test_the_newer_text_replaces(db: DB) -> None:
-    """on_merge => replace: all fold into the newest that is near to them."""
+    """on_merge => replace: all merge into the newest that is near to them."""
     model(db)
     storing(db)
     _, b, c = (store(db, text, **angle(n)) for text, n in (("Tea", 0), ("Tea!!", 5), ("Black tea", 10)))

@@ -74,7 +74,7 @@ def test_texts_that_stood_for_a_value_are_on_no_timeline_of_their_own(db: DB) ->
 
 
 def test_values_in_texts_of_another_scope(db: DB) -> None:
-    """Values of two slots that a person folded into two texts of one scope, no slot, are not on one timeline."""
+    """Values of two slots that a person merged into two texts of one scope, no slot, are not on one timeline."""
     db.execute("select set_predicate('lives_in', 'acme')")
 
     def lives(who: str, place: str) -> Result:

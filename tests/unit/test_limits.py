@@ -691,7 +691,7 @@ def test_an_embedder_that_has_never_worked_is_told_what_it_must_take(
 
 
 class FakeClient:
-    """Notes what a review does by hand."""
+    """Notes what a person does in a review."""
 
     def __init__(self) -> None:
         self._core = self

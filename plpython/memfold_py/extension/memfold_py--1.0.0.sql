@@ -1,13 +1,13 @@
 \echo Use "CREATE EXTENSION memfold_py CASCADE" to load this file. \quit
--- What PL/Python does is in the Python package memfold_py, which must be where the server's Python finds it. Here is only the
--- way there: each function is three lines. Errors come as those of memfold, and one says that the package is missing.
+-- The PL/Python code is in the Python package memfold_py, which the server's Python must be able to import. Each function here has
+-- three lines and only calls it. Errors become memfold's errors; one of them says that the package is missing.
 
 create function memfold_internal._holds_model() returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    -- one lock for each session that may hold a model, kept until the session ends
+    -- one lock for each session that may hold a model, held until the session ends
     v_class constant integer := hashtext('memfold models');
 begin
     if exists (
@@ -26,7 +26,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._holds_model() is
-'Whether this session may hold models. It takes a place, where one of MEMFOLD_MODEL_SESSIONS is free, and keeps it.';
+'Whether this session may hold models. Takes and keeps one of the MEMFOLD_MODEL_SESSIONS slots if one is free.';
 
 create function memfold_internal._model_sessions() returns integer
 language plpython3u stable
@@ -36,7 +36,7 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "sessions")
 $$;
 comment on function memfold_internal._model_sessions() is
-'How many sessions of a database may hold models at a time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
+'How many sessions of a database may hold models at the same time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
 
 create function memfold.lemma_profile(language text) returns text
 language plpython3u stable strict
@@ -46,8 +46,8 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "profile", language)
 $$;
 comment on function memfold.lemma_profile(text) is
-'The full name of profile lemma/1 for a language (en, de, fr, es, it, pt, or auto: by the text), with the version of the
-lemmatiser that the server has. Raises MF011 for another language, MF058, MF059.';
+'Returns the full name of profile lemma/1 for a language (en, de, fr, es, it, pt, or auto to detect it from the text), with the version of
+the lemmatiser on the server. Raises MF011 for any other language, MF058, MF059.';
 
 create function memfold.lemmatize(content text, profile text) returns text
 language plpython3u immutable strict parallel safe
@@ -57,8 +57,9 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "lemmatize", content, profile)
 $$;
 comment on function memfold.lemmatize(text, text) is
-'A text with its content words by their lemmas: what is written in lower case and is no function word. Names (capitals),
-negations, numerals, symbols, comparatives stay. profile: as lemma_profile() names it, or a language. Raises MF011, MF058, MF059.';
+'Replaces the content words of a text, that is lower-case words other than function words, with their lemmas. Leaves names (capitals),
+negations, numerals, symbols and comparatives unchanged. profile: a name that lemma_profile() returns, or a language. Raises MF011, MF058,
+MF059.';
 
 create function memfold.lemma_selftest(
     out profile text, out input text, out expected text, out actual text, out ok boolean
@@ -70,7 +71,7 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "selftest")
 $$;
 comment on function memfold.lemma_selftest() is
-'Does the lemmatiser give the forms that lemma/1 was made with? A row a language: its golden pairs, and a
+'Tests whether the lemmatiser returns the forms that lemma/1 was built with. Returns one row per language: its golden pairs, and a
 checksum over common words. Part of canonicalizer_selftest().';
 
 create function memfold.embed_texts(contents text[], model text) returns vector[]
@@ -81,16 +82,16 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "embed", model, contents)
 $$;
 comment on function memfold.embed_texts(text[], text) is
-'The vectors of some texts, in order, of unit length, by a registered embedding model that the server holds: a
-sentence-transformers model by name (MEMFOLD_MODELS, or the Hugging Face cache; nothing is downloaded) or by the absolute path
-of its directory. The session keeps the model. Raises MF013 (not registered), MF014 (registered with another size), MF057 (as
-many sessions as are allowed hold a model), MF058 (model or package missing), MF059.';
+'Returns the unit vectors of an array of texts, in order, computed by a registered embedding model that the server has: a
+sentence-transformers model by name (in MEMFOLD_MODELS or the Hugging Face cache; nothing is downloaded) or by the absolute path of its
+directory. The session keeps the model loaded. Raises MF013 (not registered), MF014 (registered with another number of dimensions), MF057
+(the maximum number of sessions already hold a model), MF058 (model or package missing), MF059.';
 
 create function memfold.embed_text(content text, model text) returns vector
 language sql volatile strict
 set search_path = pg_catalog, pg_temp
 return (memfold.embed_texts(array[content], model))[1];
-comment on function memfold.embed_text(text, text) is 'embed_texts() of one text.';
+comment on function memfold.embed_text(text, text) is 'Returns the vector of one text, as embed_texts() does.';
 
 create function memfold.loaded_models(
     out model text, out route text, out dimensions bigint, out memory bigint, out load_seconds double precision, out texts bigint
@@ -102,8 +103,8 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "loaded")
 $$;
 comment on function memfold.loaded_models() is
-'The models that this session holds: how they run (onnx or sentence-transformers), by how many bytes this process grew and how
-many seconds it took to load them, and how many texts they have embedded.';
+'Lists the models that this session holds: how they run (onnx or sentence-transformers), by how many bytes this process grew and how many
+seconds it took to load each, and how many texts each has embedded.';
 
 create function memfold.segment_words(content text, language text) returns text[]
 language plpython3u immutable strict parallel safe
@@ -113,7 +114,8 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "tokens", content, language)
 $$;
 comment on function memfold.segment_words(text, text) is
-'The distinct words of a text without spaces: language zh (Chinese, by jieba) or ja (Japanese, by janome). Raises MF011, MF058, MF059.';
+'Returns the distinct words of a text without spaces. language: zh (Chinese, by jieba) or ja (Japanese, by janome). Raises MF011, MF058,
+MF059.';
 
 do $$
 declare

@@ -155,7 +155,7 @@ class Batches:
                 raise errors.WrongTenantError(
                     "the session is not of this tenant",
                     detail="The tenant_id of the candidate differs from that of the batch.",
-                    hint="A batch belongs to one tenant: leave tenant_id out of the candidates.",
+                    hint="A batch belongs to one tenant: omit tenant_id in the candidates.",
                 )
             entry.values = self._defaults | {name: value_of(name, value) for name, value in given.items()}
             entry.values.pop("tenant_id", None)  # the batch's

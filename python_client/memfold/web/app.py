@@ -83,7 +83,7 @@ class Pages:
     def action(self, act: Act) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             form = await request.form(max_files=0, max_fields=100)
-            # besides the cookie, which other pages cannot send, and Origin, which they cannot forge
+            # in addition to the cookie, which other pages cannot send, and Origin, which they cannot forge
             if not hmac.compare_digest(str(form.get("csrf", "")).encode(), self._csrf.encode()):
                 raise HTTPException(
                     403, "The form is of another page, or of an earlier start of this server."

@@ -4,28 +4,29 @@ return case pg_catalog.current_setting('role')
     when 'none' then session_user::text else pg_catalog.current_setting('role')
 end;
 revoke all on function memfold_internal._actor() from public;
-comment on function memfold_internal._actor() is 'The role that called, seen through SECURITY DEFINER.';
+comment on function memfold_internal._actor() is 'The role of the caller, even inside SECURITY DEFINER functions.';
 
 -- Hooks, which contrib/citus replaces. Here they do nothing, and are inlined.
 create or replace function memfold_internal._on_tenant_node(tenant_id text) returns void
 language sql stable parallel safe return null::void;
 revoke all on function memfold_internal._on_tenant_node(text) from public;
 comment on function memfold_internal._on_tenant_node(text) is
-'A hook that a call reaches once it is authorized, before it reads or locks anything. On Citus: is this the tenant''s node (MF060)?';
+'A hook that runs once a call is authorized, before it reads or locks anything. On Citus it raises MF060 unless this is the tenant''s
+node.';
 
 create or replace function memfold_internal._assert_local_shard(tenant_id text) returns void
 language sql stable parallel safe return null::void;
 revoke all on function memfold_internal._assert_local_shard(text) from public;
 comment on function memfold_internal._assert_local_shard(text) is
-'The hook of derive_scope(), which a call may reach many times: as _on_tenant_node(), and keeps the plans of the call.';
+'The hook of derive_scope(), which a call may run many times: like _on_tenant_node(), but keeps the plans of the call.';
 
 create or replace function memfold_internal._authorize_reader(tenant_id text) returns void
 language sql stable parallel safe return null::void;
 revoke all on function memfold_internal._authorize_reader(text) from public;
 grant execute on function memfold_internal._authorize_reader(text) to memfold_app, memfold_auditor;
 comment on function memfold_internal._authorize_reader(text) is
-'The hook of functions that read as their caller, whom row level security binds. On Citus they read as memfold_owner: it is the
-check of _authorize_session(), and an auditor may read any tenant.';
+'The hook of functions that read as their caller, under row-level security. On Citus they read as memfold_owner: it makes the check of
+_authorize_session(), and an auditor may read any tenant.';
 
 create or replace function memfold_internal._is_authorized(tenant_id text) returns boolean
 language sql stable parallel safe
@@ -35,8 +36,8 @@ and tenant_id > '*' collate "C"
 and not pg_catalog.pg_has_role(session_user, 'memfold_agent', 'member');
 revoke all on function memfold_internal._is_authorized(text) from public;
 comment on function memfold_internal._is_authorized(text) is
-'The usual case of _authorize_tenant(), in one expression that its caller inlines: an application that has set its tenant. Anything else,
-or in doubt, is for _authorize_tenant(). On Citus always false, so that every call reaches _on_tenant_node().';
+'The common case of _authorize_tenant(), as one expression that its caller inlines: an application that has set its tenant. All other
+cases are left to _authorize_tenant(). On Citus always false, so that every call reaches _on_tenant_node().';
 
 create or replace function memfold_internal._authorize_session(tenant_id text, trusted_role name default 'memfold_owner') returns void
 language plpgsql volatile
@@ -48,7 +49,7 @@ begin
     if tenant_id is null or tenant_id = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing',
             pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(tenant_id)),
-            'Pass tenant_id, or set memfold.tenant_id where the function takes it from there.');
+            'Pass tenant_id, or set memfold.tenant_id if the function reads it from there.');
     end if;
     v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
     v_trusted := v_bound is null and (
@@ -65,7 +66,7 @@ begin
         tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from tenant_id
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
-            'The tenant_id of the call differs from the setting memfold.tenant_id, or it is that of everyone''s rules.',
+            'The tenant_id of the call differs from the setting memfold.tenant_id, or is ''*'', which stands for every tenant.',
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;
     if pg_catalog.octet_length(tenant_id) > 512 then
@@ -80,9 +81,9 @@ end;
 $$;
 revoke all on function memfold_internal._authorize_session(text, name) from public;
 comment on function memfold_internal._authorize_session(text, name) is
-'What every check at an entry point asks of the session: the tenant of the call must be its own. Members of memfold_owner
-(superusers too), and of trusted_role, may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so
-that row level security, which binds memfold''s functions, sees it. Raises MF001 to MF003.';
+'Checks the session at every entry point: the tenant of the call must be its own. Members of memfold_owner (including superusers) and of
+trusted_role may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row-level security, which
+applies to memfold''s functions, sees it. Raises MF001 to MF003.';
 
 create or replace function memfold_internal._authorize_tenant(tenant_id text) returns void
 language plpgsql volatile
@@ -108,7 +109,7 @@ end;
 $$;
 revoke all on function memfold_internal._authorize_judge(text) from public;
 comment on function memfold_internal._authorize_judge(text) is
-'The check at the entry points of tier 3: as _authorize_tenant(), and a member of memfold_judge may act for any tenant.';
+'The check at the entry points of tier 3: like _authorize_tenant(), but a member of memfold_judge may act for any tenant.';
 
 create or replace function memfold_internal._authorize_queue_session(tenant_id text) returns text
 language plpgsql volatile
@@ -129,8 +130,8 @@ end;
 $$;
 revoke all on function memfold_internal._authorize_queue_session(text) from public;
 comment on function memfold_internal._authorize_queue_session(text) is
-'Whose queue the session may work on. Null: every tenant''s, which members of memfold_judge and memfold_owner may. Raises MF001
-to MF003.';
+'Returns the tenant whose queue the session may work on. Null: every tenant''s, only for members of memfold_judge and memfold_owner.
+Raises MF001 to MF003.';
 
 create or replace function memfold_internal._authorize_queue(tenant_id text) returns text
 language plpgsql volatile
@@ -146,9 +147,9 @@ end;
 $$;
 revoke all on function memfold_internal._authorize_queue(text) from public;
 comment on function memfold_internal._authorize_queue(text) is
-'The check where judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns whose queue it is, or null.';
+'The check before judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns the tenant of the queue, or null.';
 
--- A hook as well: a recursive query is of one tenant, on Citus.
+-- A hook as well: on Citus, a recursive query must be about one tenant.
 create or replace function memfold_internal._tenants() returns setof text
 language sql stable security definer set search_path = pg_catalog, pg_temp
 begin atomic

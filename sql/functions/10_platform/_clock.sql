@@ -8,4 +8,4 @@ $$;
 revoke all on function memfold_internal._clock() from public;
 grant execute on function memfold_internal._clock() to memfold_queue;
 comment on function memfold_internal._clock() is
-'The time at which a statement runs, once for all its rows: an UPDATE that Citus plans may call nothing volatile.';
+'The time at which a statement runs, the same for all its rows: an UPDATE that Citus plans may call nothing volatile.';

@@ -1,5 +1,5 @@
--- A schema file has made it, as it is best on the server of then. A database that has come to PostgreSQL 18 since (by
--- pg_upgrade, or out of a dump) gets what that one has in C.
+-- A schema file has created it in the best version for the server at that time. A database that has since moved to PostgreSQL 18 (by
+-- pg_upgrade, or from a dump) gets the version of PostgreSQL 18, which is in C.
 do $$
 begin
     if pg_catalog.current_setting('server_version_num')::integer >= 180000 then
@@ -15,10 +15,10 @@ language sql immutable parallel safe
 return case when root_id is null then memory_id else root_id end;
 revoke all on function memfold_internal._root(uuid, uuid) from public;
 comment on function memfold_internal._root(uuid, uuid) is
-'The root of a row of memories. Not coalesce(), which row level security takes for leaky and keeps from indexes.';
+'The root of a row of memories. Not coalesce(): row-level security treats it as leaky and does not use indexes with it.';
 
--- Order is logical. What is later has a higher id, whatever the clock did since the last one: ids of events and memories are
--- of the clock where that is ahead of what is there, else just above it (a hybrid logical clock).
+-- Order is logical. A later row has a higher id, even if the clock was set back: ids of events and memories come from the clock if it
+-- is ahead of the existing ones, else they follow the highest (a hybrid logical clock).
 
 create or replace function memfold_internal._next_id(after uuid, id uuid) returns uuid
 language plpgsql immutable strict parallel safe
@@ -37,14 +37,14 @@ end;
 $$;
 revoke all on function memfold_internal._next_id(uuid, uuid) from public;
 comment on function memfold_internal._next_id(uuid, uuid) is
-'The id that follows another one: its time and 1/4096 ms, with the random bits of id.';
+'The id that follows another one: its time plus 1/4096 ms, with the random bits of id.';
 
 create or replace function memfold_internal._id_after(id uuid, after uuid) returns uuid
 language sql immutable parallel safe
 return case when after >= id then memfold_internal._next_id(after, id) else id end;
 revoke all on function memfold_internal._id_after(uuid, uuid) from public;
 comment on function memfold_internal._id_after(uuid, uuid) is
-'The id itself where it is above another one (null: there is none), else the next above that one. Immutable, for an UPDATE that Citus
+'The id itself if it is above another one (null: there is none), else the next id above that one. Immutable, because an UPDATE that Citus
 plans may call nothing volatile. Inlined by its callers.';
 
 create or replace function memfold_internal._newest_event(tenant_id text) returns uuid
@@ -64,9 +64,9 @@ end;
 $$;
 revoke all on function memfold_internal._newest_event(text) from public;
 comment on function memfold_internal._newest_event(text) is
-'The highest event id of a tenant that this call can see: under a scope''s lock no row of the scope has a higher one. One probe,
-however many texts are concerned. What is written next takes a higher one (_id_after), whatever the clock did. (A restatement
-of an active memory holds only the memory''s row, and comes after memory_counters.last_event.) Only reads.';
+'The highest event id of a tenant that this call can see: under a scope''s lock no row of the scope has a higher one. One index lookup,
+however many texts are concerned. What is written next gets a higher id (_id_after), whatever the clock says. (A restatement of an active
+memory holds only the memory''s row, and comes after memory_counters.last_event.) Only reads.';
 
 create or replace function memfold_internal._newest_memory(tenant_id text) returns uuid
 language plpgsql stable
@@ -84,8 +84,8 @@ end;
 $$;
 revoke all on function memfold_internal._newest_memory(text) from public;
 comment on function memfold_internal._newest_memory(text) is
-'The highest memory id of a tenant that this call can see. A new memory takes a higher one, so that the newer of two, which
-is folded into the older, is the one that came later. Only reads.';
+'The highest memory id of a tenant that this call can see. A new memory gets a higher one, so that the newer of two, which is merged into
+the older, is the one that arrived later. Only reads.';
 
 create or replace function memfold_internal._new_event_id(tenant_id text) returns uuid
 language plpgsql volatile
@@ -96,7 +96,7 @@ end;
 $$;
 revoke all on function memfold_internal._new_event_id(text) from public;
 comment on function memfold_internal._new_event_id(text) is
-'An id for a ledger row that is written under a scope''s lock: above all that the scope has.';
+'An id for a ledger row that is written under a scope''s lock: above all ids of the scope.';
 
 create or replace function memfold_internal._new_memory_id(tenant_id text) returns uuid
 language plpgsql volatile
@@ -107,7 +107,7 @@ end;
 $$;
 revoke all on function memfold_internal._new_memory_id(text) from public;
 comment on function memfold_internal._new_memory_id(text) is
-'An id for a text that is new: above those of all that the tenant has.';
+'An id for a new text: above all memory ids of the tenant.';
 
 create or replace function memfold_internal._new_run_id(tenant_id text) returns uuid
 language plpgsql volatile
@@ -123,7 +123,7 @@ end;
 $$;
 revoke all on function memfold_internal._new_run_id(text) from public;
 comment on function memfold_internal._new_run_id(text) is
-'An id for a run that folds or rehashes: above those of the tenant''s runs, for the last one is looked up by it.';
+'An id for a run that merges or rehashes: above those of the tenant''s runs, because the last run is the one with the highest id.';
 
 create or replace function memfold_internal._new_ids(number bigint, after uuid) returns uuid[]
 language plpgsql volatile
@@ -143,4 +143,4 @@ end;
 $$;
 revoke all on function memfold_internal._new_ids(bigint, uuid) from public;
 comment on function memfold_internal._new_ids(bigint, uuid) is
-'As many new ids, in their order, all above another one (null: there is none).';
+'The given number of new ids, in ascending order, all above another one (null: there is none).';

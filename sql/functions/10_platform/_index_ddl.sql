@@ -12,8 +12,8 @@ end;
 $$;
 revoke all on function memfold_internal._index_ddl(text, text) from public;
 comment on function memfold_internal._index_ddl(text, text) is
-'The statements that put an index in the place of whatever has its name, or take that away (definition null), without keeping writers
-waiting: one a row. definition: what follows ON. Only reads.';
+'Returns the statements, one per row, that replace whatever has the index''s name with the index, or drop it (definition null), without
+blocking writers. definition: what follows ON. Only reads.';
 
 create or replace function memfold_internal._execute_index_ddl(statement text) returns void
 language plpgsql volatile
@@ -24,4 +24,4 @@ end;
 $$;
 revoke all on function memfold_internal._execute_index_ddl(text) from public;
 comment on function memfold_internal._execute_index_ddl(text) is
-'Executes a statement of _index_ddl() in the transaction of its caller, who has locked the table.';
+'Executes a statement of _index_ddl() in the transaction of its caller, which has locked the table.';

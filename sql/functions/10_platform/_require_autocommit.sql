@@ -15,16 +15,16 @@ $$;
 revoke all on function memfold_internal._no_commit() from public;
 grant execute on function memfold_internal._no_commit() to memfold_app;
 comment on function memfold_internal._no_commit() is
-'What PostgreSQL says, in the language of the session, to a COMMIT where there can be none: as in every function.';
+'PostgreSQL''s message, in the language of the session, for a COMMIT where none is allowed, as in every function.';
 
 create or replace procedure memfold_internal._require_autocommit(name text)
 language plpgsql
 as $$
--- It has to be where its caller is, so it may not pin search_path: every name is qualified.
+-- It must run in the same context as its caller, so it may not pin search_path: every name is qualified.
 declare
     v_message text;
 begin
-    -- Here it always fails: for the exception block, or, which is asked first, for the transaction block around the call.
+    -- Always fails here: because of the exception block, or, which is checked first, a transaction block around the call.
     begin
         commit;
     exception when invalid_transaction_termination then
@@ -33,8 +33,8 @@ begin
     if v_message operator(pg_catalog.=) memfold_internal._no_commit() then
         raise exception '% cannot run inside a transaction block', name using
             errcode = 'active_sql_transaction',
-            detail = 'It commits after each step, so that nobody waits for the whole.',
-            hint = 'Call it on its own, with autocommit.';
+            detail = 'It commits after each step, so that others do not wait for all of it.',
+            hint = 'Call it outside a transaction block, with autocommit.';
     end if;
 end;
 $$;

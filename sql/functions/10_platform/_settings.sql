@@ -12,9 +12,9 @@ end;
 $$;
 revoke all on function memfold_internal._swap_settings(text[], text[]) from public;
 comment on function memfold_internal._swap_settings(text[], text[]) is
-'Sets names to settings in this transaction, and returns what they were, to be set again after the one statement that needs
-them. No SET of a function: who may not set what is unknown as long as pgvector''s library is not loaded could not create it.
-So the library must be loaded: _norm() sees to that.';
+'Sets names to settings in this transaction, and returns their previous values, to be restored after the one statement that needs them.
+Not a SET clause of the function: a role without the right to set unknown parameters, which pgvector''s are until its library is loaded,
+could not create it. So the library must be loaded: _norm() sees to that.';
 
 create or replace function memfold_internal._maintain(wanted boolean) returns void
 language sql volatile
@@ -23,5 +23,5 @@ begin atomic
 end;
 revoke all on function memfold_internal._maintain(boolean) from public;
 comment on function memfold_internal._maintain(boolean) is
-'Lets the next statements of the owner write what never changes otherwise (_refuse), or no longer. Not a SET of the functions
-that do: an owner who is no superuser could not create them.';
+'Allows the next statements of the owner to write what is otherwise immutable (_refuse), or stops allowing it. Not a SET clause of the
+functions concerned: an owner who is not a superuser could not create them.';

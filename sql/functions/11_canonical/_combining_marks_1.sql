@@ -1,13 +1,12 @@
 -- noqa: disable=LT02
 
--- Normalization sorts the marks behind a letter, in the square of their number, and says nothing about how many there may be:
--- 33,000 of them take 10 s. No writing system needs more than a few. Unicode Standard Annex 15 calls text with at most 30 in a
--- row stream-safe, and says how other text becomes so: by U+034F, which is no mark that is sorted, after so many (here 15, for
--- some marks come apart into two). Candidates with more are refused (_check_marks()); what is stored, or asked for, in spite of
--- that is normalized quickly.
+-- Normalization sorts the marks after a letter, in quadratic time, and sets no limit: 33,000 of them take 10 s. No writing system needs
+-- more than a few. Unicode Standard Annex 15 defines text with at most 30 in a row as stream-safe, and how to make other text so:
+-- insert U+034F, which is not sorted, after a number of marks (here 15, because some marks decompose into two). Candidates with more
+-- are refused (_check_marks()); stored text and queries that still have more are normalized quickly.
 
--- What canonical ordering sorts (combining class other than 0), and what begins with such a mark when it is taken apart:
--- Unicode 14, and what Unicode 15 and 16 have added. The inside of a bracket expression.
+-- Characters that canonical ordering sorts (combining class other than 0), and those that decompose into one first: Unicode 14, and the
+-- additions of Unicode 15 and 16. The inside of a bracket expression.
 create or replace function memfold_internal._marks_1() returns text
 immutable parallel safe
 return
@@ -38,7 +37,7 @@ return
 revoke all on function memfold_internal._marks_1() from public;
 comment on function memfold_internal._marks_1() is 'Combining marks that have an order, as the inside of a bracket expression.';
 
--- The lengths first: they are known, and most texts have no 31 characters that are not ASCII.
+-- Lengths first: they are known, and most texts do not have 31 characters outside ASCII.
 create or replace function memfold_internal._has_mark_run_1(content text) returns boolean
 immutable parallel safe
 return case
@@ -58,4 +57,4 @@ return case
 end;
 revoke all on function memfold_internal._break_mark_runs_1(text) from public;
 comment on function memfold_internal._break_mark_runs_1(text) is
-'A text that has more than 30 combining marks in a row with U+034F after each 15.';
+'A text that has more than 30 combining marks in a row, with U+034F inserted after each 15.';

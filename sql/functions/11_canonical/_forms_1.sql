@@ -1,21 +1,21 @@
 -- The canonicalizer: what tier 1 regards as the same text.
 --
--- A canonical form, once hashed into a row, must come out the same for ever: on every server from PostgreSQL 15 on,
--- under every locale and collation. So nothing here asks the server for its idea of a letter: lower() is used for
--- ASCII only and under collation "C", every other capital comes from a table frozen with the profile, white space is
--- a list of code points. What the server does give is normalize(), whose answer for a code point, once assigned,
--- Unicode guarantees. A change of rules is a new version (prose/2) beside the old one, never an edit.
+-- A canonical form, once hashed into a row, must stay the same for ever: on every server from PostgreSQL 15 on, under every locale and
+-- collation. So nothing here depends on the server's idea of a letter: lower() is used only for ASCII and under collation "C", every
+-- other capital comes from a table frozen with the profile, white space is a list of code points. The only server function is
+-- normalize(), whose result for an assigned code point Unicode guarantees. A change of rules is a new version (prose/2) in addition to
+-- the old one, never an edit.
 --
--- Strings are written E'\u....', so that the file is plain ASCII and means the same under any client_encoding and
--- any standard_conforming_strings. Functions named _..._1 belong to version 1 of the profiles.
+-- Strings are written E'\u....', so that the file is plain ASCII and independent of client_encoding and standard_conforming_strings.
+-- Functions named _..._1 belong to version 1 of the profiles.
 --
--- The small functions without STRICT are so on purpose: PostgreSQL does not inline a STRICT function whose body
--- is a CASE. Each of them gives NULL for NULL.
+-- The small functions are deliberately not STRICT: PostgreSQL does not inline a STRICT function whose body is a CASE. Each returns NULL
+-- for NULL.
 
 -- Normalization -------------------------------------------------------------------------------------------------------
 
--- Servers of older minor releases swallow U+11A7 after a Hangul syllable (fixed upstream). A word joiner between stops
--- that, and is nowhere a loss: both profiles drop the word joiner anyway.
+-- Servers of older minor releases drop U+11A7 after a Hangul syllable (fixed upstream). A word joiner in between prevents that, and
+-- does no harm: both profiles remove word joiners anyway.
 create or replace function memfold_internal._normalize_nfkc_1(content text) returns text
 immutable parallel safe
 return case
@@ -30,7 +30,7 @@ return case
     )
 end;
 revoke all on function memfold_internal._normalize_nfkc_1(text) from public;
-comment on function memfold_internal._normalize_nfkc_1(text) is 'What _nfkc_1() is of a text without long runs of combining marks.';
+comment on function memfold_internal._normalize_nfkc_1(text) is '_nfkc_1() for a text without long runs of combining marks.';
 
 create or replace function memfold_internal._nfkc_1(content text) returns text
 immutable parallel safe
@@ -51,7 +51,7 @@ return case
     )
 end;
 revoke all on function memfold_internal._normalize_nfc_1(text) from public;
-comment on function memfold_internal._normalize_nfc_1(text) is 'What _nfc_1() is of a text without long runs of combining marks.';
+comment on function memfold_internal._normalize_nfc_1(text) is '_nfc_1() for a text without long runs of combining marks.';
 
 create or replace function memfold_internal._nfc_1(content text) returns text
 immutable parallel safe
@@ -60,10 +60,10 @@ revoke all on function memfold_internal._nfc_1(text) from public;
 
 -- Lower case ----------------------------------------------------------------------------------------------------------
 
--- Takes text in NFC or NFKC and gives it back in that form: a capital may have no composed form where its small
--- letter has one (J + caron, but U+01F0). translate() searches its table for every character, so it gets the
--- distinct capitals of the text instead of the text. Dotted I becomes i by the table; many programs write its small
--- letter as i + dot above, so that dot goes too. Not pinned: only the pinned functions below call it.
+-- Takes text in NFC or NFKC and returns it in that form: a capital may have no composed form although its small letter has one (J +
+-- caron, but U+01F0). translate() searches its table for every character, so it gets the distinct capitals of the text instead of the
+-- text. The table maps dotted I to i; many programs write its small letter as i + dot above, so that dot is removed too. Not pinned:
+-- only the pinned functions below call it.
 create or replace function memfold_internal._fold_1(content text) returns text
 language plpgsql immutable strict parallel safe
 as $$
@@ -96,9 +96,9 @@ revoke all on function memfold_internal._fold_1(text) from public;
 
 -- prose/1 -------------------------------------------------------------------------------------------------------------
 
--- What NFKC would lose: 10^5 is not 105, 1 1/2 is not 11/2. A run of superscripts gets ^ in front, one of subscripts _,
--- a vulgar fraction a space; a digit that follows stays apart too (a fraction numerator, U+215F, is meant to have one).
--- Not pinned: only a pinned function calls it.
+-- What NFKC would lose: 10^5 is not 105, 1 1/2 is not 11/2. A run of superscripts is preceded by ^, one of subscripts by _, a vulgar
+-- fraction by a space; a following digit stays separate too (except after a fraction numerator, U+215F). Not pinned: only a pinned
+-- function calls it.
 create or replace function memfold_internal._keep_apart_1(content text) returns text
 language plpgsql immutable strict parallel safe
 as $$
@@ -117,7 +117,7 @@ end
 $$;
 revoke all on function memfold_internal._keep_apart_1(text) from public;
 
--- Any text. White space is the Unicode property White_Space, less what NFKC has made a plain space.
+-- Any text. White space is the Unicode property White_Space, except what NFKC has turned into a plain space.
 create or replace function memfold_internal._prose_1_any(content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -142,7 +142,7 @@ end
 $$;
 revoke all on function memfold_internal._prose_1_any(text) from public;
 
--- In as few nodes as can be: PL/pgSQL initialises them all in every call, and each strpos() prepares a search.
+-- In as few nodes as possible: PL/pgSQL initialises them all in every call, and each strpos() prepares a search.
 create or replace function memfold_internal._prose_1(content text) returns text
 immutable parallel safe
 return case
@@ -157,9 +157,9 @@ comment on function memfold_internal._prose_1(text) is
 
 -- predicate/1 ---------------------------------------------------------------------------------------------------------
 
--- A predicate is a name, and names of one relation differ by how a programmer joins its words: works_at, works-at, worksAt,
--- "Works at". Capitals and small letters of ASCII only, so that no server is asked for its idea of a capital. What would be
--- nothing then (a predicate of "_") stays as prose/1 has it.
+-- A predicate is a name, and spellings of one relation differ by how programmers join its words: works_at, works-at, worksAt, "Works
+-- at". Only ASCII capitals and small letters count, so that the result does not depend on the server. If nothing would be left (a
+-- predicate of "_"), it stays as in prose/1.
 create or replace function memfold_internal._predicate_1_any(content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -168,7 +168,7 @@ declare
     v_text text collate "C" := regexp_replace(content collate "C", '([a-z])([A-Z])', E'\\1 \\2', 'g');
 begin
     v_text := regexp_replace(v_text, '([A-Z])([A-Z][a-z][a-z])', E'\\1 \\2', 'g');
-    -- again after them, for NFKC makes some of these signs
+    -- again afterwards, because NFKC produces some of these signs
     v_text := memfold_internal._prose_1(pg_catalog.translate(memfold_internal._prose_1(v_text), E'_-\u2010', '   '));
     return case when v_text = '' then memfold_internal._prose_1(content) else v_text end;
 end
@@ -183,15 +183,15 @@ return case
 end;
 revoke all on function memfold_internal._predicate_1(text) from public;
 comment on function memfold_internal._predicate_1(text) is
-'predicate/1: prose/1 of a predicate whose words are parted by spaces, whatever parted them. Most without a call.';
+'predicate/1: prose/1 of a predicate with its words separated by spaces, whatever separated them. Most predicates need no call.';
 
 -- flat/1 --------------------------------------------------------------------------------------------------------------
 
--- Keeps letters, digits and full stops: the general categories L, M and N of Unicode 14, of every script, and U+002E.
--- Written as the list of what goes (P, S, Z, Cc, Cf, Co), because a list of what stays would make later letters
--- vanish: what Unicode 14 has not assigned stays. Combining marks stay because vowel signs and points are how many
--- scripts write their letters; variation selectors go, they only choose a glyph. NFC, not NFKC: canonical forms are two
--- spellings of one text, compatibility forms are not (and so superscripts need no rule here).
+-- Keeps letters, digits and full stops: the general categories L, M and N of Unicode 14, of every script, and U+002E. Written as a list
+-- of what is removed (P, S, Z, Cc, Cf, Co), because a list of what is kept would remove letters added later: code points unassigned in
+-- Unicode 14 are kept. Combining marks are kept because many scripts write their letters with vowel signs and points; variation
+-- selectors are removed, they only choose a glyph. NFC, not NFKC: canonical forms are two spellings of one text, compatibility forms
+-- are not (so superscripts need no rule here).
 create or replace function memfold_internal._flat_1_any(content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -201,7 +201,7 @@ declare
 begin
     v_text := memfold_internal._nfc_1(v_text);
     v_text := regexp_replace(v_text, '[' || memfold_internal._dropped_1() || ']+', '', 'g');
-    -- NFC once more: a letter and a mark may have become neighbours.
+    -- NFC again: a letter and a mark may have become adjacent.
     return memfold_internal._fold_1(memfold_internal._nfc_1(v_text));
 end
 $$;

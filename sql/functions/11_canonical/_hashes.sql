@@ -2,7 +2,7 @@ create or replace function memfold_internal._trim_numbers(value jsonb) returns j
 language plpgsql immutable parallel safe
 as $$
 begin
-    -- numbers with zeros at the end are rare: their digits are looked for in the text first
+    -- numbers with trailing zeros are rare: check the text for their digits first
     if value::text !~ '[.][0-9]*0(?![0-9])' then
         return value;
     end if;
@@ -21,7 +21,7 @@ end;
 $$;
 revoke all on function memfold_internal._trim_numbers(jsonb) from public;
 comment on function memfold_internal._trim_numbers(jsonb) is
-'JSON with its numbers, at any depth, without zeros at the end: what is equal has the same text then.';
+'JSON with its numbers, at any depth, without trailing zeros, so that equal values have equal text.';
 
 create or replace function memfold_internal._metadata_signature(metadata jsonb, metadata_keys text[]) returns text
 language plpgsql immutable parallel safe
@@ -39,7 +39,7 @@ end;
 $$;
 revoke all on function memfold_internal._metadata_signature(jsonb, text[]) from public;
 comment on function memfold_internal._metadata_signature(jsonb, text[]) is
-'The metadata keys that are part of the hash, with their values, as JSON text (1 for 1.0); null where the policy names none.';
+'The metadata keys that are part of the hash, with their values, as JSON text (1 for 1.0); null if the policy names none.';
 
 create or replace function memfold_internal._stored_signature(m memfold.memories, metadata_keys text[]) returns text
 language plpgsql stable
@@ -48,7 +48,7 @@ begin
     if metadata_keys = '{}' then
         return null;
     end if;
-    -- the row's own metadata is that of all observations, or an alias's, of none
+    -- the row's own metadata is combined from all observations, or empty for an alias
     return memfold_internal._metadata_signature(coalesce((
         select e.metadata
         from memfold.memory_events as e
@@ -60,7 +60,7 @@ end;
 $$;
 revoke all on function memfold_internal._stored_signature(memfold.memories, text[]) from public;
 comment on function memfold_internal._stored_signature(memfold.memories, text[]) is
-'The metadata signature of a stored text: by the metadata that it first came with.';
+'The metadata signature of a stored text, from the metadata that it first came with.';
 
 create or replace function memfold_internal._hash_under(m memfold.memories, policy memfold.policies) returns bytea
 language plpgsql stable
@@ -75,7 +75,7 @@ end;
 $$;
 revoke all on function memfold_internal._hash_under(memfold.memories, memfold.policies) from public;
 comment on function memfold_internal._hash_under(memfold.memories, memfold.policies) is
-'The hash that a stored text has by the rules of a policy. Null: its content is empty by them.';
+'The hash of a stored text by the rules of a policy. Null: its content is empty by them.';
 
 create or replace function memfold_internal._full_hash(memory_type text, subject text, predicate text, canonical text) returns bytea
 language sql stable parallel safe
@@ -88,8 +88,8 @@ return pg_catalog.sha256(
 );
 revoke all on function memfold_internal._full_hash(text, text, text, text) from public;
 comment on function memfold_internal._full_hash(text, text, text, text) is
-'What _content_hash() gives by the key fields type, subject, predicate and without a metadata signature, of content in
-canonical form. One expression, which its caller inlines.';
+'_content_hash() for the key fields type, subject, predicate and no metadata signature, of content in canonical form. One expression,
+which its caller inlines.';
 
 create or replace function memfold_internal._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns bigint
 language sql immutable parallel safe
@@ -102,9 +102,10 @@ return pg_catalog.hashtextextended(
 );
 revoke all on function memfold_internal._scope_key_of(text, text, text, text) from public;
 comment on function memfold_internal._scope_key_of(text, text, text, text) is
-'What _scope_key() gives. One expression, which its caller inlines.';
+'_scope_key() as one expression, which its caller inlines.';
 
--- Definer: a role that writes to an adopted table has no rights in memfold; the owner of that table is given this function alone.
+-- SECURITY DEFINER: a role that writes to an adopted table has no rights in memfold; the owner of that table is granted only this
+-- function.
 create or replace function memfold_internal._adopted_hash(content text, profile text) returns bytea
 language plpgsql immutable strict parallel safe security definer
 set search_path = pg_catalog, pg_temp
@@ -122,5 +123,5 @@ end;
 $$;
 revoke all on function memfold_internal._adopted_hash(text, text) from public;
 comment on function memfold_internal._adopted_hash(text, text) is
-'SHA-256 (32 bytes) of the canonical content: the hash of rows of tables that are not memfold''s. Null where nothing is left
-of it: another table''s writer must not fail. Raises MF061, which the functions made for a table turn into null too.';
+'SHA-256 (32 bytes) of the canonical content: the hash for rows of tables that are not memfold''s. Null if the canonical form is empty:
+another table''s writer must not fail. Raises MF061, which the functions generated for a table also turn into null.';

@@ -6,21 +6,21 @@ begin
         perform memfold_internal._fail('MF003', pg_catalog.format('%s is missing', name),
             pg_catalog.format('%s was %s.', name, pg_catalog.quote_nullable(identifier)),
             'Pass a text that is not empty'
-            || case when required then '.' else ', or null where there is none.' end);
+            || case when required then '.' else ', or null if there is none.' end);
     elsif pg_catalog.octet_length(identifier) > 512 then
         perform memfold_internal._fail('MF003', pg_catalog.format('%s is too long', name),
             pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(identifier)),
-            'Identifiers have at most 512 bytes of UTF-8; long text belongs into content or metadata.');
+            'Identifiers have at most 512 bytes of UTF-8; long text belongs in content or metadata.');
     elsif name in ('subject', 'predicate', 'object') and memfold.canonicalize(identifier, 'prose/1') = '' then
         perform memfold_internal._fail('MF003', pg_catalog.format('%s is empty', name),
-            pg_catalog.format('Nothing is left of %L in canonical form.', identifier),
-            'Pass null where there is none.');
+            pg_catalog.format('The canonical form of %L is empty.', identifier),
+            'Pass null if there is none.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_identifier(text, text, boolean) from public;
 comment on function memfold_internal._check_identifier(text, text, boolean) is
-'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed where it is not required).';
+'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed unless it is required).';
 
 create or replace function memfold_internal._check_wildcard(name text, identifier text) returns void
 language plpgsql immutable parallel safe
@@ -28,14 +28,14 @@ as $$
 begin
     if identifier = '*' then
         perform memfold_internal._fail('MF003', pg_catalog.format('%s is not a name', name),
-            pg_catalog.format('%s was ''*'', which stands for any in rules and in calls of maintenance.', name),
-            'Pass a name of its own.');
+            pg_catalog.format('%s was ''*'', which stands for any name in rules and in maintenance calls.', name),
+            'Pass an actual name.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_wildcard(text, text) from public;
 comment on function memfold_internal._check_wildcard(text, text) is
-'Raises MF003 for ''*'', which names no tenant, bucket or type of a memory.';
+'Raises MF003 for ''*'', which is not a valid name of a tenant, bucket or type of a memory.';
 
 create or replace function memfold_internal._check_marks(content text) returns void
 language plpgsql immutable parallel safe
@@ -44,7 +44,7 @@ begin
     if memfold_internal._has_mark_run_1(content) then
         perform memfold_internal._fail('MF061', 'the content has too many combining marks in a row',
             'More than 30 follow one another.',
-            'No script needs so many (Unicode Standard Annex 15 calls text with 30 at most stream-safe): take them out.');
+            'No script needs so many (Unicode Standard Annex 15 defines text with at most 30 as stream-safe): remove them.');
     end if;
 end;
 $$;

@@ -1,5 +1,5 @@
--- Profile lemma/1, which memfold_py makes: an extension for servers that have PL/Python. Its functions are called by name at run
--- time, for they may not be there: then a request for them is refused, and all else works.
+-- Profile lemma/1 comes from memfold_py, an extension for servers with PL/Python. Its functions are called by name at run time, because
+-- they may not exist: a request for them is then refused, and everything else works.
 
 create or replace function memfold_internal._other_profile(content text, profile text) returns text
 language plpgsql immutable strict parallel safe
@@ -21,7 +21,8 @@ end;
 $$;
 revoke all on function memfold_internal._other_profile(text, text) from public;
 comment on function memfold_internal._other_profile(text, text) is
-'predicate/1, and lemma/1: the content''s words by their lemmas, then prose/1. Raises MF011 for a profile that there is not, MF056, MF059.';
+'predicate/1, and lemma/1: the content''s words replaced by their lemmas, then prose/1. Raises MF011 for an unknown profile, MF056,
+MF059.';
 
 create or replace function memfold_internal._profile(canonicalizer text) returns text
 language plpgsql stable
@@ -37,7 +38,7 @@ begin
         v_profile := canonicalizer || '/1';
     end if;
     if v_profile = 'predicate/1' then
-        -- of names, not of facts
+        -- for names, not for facts
         perform memfold_internal._unknown_profile('a', v_profile);
     end if;
     perform memfold.canonicalize('a', v_profile);
@@ -46,8 +47,8 @@ end;
 $$;
 revoke all on function memfold_internal._profile(text) from public;
 comment on function memfold_internal._profile(text) is
-'The full name of a profile: prose is prose/1, lemma:de is lemma/1:de:simplemma-… with the version that this server has, lemma
-alone is English. Raises MF011, MF056, MF058.';
+'The full name of a profile: prose is prose/1, lemma:de is lemma/1:de:simplemma-… with the version that this server has, lemma alone is
+English. Raises MF011, MF056, MF058.';
 
 create or replace function memfold_internal._lemma_selftest()
 returns table (profile text, input text, expected text, actual text, ok boolean)
@@ -62,4 +63,4 @@ end;
 $$;
 revoke all on function memfold_internal._lemma_selftest() from public;
 comment on function memfold_internal._lemma_selftest() is
-'The golden pairs and checksums of lemma/1; no row where memfold_py is not in this database.';
+'The golden pairs and checksums of lemma/1; no row if memfold_py is not installed in this database.';

@@ -1,6 +1,6 @@
--- The words that rules of language know: the guard, the features of a pair, and the lexical tier read them here.
+-- The words that language rules know: the guard, the features of a pair, and the lexical tier read them here.
 
--- One row a word, language and class. Folded to constants by those who read it, a few milliseconds once a session.
+-- One row per word, language and class. Callers fold it to constants, in a few milliseconds once per session.
 -- Longer than 150 lines: the words.
 create or replace function memfold_internal._lexicon()
 returns table (word text, language text, class text, value text, readers text)
@@ -269,7 +269,7 @@ begin atomic
     ('zh', '-', 't', '的 了 在 是 把 被 给 从 到 也 都 就 对 又 所 而 且 但'),
     ('ja', '&', '', 'と や'),
     ('ko', 'n', '', '안'),
-    -- what changes a fact that another text states without it, where the words of tense, mode and quantity (f) are not known
+    -- words that change a fact if only one text has them, in languages without words of tense, mode and quantity (f)
     ('de', 'c', '', '
     ehemalig=tense ehemalige=tense ehemaliger=tense ehemaligen=tense frühere=tense früherer=tense früheren=tense früher=tense damals=tense
     damalige=tense künftig=tense künftige=tense bald=tense aufgehört=tense vielleicht=mode möglicherweise=mode eventuell=mode wahrscheinlich=mode
@@ -366,15 +366,15 @@ begin atomic
 end;
 revoke all on function memfold_internal._lexicon() from public;
 comment on function memfold_internal._lexicon() is
-'Words (prose/1) of a language (ISO 639-1; ''*'': written so in several), with their class: s grammar, p preposition or other
-marker of a role, & conjunction, n negation, q word that only joins a negation in languages of negative concord, # number, ~
-number that is also an everyday word, * multiplier, o ordinal, m month, M month that is also an everyday word, w weekday,
-$ currency, u unit, t clock suffix, % per cent, S common subject or verb that is no name, N verb that denies what follows, - none of
-these; of s and S those with the value t are titles. value: what a number, date, currency, unit or clock suffix stands for; of N,
-what has to follow (_guard_negations). Classes f and v stand beside the others: what the word says of time, mode, quantity
-or person (_guard_says); the verb that an irregular past belongs to (_guard_is_past). So do c and r: words, and in scripts without
-spaces phrases, that change a fact when one text alone has them, with the kind of difference (_guard_other_language); persons. readers: who else reads the word: g grammar and d denial of _pair_features,
-t stop word of _tokens.';
+'Words (prose/1) of a language (ISO 639-1; ''*'': written the same in several), with their class: s grammar, p preposition or other marker
+of a role, & conjunction, n negation, q word that only joins a negation in languages of negative concord, # number, ~ number that is also
+an everyday word, * multiplier, o ordinal, m month, M month that is also an everyday word, w weekday, $ currency, u unit, t clock suffix,
+% per cent, S common subject or verb that is not a name, N verb that denies what follows, - none of these; words of s and S with the value
+t are titles. value: the meaning of a number, date, currency, unit or clock suffix; for N, what must follow (_guard_negations). Classes f
+and v are additional: what the word says about time, mode, quantity or person (_guard_says); the verb of an irregular past form
+(_guard_is_past). So are c and r: words, and in scripts without spaces phrases, that change a fact if only one text has them, with the
+kind of difference (_guard_other_language); persons. readers: who else reads the word: g grammar and d denial of _pair_features, t stop
+word of _tokens.';
 
 create or replace function memfold_internal._lexicon_words(reader text) returns jsonb
 language sql immutable strict parallel safe
@@ -385,4 +385,4 @@ begin atomic
 end;
 revoke all on function memfold_internal._lexicon_words(text) from public;
 comment on function memfold_internal._lexicon_words(text) is
-'The words of _lexicon that have this letter among their readers, as the keys of an object.';
+'The words of _lexicon with this letter among their readers, as the keys of an object.';

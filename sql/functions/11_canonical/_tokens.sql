@@ -2,12 +2,12 @@ create or replace function memfold_internal._tokens(content text, segmenter text
 language plpgsql immutable strict parallel safe
 as $$
 declare
-    -- English and Chinese function words, and the words that memories are classified by
+    -- English and Chinese function words, and words that classify memories
     v_stop_words constant jsonb := memfold_internal._lexicon_words('t');
     v_text text collate "C" := memfold_internal._prose_1(content);
 begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
-        -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless somebody knows better
+        -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless a segmenter is set
         v_text := case segmenter when 'characters' then pg_catalog.regexp_replace(
             v_text, E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g')
         else memfold_internal._segmented(v_text, segmenter) end;
@@ -25,23 +25,23 @@ end;
 $$;
 revoke all on function memfold_internal._tokens(text, text) from public;
 comment on function memfold_internal._tokens(text, text) is
-'The distinct words of a text for the lexical tier, sorted: its prose/1 form between spaces, without punctuation around it
-and without stop words (English, Chinese, terms of classification); each Han or Kana character is a word, or what the
-policy''s segmenter finds.';
+'The distinct words of a text for the lexical tier, sorted: its prose/1 form split at spaces, without surrounding punctuation and without
+stop words (English, Chinese, terms of classification); each Han or Kana character is a word, or the words are those that the policy''s
+segmenter finds.';
 
 create or replace function memfold_internal._jaccard(a text[], b text[]) returns double precision
 language sql immutable strict parallel safe
 begin atomic
     select coalesce(s.n::double precision / nullif(pg_catalog.cardinality(a) + pg_catalog.cardinality(b) - s.n, 0), 0)
     from (
-        -- (a join, for a search of the array per word would take the square of a page)
+        -- (a join, because searching the array for each word would take quadratic time for a page)
         select pg_catalog.count(*) as n
         from pg_catalog.unnest(a) as x (word) join pg_catalog.unnest(b) as y (word) on x.word = y.word
     ) as s;
 end;
 revoke all on function memfold_internal._jaccard(text[], text[]) from public;
 comment on function memfold_internal._jaccard(text[], text[]) is
-'Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words over all words. 0 where there are none.';
+'Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words divided by all words. 0 if there are none.';
 
 create or replace function memfold_internal._segmented(content text, segmenter text) returns text
 language plpgsql immutable strict parallel safe
@@ -56,4 +56,4 @@ end;
 $$;
 revoke all on function memfold_internal._segmented(text, text) from public;
 comment on function memfold_internal._segmented(text, text) is
-'A text with a space between its words, where its script writes none. Raises MF056, MF058.';
+'A text with spaces between its words, for scripts that write none. Raises MF056, MF058.';

@@ -12,8 +12,8 @@ end
 $$;
 revoke all on function memfold_internal._unknown_profile(text, text) from public;
 
--- For PL/pgSQL functions of memfold: they inline it, which saves a call. Not for a generated column or a CHECK: there
--- the inlining is repeated by every INSERT, and takes a hundred times what the call takes.
+-- For memfold's PL/pgSQL functions: they inline it, which saves a call. Not for a generated column or a CHECK: every INSERT would
+-- repeat the inlining, which takes a hundred times as long as the call.
 create or replace function memfold_internal._canonical(content text, profile text) returns text
 immutable parallel safe
 return case profile collate "C"

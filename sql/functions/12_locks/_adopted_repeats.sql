@@ -1,13 +1,14 @@
--- What the trigger of an adoption that absorbs calls. Definers, as _adopted_hash is: the owner of the table has no other rights here.
+-- Called by the trigger of an adoption that absorbs. SECURITY DEFINER, like _adopted_hash: the owner of the table has no other rights
+-- here.
 
--- Advisory locks would do the same, but each insert of many rows would fill the table of locks that all sessions share. The row that is
--- inserted and deleted again stays in the primary key until the transaction ends, and an insert of the same text waits for that.
+-- Advisory locks would also work, but an insert of many rows would fill the lock table that all sessions share. The inserted and
+-- deleted row stays in the primary key until the transaction ends, and an insert of the same text waits for it.
 create or replace function memfold_internal._adopted_claim(adoption text, scope text[], content_hash bytea) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    -- two texts of one number only wait for one another in vain
+    -- two texts with the same number only wait for each other needlessly
     v_claim constant bigint := pg_catalog.hashtextextended(
         pg_catalog.jsonb_build_array(adoption, scope, pg_catalog.encode(content_hash, 'hex'))::text collate "C", 0
     );
@@ -19,10 +20,10 @@ end;
 $$;
 revoke all on function memfold_internal._adopted_claim(text, text[], bytea) from public;
 comment on function memfold_internal._adopted_claim(text, text[], bytea) is
-'Waits for others that are inserting the text into the adopted table, and makes later ones wait until the transaction ends.';
+'Waits for other transactions that are inserting the text into the adopted table, and makes later ones wait until this transaction ends.';
 
--- A line that another transaction has counted in, and not committed, is passed by: two inserts of many known texts in another order
--- would deadlock otherwise.
+-- Skips a row in which another transaction has counted without committing: two inserts of many known texts in different orders would
+-- otherwise deadlock.
 create or replace function memfold_internal._adopted_repeat(adoption text, row_key jsonb) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -44,4 +45,4 @@ end;
 $$;
 revoke all on function memfold_internal._adopted_repeat(text, jsonb) from public;
 comment on function memfold_internal._adopted_repeat(text, jsonb) is
-'Count an absorbed insert on the row of the adopted table that holds its text.';
+'Counts an absorbed insert on the row of the adopted table that holds its text.';

@@ -12,7 +12,7 @@ begin
             where not k.is_active or k.on_timeline or k.valid_from is not null or k.valid_until is not null
         ), '{}'),
         coalesce(pg_catalog.bool_or(case
-            -- asked of each row before the next one is waited for
+            -- checked for each row before waiting for the next one
             when i.hit and not k.is_active then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
         max(k.last_seen), pg_catalog.array_agg(k.memory_id) filter (where k.is_striped)
@@ -34,10 +34,10 @@ end;
 $$;
 revoke all on function memfold_internal._lock_roots(text, uuid[], boolean[]) from public;
 comment on function memfold_internal._lock_roots(text, uuid[], boolean[]) is
-'Locks the rows of memory_counters, in the order of the ids, and joins their stripes. hits: the candidate was to be added to it,
-without a lock on its scope; if it was merged or retired since, its row may be an alias''s, which is never held while waiting for
-a root: 40001. changed: those to which nothing can simply be added, as they are now; aliased: one of them has aliases; latest:
-when one of them was seen last.';
+'Locks the rows of memory_counters, in the order of the ids, and joins their stripes. hits: the candidate was to be added to this row
+without a lock on its scope; if it has been merged or retired since, its row may be an alias''s, which must not be held while waiting for
+a root: 40001. changed: the rows to which observations cannot simply be added, in their present state; aliased: one of them has aliases;
+latest: when one of them was last seen.';
 
 create or replace function memfold_internal._fail_changed_root() returns boolean
 language plpgsql volatile
@@ -63,20 +63,20 @@ begin
         where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
     ) then
         perform memfold_internal._retry('the memory is being changed',
-            'It was merged into another one, on which another call works, and this one already holds a row that it may wait for.');
+            'It was merged into another one that another call is changing; that call may be waiting for a row that this one holds.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._try_root(text, uuid) from public;
 comment on function memfold_internal._try_root(text, uuid) is
-'For a call that may hold the row of a memory which is an alias by now: locks its root''s row, if it is free, else raises 40001.
-Merges and undos lock roots before aliases, so that waiting here would be a deadlock.';
+'For a call that may hold the row of a memory that has become an alias: locks its root''s row if it is free, else raises 40001. Merges and
+undos lock roots before aliases, so that waiting here would be a deadlock.';
 
 create or replace function memfold_internal._fail_busy() returns void
 language plpgsql volatile
 as $$
 begin
-    perform memfold_internal._retry('a memory is busy', 'Another call works on it, and this one already holds rows that it may wait for.');
+    perform memfold_internal._retry('a memory is busy', 'Another call is changing it, and may be waiting for rows that this one holds.');
 end;
 $$;
 revoke all on function memfold_internal._fail_busy() from public;
@@ -98,5 +98,5 @@ end;
 $$;
 revoke all on function memfold_internal._lock_texts(text, uuid[]) from public;
 comment on function memfold_internal._lock_texts(text, uuid[]) is
-'Locks the counters of memory_ids one after the other, and joins their stripes: before derive_scope() is called in parts
-(_texts_to_lock). The caller holds the bucket''s lock.';
+'Locks the counters of memory_ids one after the other, and joins their stripes, before derive_scope() is called in parts (_texts_to_lock).
+The caller holds the bucket''s lock.';

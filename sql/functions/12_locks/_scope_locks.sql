@@ -14,7 +14,7 @@ begin
     elsif wait and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
         and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') <> 'on'
     then
-        -- what _lock_scope() and _note_scope() do for the first scope of a transaction, without the time of two more calls
+        -- does what _lock_scope() and _note_scope() do for the first scope of a transaction, without the cost of two more calls
         perform pg_catalog.pg_advisory_xact_lock_shared(v_bucket_lock);
         perform pg_catalog.pg_advisory_xact_lock(v_scope_lock);
         v_noted := pg_catalog.set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
@@ -32,16 +32,15 @@ end;
 $$;
 revoke all on function memfold_internal._lock(text, text, bigint, boolean) from public;
 comment on function memfold_internal._lock(text, text, bigint, boolean) is
-'Slow paths only, and always a statement of its own: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE
-(scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock is
-to pass wait = false: it tries, and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any
-isolation level but READ COMMITTED.';
+'Slow paths only, and always a separate statement: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE (scope_key null: the
+bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock must pass wait = false: it then tries,
+and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any isolation level except READ COMMITTED.';
 
 create or replace function memfold_internal._fail_busy_scope() returns void
 language plpgsql volatile
 as $$
 begin
-    perform memfold_internal._retry('the scope is busy', 'Another call works on it, and this one already holds what it may wait for.');
+    perform memfold_internal._retry('the scope is busy', 'Another call is writing to it, and may be waiting for locks that this one holds.');
 end;
 $$;
 revoke all on function memfold_internal._fail_busy_scope() from public;
@@ -75,15 +74,15 @@ begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
             'The transaction runs at ' || pg_catalog.current_setting('transaction_isolation')
-            || ': after waiting for its turn it could not see what was written before it, and would store a duplicate.',
+            || ': after waiting for a lock it could not see what others have written, and would store a duplicate.',
             'Run the call in a READ COMMITTED transaction. Restating a known fact is allowed at any level.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_isolation() from public;
-comment on function memfold_internal._check_isolation() is 'Raises MF025 at any isolation level but READ COMMITTED.';
+comment on function memfold_internal._check_isolation() is 'Raises MF025 at any isolation level except READ COMMITTED.';
 
--- Locks are held to the end of a transaction, and a server has room for a few thousand (max_locks_per_transaction times
+-- Locks are held to the end of a transaction, and a server has room for only a few thousand (max_locks_per_transaction times
 -- max_connections).
 create or replace function memfold_internal._max_scopes() returns bigint
 language sql immutable parallel safe
@@ -97,7 +96,7 @@ language sql immutable parallel safe
 return 2000;
 revoke all on function memfold_internal._max_scope_locks() from public;
 comment on function memfold_internal._max_scope_locks() is
-'How many advisory locks a transaction may hold where it cannot have the bucket''s key because others write to the bucket.';
+'How many advisory locks a transaction may hold if it cannot have the bucket''s key because others write to the bucket.';
 
 create or replace function memfold_internal._scopes_locked() returns bigint
 language sql stable
@@ -106,13 +105,14 @@ return coalesce(
 );
 revoke all on function memfold_internal._scopes_locked() from public;
 comment on function memfold_internal._scopes_locked() is
-'How many scopes this transaction has locked, at most (_note_scope): a scope may be counted twice after the first _max_scopes().';
+'Upper bound of the number of scopes this transaction has locked (_note_scope): a scope may be counted twice after the first
+_max_scopes().';
 
 create or replace function memfold_internal._note_scope(scope_lock bigint) returns void
 language plpgsql volatile
 as $$
 declare
-    -- their number, then the first of them: '2 17 -4 '
+    -- their number, then the first few: '2 17 -4 '
     v_noted constant text := coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '');
     v_number constant bigint := memfold_internal._scopes_locked();
 begin
@@ -127,8 +127,8 @@ end;
 $$;
 revoke all on function memfold_internal._note_scope(bigint) from public;
 comment on function memfold_internal._note_scope(bigint) is
-'Counts a scope''s key as held, in a setting of the transaction, which ends with it and with a savepoint that is rolled
-back, as the lock does. It is only counted by it: a session that sets it to something else locks more, or is refused earlier.';
+'Counts a scope''s key as held, in a setting of the transaction, which is reset at its end and when a savepoint is rolled back, as the
+lock is released. It only serves to count: a session that sets it to something else locks more scopes, or is refused earlier.';
 
 create or replace function memfold_internal._lock_scope(bucket_lock bigint, scope_lock bigint, wait boolean) returns boolean
 language plpgsql volatile
@@ -142,8 +142,8 @@ begin
     elsif v_number >= memfold_internal._max_scopes()
         and pg_catalog.strpos(pg_catalog.current_setting('memfold.scope_locks'), ' ' || scope_lock || ' ') = 0
     then
-        -- The key of the bucket for all of its scopes. It holds the key SHARED already, so it may only try: two that
-        -- waited for one another to let go of it would be a deadlock.
+        -- The key of the bucket for all of its scopes. The transaction already holds the key SHARED, so it may only try: two that
+        -- waited for each other to release it would deadlock.
         if pg_catalog.pg_try_advisory_xact_lock(bucket_lock) then
             return true;
         elsif memfold_internal._has_too_many_locks(1) then
@@ -162,10 +162,10 @@ end;
 $$;
 revoke all on function memfold_internal._lock_scope(bigint, bigint, boolean) from public;
 comment on function memfold_internal._lock_scope(bigint, bigint, boolean) is
-'The bucket''s key SHARED and the scope''s EXCLUSIVE. Where the transaction has locked _max_scopes() already, the bucket''s
-EXCLUSIVE instead, if nobody else is in it; else on with one key a scope, up to _max_scope_locks(). False: a key was not
-free and wait is false, or there are too many (the only reason if wait is true). With memfold.lock_bucket = on
-it takes the bucket''s key from the beginning, and waits for it.';
+'The bucket''s key SHARED and the scope''s EXCLUSIVE. If the transaction has already locked _max_scopes(), the bucket''s EXCLUSIVE
+instead, unless another transaction is in it; else it continues with one key per scope, up to _max_scope_locks(). False: a key was not
+free and wait is false, or there are too many (the only reason if wait is true). With memfold.lock_bucket = on it takes the bucket''s key
+from the beginning, and waits for it.';
 
 create or replace function memfold_internal._lock_scopes(
     tenant_id text, buckets text[], scope_keys bigint[], wide boolean[], held text[]
@@ -186,12 +186,12 @@ begin
     from (select distinct s.bucket_id, s.scope_key from unnest(buckets, scope_keys) as s (bucket_id, scope_key)) as s;
     if v_buckets > 500 then
         perform memfold_internal._fail('MF035', 'the batch has too many buckets',
-            pg_catalog.format('It has something new for %s of them.', v_buckets),
-            'Each takes a lock: send a batch for at most 500 buckets at a time.');
+            pg_catalog.format('It has new facts for %s buckets.', v_buckets),
+            'Each bucket takes a lock: send batches for at most 500 buckets.');
     end if;
     v_many := v_scopes > memfold_internal._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
     if memfold_internal._scopes_locked() > 0 and memfold_internal._scopes_locked() + v_scopes > memfold_internal._max_scopes() then
-        -- Earlier calls of the transaction hold scopes: as _lock_scope() has it, it may not wait for the whole bucket.
+        -- Earlier calls of the transaction hold scopes: as in _lock_scope(), it may not wait for the whole bucket.
         v_many := false;
         for v_lock in
             select distinct memfold_internal._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key
@@ -225,7 +225,7 @@ begin
     loop
         continue when (v_lock.key || ' exclusive') = any(v_held) or not v_lock.exclusive and (v_lock.key || ' shared') = any(v_held);
         if held <> '{}' then
-            -- a second turn has keys that others may wait for: it must not wait for more
+            -- in a second pass it holds keys that others may wait for: it must not wait for more
             if not (case when v_lock.exclusive then pg_catalog.pg_try_advisory_xact_lock(v_lock.key)
                 else pg_catalog.pg_try_advisory_xact_lock_shared(v_lock.key) end)
             then
@@ -246,15 +246,16 @@ end;
 $$;
 revoke all on function memfold_internal._lock_scopes(text, text[], bigint[], boolean[], text[]) from public;
 comment on function memfold_internal._lock_scopes(text, text[], bigint[], boolean[], text[]) is
-'What _lock() is to one candidate, for those of a batch that are not replays: their buckets'' keys SHARED, then their
-scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide one among them, and for all where there are more than _max_scopes(),
-with those of earlier calls of the transaction (then it only tries, as _lock_scope() does). All in ascending order. held: what an earlier turn has returned; then it only tries. Raises MF025, MF035.';
+'What _lock() is for one candidate, for the candidates of a batch that are not replays: their buckets'' keys SHARED, then their scopes''
+EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are more than _max_scopes(), including those of earlier
+calls of the transaction (it then only tries, as _lock_scope() does). All in ascending order. held: what an earlier pass has returned; it
+then only tries. Raises MF025, MF035.';
 
 create or replace function memfold_internal._has_too_many_locks(more bigint) returns boolean
 language plpgsql volatile
 as $$
 begin
-    -- what was noted is an upper bound; pg_locks has the number, and is not cheap
+    -- the noted number is an upper bound; pg_locks has the exact number, but is expensive
     return memfold_internal._scopes_locked() + more > memfold_internal._max_scope_locks() and more + (
         select pg_catalog.count(*) from pg_catalog.pg_locks as l
         where l.pid = pg_catalog.pg_backend_pid() and l.locktype = 'advisory'
@@ -278,4 +279,4 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._fail_scope_locks() from public;
-comment on function memfold_internal._fail_scope_locks() is 'Raises 40001, and says how to get by with fewer locks.';
+comment on function memfold_internal._fail_scope_locks() is 'Raises 40001, with a hint about how to use fewer locks.';

@@ -1,5 +1,5 @@
--- The counters of a root are one row. Where writers wait for that row they are striped: 64 rows beside it (memory_counter_stripes), of
--- which each server process adds to its own, so that commits of one fact reach the disk together. docs/decisions/0009.
+-- The counters of a root are one row. If writers wait for that row they are striped: 64 additional rows (memory_counter_stripes), of
+-- which each server process uses its own, so that commits of one fact reach the disk together. docs/decisions/0009.
 
 create or replace view memfold.memory_totals with (security_invoker = true) as
 select
@@ -25,7 +25,7 @@ select
     k.valid_from,
     k.valid_until
 from memfold.memory_counters as k
--- read where there are some, and where a caller asks for a sum
+-- read only if there are some, and if a caller needs a sum
 left join lateral (
     select
         coalesce(sum(x.observations), 0)::bigint as observations,
@@ -39,17 +39,17 @@ left join lateral (
     where x.tenant_id = k.tenant_id and x.memory_id = case when k.is_striped then k.memory_id end
 ) as s on true;
 comment on view memfold.memory_totals is
-'The counters of a memory, exact in every snapshot: its row of memory_counters and, where they are striped, what memory_counter_stripes
-adds to it. The same columns. Aliases have a row of zeros or none.';
+'The counters of a memory, exact in every snapshot: its row of memory_counters plus, if they are striped, its rows of
+memory_counter_stripes. The columns are those of memory_counters. An alias has a row of zeros or no row.';
 comment on column memfold.memory_totals.observations is 'repetition_count + 1.';
 comment on column memfold.memory_totals.independent is
-'Observations that had a source turn which none before them had, or that came without turns: n + 1 of the confidence formula.';
+'Observations with a source turn that no earlier observation had, or without source turns: n + 1 of the confidence formula.';
 
 create or replace function memfold_internal._block_size() returns bigint
 language sql immutable parallel safe
 return 1024;
 revoke all on function memfold_internal._block_size() from public;
-comment on function memfold_internal._block_size() is 'How many ledger rows of a text a block of memory_event_sums is made of.';
+comment on function memfold_internal._block_size() is 'How many ledger rows of a text one block of memory_event_sums covers.';
 
 create or replace function memfold_internal._own_stripe() returns bigint
 language sql stable parallel safe
@@ -71,13 +71,14 @@ return pg_catalog.set_config(
 );
 revoke all on function memfold_internal._note_stripe(uuid) from public;
 comment on function memfold_internal._note_stripe(uuid) is
-'For _adds_to(), until the transaction ends: it has added to a stripe of the root. One expression, which its callers inline.';
+'Notes, for _adds_to() and until the transaction ends, that it has added to a stripe of the root. One expression, which its callers
+inline.';
 
 create or replace function memfold_internal._stripe(tenant_id text, root_id uuid) returns void
 language plpgsql volatile
 as $$
 begin
-    -- not where an observation cannot be added without a look at others: values of a timeline, turns of several texts, validity
+    -- not if an observation cannot be added without looking at others: values of a timeline, turns of several texts, validity
     update memfold.memory_counters as k
     set is_striped = true
     where k.tenant_id = _stripe.tenant_id collate "C" and k.memory_id = _stripe.root_id and k.is_active and not k.on_timeline
@@ -95,14 +96,14 @@ end;
 $$;
 revoke all on function memfold_internal._stripe(text, uuid) from public;
 comment on function memfold_internal._stripe(text, uuid) is
-'Stripes the counters of a root whose row the caller holds, where that can be: it is active, on no timeline, without
-aliases and without validity.';
+'Stripes the counters of a root whose row the caller holds, if possible: it is active, on no timeline, without aliases and without
+validity.';
 
 create or replace function memfold_internal._stripe_contended(tenant_id text, root_id uuid, event_id uuid) returns void
 language plpgsql volatile
 as $$
 begin
-    -- One in eight, by the id's random bits: a fact that is restated in ways that have to join its stripes is not striped each time.
+    -- One in eight, by the id's random bits: a fact whose restatements must join its stripes is not striped again each time.
     if pg_catalog.get_byte(pg_catalog.uuid_send(event_id), 15) < 32 then
         perform memfold_internal._stripe(tenant_id, root_id);
     end if;
@@ -110,8 +111,8 @@ end;
 $$;
 revoke all on function memfold_internal._stripe_contended(text, uuid, uuid) from public;
 comment on function memfold_internal._stripe_contended(text, uuid, uuid) is
-'For a call whose event_id was overtaken, by one that was made later and counted before it: it has waited for the row, which it
-holds now. Stripes the root''s counters, at one such call in eight.';
+'For a call that has waited for the row, which it now holds: its event_id was overtaken by that of a call that began later but counted
+earlier. Stripes the root''s counters for one such call in eight.';
 
 create or replace function memfold_internal._not_independent(tenant_id text, root_id uuid, stripe bigint) returns void
 language plpgsql volatile
@@ -130,7 +131,8 @@ end;
 $$;
 revoke all on function memfold_internal._not_independent(text, uuid, bigint) from public;
 comment on function memfold_internal._not_independent(text, uuid, bigint) is
-'Takes back that an observation was an independent one, where it was counted: in a stripe, or (null) in the row.';
+'Corrects the count of an observation that turned out not to be independent, in the place where it was counted: in a stripe, or (null) in
+the row.';
 
 create or replace function memfold_internal._raise_last_seen(tenant_id text, root_id uuid, stripe bigint) returns timestamptz
 language plpgsql volatile
@@ -149,8 +151,8 @@ end;
 $$;
 revoke all on function memfold_internal._raise_last_seen(text, uuid, bigint) from public;
 comment on function memfold_internal._raise_last_seen(text, uuid, bigint) is
-'For an observation of now whose id was overtaken: the clock may be behind what was stated before, and so would be its time. Sets
-a stripe''s last_seen to that of the memory, and returns it.';
+'For an observation without observed_at whose id was overtaken: the clock may be behind earlier statements, and so its time would be too.
+Sets a stripe''s last_seen to that of the memory, and returns it.';
 
 create or replace function memfold_internal._add_to_stripe(
     tenant_id text, root_id uuid, source_confidence double precision, extractor_confidence double precision, observed_at timestamptz,
@@ -160,7 +162,7 @@ language plpgsql volatile
 as $$
 declare
     s memfold.memory_counter_stripes;
-    -- not in the UPDATE: to Citus none may call what is volatile
+    -- not in the UPDATE: Citus allows no volatile function there
     v_event_id constant uuid := coalesce(event_id, memfold_internal._new_id());
     v_now constant timestamptz := coalesce(observed_at, memfold_internal._clock());
 begin
@@ -174,7 +176,7 @@ begin
         last_seen = greatest(x.last_seen, v_now),
         last_event = memfold_internal._id_after(v_event_id, greatest(x.last_event, n.event_id))
     from (
-        -- above all that the tenant has: what was stated before, whatever the clock says, may be in other stripes
+        -- above every id of the tenant: earlier statements may be in other stripes, whatever the clock says
         select e.event_id from memfold.memory_events as e
         where e.tenant_id = _add_to_stripe.tenant_id collate "C"
         order by e.event_id desc
@@ -182,9 +184,9 @@ begin
     ) as n
     where x.tenant_id = _add_to_stripe.tenant_id collate "C" and x.memory_id = _add_to_stripe.root_id
         and x.stripe = memfold_internal._own_stripe()
-        -- who has added to it before holds it, and must not wait for all others
+        -- if this transaction has added to it, it holds it, and must not wait for all others
         and (x.observations < memfold_internal._block_size() or memfold_internal._adds_to(_add_to_stripe.root_id))
-        -- a snapshot from before others' calls does not show what to come after
+        -- a snapshot from before others' calls does not show which statements this one follows
         and pg_catalog.current_setting('transaction_isolation') = 'read committed'
     -- end of rule
     returning x.* into s;
@@ -204,10 +206,10 @@ end;
 $$;
 revoke all on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) from public;
 comment on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) is
-'Adds one observation of a root whose counters are striped to this process''s stripe, as an independent one. Returns the stripe as
-it is then, but with last_seen, when this was observed (null: now, after all that was stated), and last_event, its ledger row''s
-id: event_id (null: a new one), or a later one. Null: nothing was added, because the counters are not striped, or the stripe is full
-(its rows wait for their sums), or the transaction has one snapshot.';
+'Adds one observation of a root with striped counters to this process''s stripe, as an independent one. Returns the stripe afterwards,
+except last_seen, which is when this was observed (null: now, after everything stated before), and last_event, which is its ledger row''s
+id: event_id (null: a new one), or a later one. Null: nothing was added, because the counters are not striped, or the stripe is full (its
+rows wait for their sums), or the transaction has one snapshot.';
 
 create or replace function memfold_internal._join_stripes(tenant_id text, memory_ids uuid[]) returns boolean
 language plpgsql volatile
@@ -253,9 +255,10 @@ end;
 $$;
 revoke all on function memfold_internal._join_stripes(text, uuid[]) from public;
 comment on function memfold_internal._join_stripes(text, uuid[]) is
-'Adds the stripes of these roots to their rows of memory_counters, locks those rows, and returns whether there were any. It waits
-for who adds to a stripe, and the next one finds none and waits for the row: until this transaction ends, what is read and written
-of these counters is all there is. The caller has not written sources of theirs, which who has a stripe may wait for.';
+'Adds the stripes of these roots to their rows of memory_counters, locks those rows, and returns whether there were any stripes. Waits for
+transactions that add to a stripe; later ones find no stripe and wait for the row, so that until this transaction ends the row holds the
+complete counters. The caller must not have written source turns of these roots, because a transaction that holds a stripe may wait for
+them.';
 
 create or replace function memfold_internal._join_idle_stripes(tenant_id text, max_memories bigint) returns setof uuid
 language plpgsql volatile
@@ -274,7 +277,7 @@ begin
         where k.tenant_id = _join_idle_stripes.tenant_id collate "C" and k.memory_id = v_id
         for no key update skip locked;
         continue when not found;
-        -- somebody at work here is a sign that it is still contended
+        -- a stripe in use is a sign that the root is still contended
         if (
             select count(*) from (
                 select from memfold.memory_counter_stripes as x
@@ -290,5 +293,5 @@ end;
 $$;
 revoke all on function memfold_internal._join_idle_stripes(text, bigint) from public;
 comment on function memfold_internal._join_idle_stripes(text, bigint) is
-'Joins the stripes of a tenant''s roots, of so many at most, to which nobody adds at this moment. Waits for nobody. Returns
-of which.';
+'Joins the stripes of at most the given number of a tenant''s roots, those that no transaction is adding to. Never waits. Returns these
+roots.';

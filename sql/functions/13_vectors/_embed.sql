@@ -17,7 +17,7 @@ end;
 $$;
 revoke all on function memfold_internal._check_embed(memfold.policies) from public;
 comment on function memfold_internal._check_embed(memfold.policies) is
-'Raises MF056 where a policy asks for what is not in this database, MF012 or MF013 where it names no registered model.';
+'Raises MF056 if a policy requires memfold_py and it is not installed in this database, MF012 or MF013 if it names no registered model.';
 
 create or replace function memfold_internal._is_embedded_here(c memfold_internal.candidate, policy memfold.policies) returns boolean
 language sql immutable parallel safe
@@ -25,7 +25,7 @@ return policy.embed = 'in_database' and policy.dedup = 'on' and c.embedding is n
 and coalesce(c.embedding_model, policy.embed_model) = policy.embed_model;
 revoke all on function memfold_internal._is_embedded_here(memfold_internal.candidate, memfold.policies) from public;
 comment on function memfold_internal._is_embedded_here(memfold_internal.candidate, memfold.policies) is
-'A candidate whose vector the database makes.';
+'Whether the database computes the candidate''s vector.';
 
 create or replace function memfold_internal._embed(c memfold_internal.candidate) returns memfold_internal.candidate
 language plpgsql volatile
@@ -39,8 +39,8 @@ end;
 $$;
 revoke all on function memfold_internal._embed(memfold_internal.candidate) from public;
 comment on function memfold_internal._embed(memfold_internal.candidate) is
-'A candidate with the vector that the database makes; without one where this session may hold no model: it waits then, as
-others do, for embed_pending(). Called before any lock.';
+'A candidate with the vector that the database computes; without one if this session may not hold a model: the candidate then waits for
+embed_pending(), like others. Called before any lock.';
 
 create or replace function memfold_internal._embed_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -68,7 +68,7 @@ begin
             from (select distinct w.model, w.content from waiting as w) as t
             group by t.model
         ),
-        -- once a model, however the rest is joined
+        -- once per model, however the rest is joined
         made as materialized (
             select t.model, t.contents[v.place] as content, v.embedding
             from texts as t
@@ -88,7 +88,7 @@ end;
 $$;
 revoke all on function memfold_internal._embed_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._embed_batch(memfold_internal.batch) is
-'_embed() for those of a batch that tier 1 does not know: each text once, all of one model together.';
+'_embed() for the candidates of a batch that tier 1 does not know: each text once, all of one model together.';
 
 create or replace function memfold_internal._vectors(contents text[], model text) returns table (place bigint, embedding vector)
 language plpgsql volatile
@@ -106,5 +106,5 @@ end;
 $$;
 revoke all on function memfold_internal._vectors(text[], text) from public;
 comment on function memfold_internal._vectors(text[], text) is
-'The unit vectors of some texts, by their places from 1 on; no row where as many sessions as are allowed hold a model, and this
-is none of them. Raises MF056 to MF059.';
+'The unit vectors of an array of texts, by their positions from 1; no row if the maximum number of sessions already hold a model, and this
+is not one of them. Raises MF056 to MF059.';

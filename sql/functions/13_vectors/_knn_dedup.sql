@@ -21,8 +21,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._scope_similarities(text, text, bigint, vector, text, bigint, uuid, uuid) from public;
 comment on function memfold_internal._scope_similarities(text, text, bigint, vector, text, bigint, uuid, uuid) is
-'The cosine of a unit vector to each of the newest active texts of a scope, but for those whose ids lie between hidden_after and
-hidden_to. A scan of the scope''s vectors, inlined by its callers.';
+'The cosine of a unit vector to each of the newest active texts of a scope, except those with ids between hidden_after and hidden_to. A
+scan of the scope''s vectors, inlined by its callers.';
 
 create or replace function memfold_internal._near_texts(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
@@ -59,7 +59,7 @@ begin
             hidden_after, hidden_to, v_index) as i;
         scan_ended := (pg_catalog.cardinality(v_ids) = max_texts) is not true;
     end if;
-    -- An index's scan gives up where nearly all that is near belongs to others: then the newest ones beside it.
+    -- An index scan gives up if nearly everything near belongs to others: then the newest are searched as well.
     select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
     from (
         select u.memory_id, u.similarity
@@ -96,10 +96,10 @@ revoke all on function memfold_internal._near_texts(
 comment on function memfold_internal._near_texts(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
 ) is
-'The max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest ones of a scope,
-most similar first, ties to the older text; null: none. hidden_after, hidden_to: ids between them are not there yet (later ones
-of a batch); null: none. Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of all of it, by an approximate
-index, where there is one (create_vector_index) and the bucket has more than the newest ones. scan_ended: its scan gave up.';
+'The max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest of a scope, most similar
+first, ties to the older text; null: none. hidden_after, hidden_to: ids between them do not exist yet (later ones of a batch); null: none.
+Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of the whole bucket, by an approximate index, if there is one
+(create_vector_index) and the bucket has more than the newest texts. scan_ended: the index scan gave up.';
 
 create or replace function memfold_internal._knn_dedup(
     tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
@@ -113,7 +113,7 @@ create or replace function memfold_internal._knn_dedup(
 language plpgsql stable rows 20
 as $$
 declare
-    -- Mostly each text is a memory of its own. The tree of a memory that asks has its aliases among its own neighbours.
+    -- Usually each text is a memory of its own. A memory that is compared has its aliases among its own neighbours.
     v_texts bigint := 20 + 2 * max_results + case when except_root is null then 0 else 100 end;
     v_ids uuid[];
     v_similarities double precision[];
@@ -130,7 +130,7 @@ begin
             return;
         end if;
         if pg_catalog.cardinality(v_ids) = 1 then
-            -- mostly one text is near, and it is a memory
+            -- usually one text is near, and it is a memory
             return query
             select m.memory_id, v_similarities[1], m.content::text, m.object::text, m.memory_id, v_similarities[1], m.content::text,
                 m.object::text, 1::bigint, v_scan_ended
@@ -152,9 +152,9 @@ begin
             where t.tenant_id = _knn_dedup.tenant_id collate "C" and t.memory_id = i.id
             offset 0
         ) as m;
-        -- Aliases take no places: it looks on until there are enough memories, by any of their texts and by their own.
+        -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
         exit when pg_catalog.cardinality(v_ids) < v_texts or v_trees >= max_results and v_own >= max_results
-            -- an index finds as many in one go
+            -- an index finds as many in one scan
             or v_texts >= case when scope_key is null and memfold_internal._vector_index(embedding_model) is not null then 400
                 else newest end;
         v_texts := 16 * v_texts;
@@ -171,7 +171,7 @@ begin
         from (
             select n.root_id, n.matched_id, n.matched_similarity,
                 case when n.matched_id = n.root_id then n.matched_similarity else (
-                    -- its own vector may be farther than all that was found, or older
+                    -- its own vector may be farther away than all results, or older
                     select memfold_internal._similarity(v.embedding, _knn_dedup.embedding)
                     from memfold.memory_vectors as v
                     where v.tenant_id = _knn_dedup.tenant_id collate "C" and v.memory_id = n.root_id
@@ -207,7 +207,7 @@ revoke all on function memfold_internal._knn_dedup(
 comment on function memfold_internal._knn_dedup(
     text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
 ) is
-'The active memories near to a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the
-max_results nearest by their own. place: by which of the two is smaller. similarity: of the own text, which is what is shown; null:
-it has no vector of the model. matched: the nearest of its texts, the own one where none is nearer. except_root: this memory is left
-out. scan_ended: as that of _near_texts(), in each row. Most similar first.';
+'The active memories near a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the max_results
+nearest by their own. place: the smaller of both ranks. similarity: of the own text, which is the text shown; null: it has no vector of
+the model. matched: the nearest of its texts, its own if none is nearer. except_root: omits this memory. scan_ended: as in _near_texts(),
+the same in each row. Most similar first.';

@@ -9,23 +9,23 @@ begin
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%s is not registered.', pg_catalog.quote_nullable(model)),
-            pg_catalog.format('Models are everyone''s: a member of memfold_owner registers it once, with the number of its'
+            pg_catalog.format('Models are shared by all tenants: a member of memfold_owner registers it once, with the number of its'
                 ' dimensions: select memfold.register_embedding_model(%s, ...).', pg_catalog.quote_nullable(model)));
     elsif v_replaced_by is not null and replaced is false then
         perform memfold_internal._fail('MF047', 'the embedding model has been replaced',
             pg_catalog.format('%L was replaced by %L.', model, v_replaced_by),
-            pg_catalog.format('Pass embeddings that %L has made.', v_replaced_by));
+            pg_catalog.format('Pass embeddings of model %L.', v_replaced_by));
     elsif v_replaced_by is null and replaced then
         perform memfold_internal._fail('MF048', 'the embedding model is in use',
             pg_catalog.format('%L has not been replaced by another.', model),
-            'First replace_embedding_model(model, replaced_by).');
+            'Call replace_embedding_model(model, replaced_by) first.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_model(text, boolean) from public;
 comment on function memfold_internal._check_model(text, boolean) is
-'Raises MF013 for an unknown embedding model; where replaced is false MF047 for one that has been replaced, where it is true
-MF048 for one that has not.';
+'Raises MF013 for an unknown embedding model; if replaced is false, MF047 for one that has been replaced; if it is true, MF048 for one
+that has not.';
 
 create or replace function memfold_internal._fits_model(embedding vector, dimensions bigint, replaced_by text) returns boolean
 language sql immutable parallel safe
@@ -35,8 +35,8 @@ return replaced_by is null and dimensions is not null and (
 );
 revoke all on function memfold_internal._fits_model(vector, bigint, text) from public;
 comment on function memfold_internal._fits_model(vector, bigint, text) is
-'Whether tier 2 takes an embedding of the model that has these dimensions and was replaced by that one, by none where null.
-One expression, which its callers inline; _check_embedding() says what is wrong.';
+'Whether tier 2 accepts an embedding of a model with these dimensions, replaced by the given model (null: not replaced). One expression,
+which its callers inline; _check_embedding() says what is wrong.';
 
 create or replace function memfold_internal._check_embedding(embedding vector, embedding_model text) returns void
 language plpgsql stable
@@ -55,28 +55,28 @@ begin
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
             pg_catalog.format('%L is not registered.', embedding_model),
-            pg_catalog.format('Models are everyone''s: a member of memfold_owner registers it once:'
+            pg_catalog.format('Models are shared by all tenants: a member of memfold_owner registers it once:'
                 ' select memfold.register_embedding_model(%L, %s).', embedding_model,
                 coalesce(memfold_internal._dimensions(embedding)::text, '...')));
     elsif memfold_internal._fits_model(embedding, v_dimensions, v_replaced_by) then
         return;
     elsif embedding is not null and memfold_internal._dimensions(embedding) <> v_dimensions then
-        perform memfold_internal._fail('MF014', 'the embedding has the wrong size',
+        perform memfold_internal._fail('MF014', 'the embedding has the wrong number of dimensions',
             pg_catalog.format('Model %L has %s dimensions, the vector %s.', embedding_model, v_dimensions,
                 memfold_internal._dimensions(embedding)),
-            'Pass the vector that this model made of the content.');
+            'Pass the vector of the content from this model.');
     elsif v_replaced_by is not null then
         perform memfold_internal._check_model(embedding_model, false);
     else
         perform memfold_internal._fail('MF015', 'the embedding has no direction',
             pg_catalog.format('Its norm is %s.', memfold_internal._norm(embedding)),
-            'A zero vector is like nothing: leave the embedding out where there is none.');
+            'A zero vector has no direction: omit embedding if there is none.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_embedding(vector, text) from public;
 comment on function memfold_internal._check_embedding(vector, text) is
-'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong size), MF015 (zero vector), MF047 (replaced model).';
+'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong number of dimensions), MF015 (zero vector), MF047 (replaced model).';
 
 create or replace function memfold_internal._check_thresholds(merge_threshold double precision, judge_threshold double precision)
 returns void
@@ -88,9 +88,9 @@ begin
     if judge_threshold > merge_threshold then
         perform memfold_internal._fail('MF017', 'the judge threshold is above the merge threshold',
             pg_catalog.format('merge_threshold is %s, judge_threshold %s.', merge_threshold, judge_threshold),
-            'Below the merge threshold a judge is asked, from the judge threshold on: pass one that is not above it.');
+            'A judge is asked between the two thresholds: pass a judge_threshold that is not above merge_threshold.');
     elsif pg_catalog.num_nulls(merge_threshold, judge_threshold) = 1 then
-        -- the other one is that of the embedding model
+        -- the other threshold is that of the embedding model
         select m.model, m.merge_threshold, m.judge_threshold into v_crossed
         from memfold.embedding_models as m
         where m.replaced_by is null and coalesce(_check_thresholds.judge_threshold, m.judge_threshold)
@@ -102,12 +102,12 @@ begin
                 pg_catalog.format('merge_threshold is %s, judge_threshold %s; embedding model %L has %s and %s.',
                     pg_catalog.quote_nullable(merge_threshold), pg_catalog.quote_nullable(judge_threshold), v_crossed.model,
                     v_crossed.merge_threshold, v_crossed.judge_threshold),
-                'A policy that sets one of them has the other from the model: pass both.');
+                'A policy that sets only one of them takes the other from the model: pass both.');
         end if;
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_thresholds(double precision, double precision) from public;
 comment on function memfold_internal._check_thresholds(double precision, double precision) is
-'Raises MF017 where tier 2 would merge below what it asks a judge about: by these thresholds, or by one of them (null: there is
-none) and that of an embedding model in use.';
+'Raises MF017 if tier 2 would merge below the judge threshold: by these thresholds, or by one of them (null: not set) and the other of an
+embedding model in use.';

@@ -3,8 +3,8 @@ language sql immutable parallel safe
 return 10000;
 revoke all on function memfold_internal._exact_limit() from public;
 comment on function memfold_internal._exact_limit() is
-'How many active vectors tier 2 compares one by one: all of a scope up to so many, its newest ones above that, unless there is
-an index (create_vector_index).';
+'How many active vectors tier 2 compares one by one: all of a scope up to this number, above it only the newest, unless there is an index
+(create_vector_index).';
 
 create or replace function memfold_internal._vector_index_name(model text) returns text
 language sql immutable parallel safe
@@ -13,7 +13,7 @@ return 'memory_vectors_hnsw_' || pg_catalog.left(
 );
 revoke all on function memfold_internal._vector_index_name(text) from public;
 comment on function memfold_internal._vector_index_name(text) is
-'The name of an embedding model''s index: names of models are longer than those of indexes may be.';
+'The name of an embedding model''s index: names of models may be longer than names of indexes.';
 
 create or replace function memfold_internal._vector_index(model text) returns oid
 language sql stable parallel safe
@@ -31,7 +31,7 @@ create or replace function memfold_internal._exceeds_exact_limit(
     tenant_id text, bucket_id text, embedding_model text, newest bigint, hidden_after uuid, hidden_to uuid
 ) returns boolean
 language plpgsql stable
--- by the index, whatever the statistics say: this is asked of each candidate
+-- by the index, whatever the statistics say: this runs for each candidate
 set enable_seqscan = off
 as $$
 begin
@@ -49,7 +49,7 @@ end;
 $$;
 revoke all on function memfold_internal._exceeds_exact_limit(text, text, text, bigint, uuid, uuid) from public;
 comment on function memfold_internal._exceeds_exact_limit(text, text, text, bigint, uuid, uuid) is
-'Whether a bucket has more than newest active vectors of a model. Reads so many entries of an index: a tenth of what comparing
+'Whether a bucket has more active vectors of a model than newest. Reads that many entries of an index: a tenth of the time that comparing
 as many vectors takes.';
 
 create or replace function memfold_internal._vector_type(index_id oid, out type text, out schema text)
@@ -62,7 +62,7 @@ begin atomic
 end;
 revoke all on function memfold_internal._vector_type(oid) from public;
 comment on function memfold_internal._vector_type(oid) is
-'What an index of vectors (_vector_index) is of, such as vector(384), and the schema of that type.';
+'The indexed type of an index of vectors (_vector_index), such as vector(384), and the schema of that type.';
 
 create or replace function memfold_internal._scan_settings() returns text[]
 language sql immutable parallel safe
@@ -81,8 +81,8 @@ end;
 $$;
 revoke all on function memfold_internal._scan_far(vector, bigint, bigint) from public;
 comment on function memfold_internal._scan_far(vector, bigint, bigint) is
-'Has scans of an index of vectors go on until max_results have passed, or max_scanned entries (40 a result at least) were read.
-Returns what _scan_settings() were.';
+'Makes scans of an index of vectors continue until max_results have passed, or max_scanned entries (at least 40 per result) were read.
+Returns the previous values of _scan_settings().';
 
 create or replace function memfold_internal._indexed_knn_dedup(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_results bigint,
@@ -98,7 +98,7 @@ declare
 begin
     select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(index_id) as t;
     v_before := memfold_internal._scan_far(embedding, max_results, 4000);
-    -- the model as it stands in the index's predicate, else the index could not be used
+    -- the model as written in the index's predicate, else the index could not be used
     execute pg_catalog.format(
         'select array_agg(s.memory_id), array_agg(s.similarity)'
         ' from ('
@@ -116,5 +116,5 @@ end;
 $$;
 revoke all on function memfold_internal._indexed_knn_dedup(text, text, vector, text, bigint, uuid, uuid, oid) from public;
 comment on function memfold_internal._indexed_knn_dedup(text, text, vector, text, bigint, uuid, uuid, oid) is
-'The max_results active texts of a bucket nearest to a unit vector, by an index (_vector_index): nearly always. Fewer, where
-the scan gave up.';
+'The max_results active texts of a bucket nearest to a unit vector, by an index (_vector_index), which rarely misses one. Fewer if the
+scan gave up.';

@@ -24,7 +24,7 @@ begin
     if not has_schema_privilege('memfold_owner', v_schema, 'usage') then
         raise exception 'memfold_owner may not use the schema of pgvector' using
             errcode = 'insufficient_privilege',
-            detail = format('A search by the index names what is in schema %s.', v_schema),
+            detail = format('A search by the index uses operators of schema %s.', v_schema),
             hint = format('Run: grant usage on schema %s to memfold_owner', v_schema);
     end if;
     if memfold_internal._vector_index(embedding_model) is not null then
@@ -37,36 +37,36 @@ end;
 $$;
 revoke all on function memfold.vector_index_ddl(text) from public;
 comment on function memfold.vector_index_ddl(text) is
-E'The statements that make what create_vector_index() makes without keeping writers waiting, one a row, for psql''s \\gexec:
-they cannot run inside a function. None where the index is there and valid; one that an interrupted build has left behind is
-dropped. Only for members of memfold_owner. Raises MF013, MF037.';
+E'Returns the statements that build the index of create_vector_index() without blocking writers, one per row, for psql''s \\gexec: they
+cannot run inside a function. Returns no row if the index exists and is valid; an invalid one, left by an interrupted build, is dropped
+first. Only for members of memfold_owner. Raises MF013, MF037.';
 
 create or replace function memfold.create_vector_index(embedding_model text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- first, so that what a concurrent build makes is seen when it is complete
+    -- first, so that the result of a concurrent build is only seen when complete
     lock table memfold.memory_vectors in share mode;
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.vector_index_ddl(embedding_model) as s (statement);
 end;
 $$;
 revoke all on function memfold.create_vector_index(text) from public;
 comment on function memfold.create_vector_index(text) is
-'Makes the index (HNSW) of an embedding model, for policies with scope => bucket: buckets of more than 10,000 vectors are
-then searched whole, approximately, instead of their newest 10,000. Does nothing where it is there; replaces one that an
-interrupted build has left behind. Writers of vectors wait until the transaction ends: on a database in use, run the statements
-of vector_index_ddl() instead. Raise maintenance_work_mem first, to what the graph takes: about 2 kB a vector of 384
-dimensions. Only for members of memfold_owner. Raises MF013, MF037.';
+'Creates the HNSW index of an embedding model, for policies with scope => bucket: in buckets of more than 10,000 vectors, an approximate
+search then covers the whole bucket instead of its newest 10,000. Does nothing if the index exists; replaces an invalid one, left by an
+interrupted build. Blocks writers of vectors until the transaction ends: on a database in use, run the statements of vector_index_ddl()
+instead. Raise maintenance_work_mem first, to the size of the graph: about 2 kB per vector of 384 dimensions. Only for members of
+memfold_owner. Raises MF013, MF037.';
 
 create or replace function memfold.drop_vector_index_ddl(embedding_model text) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- without a model there is no name, and nothing that has it
+    -- without a model there is no index name, and no such index
     return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), null) as s;
 end;
 $$;
 revoke all on function memfold.drop_vector_index_ddl(text) from public;
 comment on function memfold.drop_vector_index_ddl(text) is
-E'The statement that takes away what create_vector_index() or vector_index_ddl() has made for an embedding model, for psql''s \\gexec;
-none where there is no index. Only for members of memfold_owner.';
+E'Returns the statement that drops the index of an embedding model that create_vector_index() or vector_index_ddl() created, for psql''s
+\\gexec; no row if there is no such index. Only for members of memfold_owner.';

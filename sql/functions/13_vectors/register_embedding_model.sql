@@ -6,7 +6,7 @@ return embedding_model !~* 'all-minilm-l6-v2' and merge_threshold = 0.92 and jud
 revoke all on function memfold_internal._is_unmeasured(text, double precision, double precision) from public;
 grant execute on function memfold_internal._is_unmeasured(text, double precision, double precision) to memfold_app;
 comment on function memfold_internal._is_unmeasured(text, double precision, double precision) is
-'Whether a model goes by the default thresholds, which were measured with another one: all-MiniLM-L6-v2 (docs/error-rates.md).';
+'Whether a model uses the default thresholds, which were measured with another one: all-MiniLM-L6-v2 (docs/error-rates.md).';
 
 create or replace function memfold.register_embedding_model(
     embedding_model text,
@@ -29,23 +29,23 @@ begin
         select m.dimensions into v_dimensions
         from memfold.embedding_models as m where m.model = register_embedding_model.embedding_model collate "C";
         if v_dimensions is distinct from dimensions then
-            perform memfold_internal._fail('MF023', 'the model is registered with another size',
+            perform memfold_internal._fail('MF023', 'the model is registered with another number of dimensions',
                 format('%L has %s dimensions, not %s.', embedding_model, v_dimensions, dimensions),
-                'Register vectors of another size under another name, such as model:256.');
+                'Register vectors with other dimensions under another name, such as model:256.');
         end if;
     elsif memfold_internal._is_unmeasured(embedding_model, merge_threshold, judge_threshold) then
         raise notice 'the thresholds of % are those measured with all-MiniLM-L6-v2', embedding_model using
-            detail = 'Above 0.92 tier 2 merges, from 0.85 on it asks a judge. Cosines of another model may lie elsewhere.',
+            detail = 'Above 0.92 tier 2 merges, from 0.85 it asks a judge. Other models may need other thresholds.',
             hint = 'Measure them in ten minutes: docs/calibration.md, memfold calibrate.';
     end if;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
-        'dimensions is 1 to 16000; thresholds lie in [0, 1], judge_threshold not above merge_threshold.');
+        'dimensions is 1 to 16000; thresholds are 0 to 1, judge_threshold not above merge_threshold.');
 end;
 $$;
 revoke all on function memfold.register_embedding_model(text, bigint, double precision, double precision) from public;
 comment on function memfold.register_embedding_model(text, bigint, double precision, double precision) is
-'Makes an embedding model known: its vectors'' number of dimensions, and the cosine thresholds above which tier 2 merges
-and from which on it asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); a notice says so of any
-other model. Registering it again changes nothing. Models are
-everyone''s: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';
+'Registers an embedding model: the number of dimensions of its vectors, the cosine above which tier 2 merges, and the cosine from which it
+asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); for any other model a notice says so. Registering
+the same model again changes nothing. Models are shared by all tenants: only members of memfold_owner may register them. Raises MF003,
+MF017, MF023.';

@@ -1,5 +1,5 @@
--- Names that stand for another one (link_subject, link_predicate). They are resolved before anything is hashed. There are no chains: no
--- name is itself an alias, so that one look is enough.
+-- Names that stand for other names (link_subject, link_predicate). They are resolved before anything is hashed. There are no chains: no
+-- name is itself an alias, so one lookup is enough.
 
 create or replace function memfold_internal._has_links(tenant_id text) returns boolean
 language plpgsql stable
@@ -15,7 +15,7 @@ create or replace function memfold_internal._link_key(kind text, name text) retu
 language sql immutable parallel safe
 return case when kind = 'predicate' then memfold_internal._predicate_1(name) else memfold_internal._prose_1(name) end;
 revoke all on function memfold_internal._link_key(text, text) from public;
-comment on function memfold_internal._link_key(text, text) is 'The canonical form by which a name is linked.';
+comment on function memfold_internal._link_key(text, text) is 'The canonical form of a name, by which links find it.';
 
 create or replace function memfold_internal._linked_name(tenant_id text, bucket_id text, kind text, name text) returns text
 language plpgsql stable
@@ -35,14 +35,14 @@ end;
 $$;
 revoke all on function memfold_internal._linked_name(text, text, text, text) from public;
 comment on function memfold_internal._linked_name(text, text, text, text) is
-'What a name stands for in a bucket, by the bucket''s own link before that of any. Null: for itself. Only reads.';
+'The name that a name stands for in a bucket, by the bucket''s own link, else by a link of all buckets. Null: itself. Only reads.';
 
 create or replace function memfold_internal._begins_with(content text, beginning text) returns boolean
 language sql immutable parallel safe
 return content = beginning or pg_catalog.starts_with(content, beginning || ' ');
 revoke all on function memfold_internal._begins_with(text, text) from public;
 comment on function memfold_internal._begins_with(text, text) is
-'Whether a text (canonical) begins with these words (canonical), and does not only with their letters.';
+'Whether a text (canonical) begins with these words (canonical), as whole words.';
 
 create or replace function memfold_internal._resolve_names(
     tenant_id text, bucket_id text, told_subject text, told_predicate text, content text,
@@ -60,7 +60,7 @@ begin
     if told_subject is not null then
         subject := coalesce(memfold_internal._linked_name(tenant_id, bucket_id, 'subject', told_subject), told_subject);
     elsif content is not null then
-        -- of two beginnings the longer says more
+        -- of two beginnings the longer is more specific
         select l.name into subject
         from memfold.links as l
         where l.tenant_id = _resolve_names.tenant_id collate "C" and l.bucket_id in (_resolve_names.bucket_id collate "C", '*')
@@ -77,8 +77,8 @@ end;
 $$;
 revoke all on function memfold_internal._resolve_names(text, text, text, text, text) from public;
 comment on function memfold_internal._resolve_names(text, text, text, text, text) is
-'The subject and predicate under which a bucket stores what is told with these, and whether they are others. content: null where it is
-about no text. Only reads.';
+'The subject and predicate under which a bucket stores statements with these names, and whether they differ. content: null if there is no
+text. Only reads.';
 
 create or replace function memfold_internal._is_linked(
     tenant_id text, bucket_id text, subject text, predicate text, content text
@@ -91,7 +91,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_linked(text, text, text, text, text) from public;
 comment on function memfold_internal._is_linked(text, text, text, text, text) is
-'Whether a bucket stores what is told with these names under others. Only reads.';
+'Whether a bucket stores statements with these names under other names. Only reads.';
 
 create or replace function memfold_internal._check_names(
     tenant_id text, bucket_id text, told_subject text, told_predicate text, content text, subject text, predicate text
@@ -103,11 +103,11 @@ declare
 begin
     v_names := memfold_internal._resolve_names(tenant_id, bucket_id, told_subject, told_predicate, content);
     if (v_names.subject, v_names.predicate) is distinct from (subject, predicate) then
-        perform memfold_internal._retry('a name has been linked', 'It stands for another one since this call waited for its turn.');
+        perform memfold_internal._retry('a name has been linked', 'It was linked to another name while this call waited for a lock.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_names(text, text, text, text, text, text, text) from public;
 comment on function memfold_internal._check_names(text, text, text, text, text, text, text) is
-'For a caller that has resolved the names of a candidate and then waited for the lock, in a statement of its own: raises 40001 where they
-are others by now.';
+'For a caller that has resolved the names of a candidate and then waited for the lock, in a separate statement: raises 40001 if they have
+changed.';

@@ -3,7 +3,7 @@ language sql immutable parallel safe
 return (tenant_id <> '*')::integer * 4 + (bucket_id <> '*')::integer * 2 + (memory_type <> '*')::integer;
 revoke all on function memfold_internal._specificity(text, text, text) from public;
 comment on function memfold_internal._specificity(text, text, text) is
-'How specific the key of a policy, or of options, is: of those that apply the highest wins whole. Inlined.';
+'How specific the key of a policy, or of options, is: of those that apply, only the highest is used. Inlined.';
 
 create or replace function memfold_internal._policy(tenant_id text, bucket_id text, memory_type text) returns memfold.policies
 language plpgsql stable
@@ -27,7 +27,7 @@ begin
         end if;
     end loop;
     if memory_type = 'quote' and v_policy.canonicalizer like 'lemma/%' then
-        -- a quotation is its words
+        -- a quotation is defined by its words
         v_policy.canonicalizer := 'prose/1';
     end if;
     return v_policy;
@@ -35,15 +35,15 @@ end;
 $$;
 revoke all on function memfold_internal._policy(text, text, text) from public;
 comment on function memfold_internal._policy(text, text, text) is
-'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type quote)
-are never lemmatised: prose/1 for lemma/1.';
+'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type quote) are never
+lemmatised: prose/1 instead of lemma/1.';
 
 create or replace function memfold_internal._is_wide(scope text, key_fields text, rehash_run uuid) returns boolean
 language sql immutable parallel safe
 return scope = 'bucket' or key_fields <> 'type,subject,predicate' or rehash_run is not null;
 revoke all on function memfold_internal._is_wide(text, text, uuid) from public;
 comment on function memfold_internal._is_wide(text, text, uuid) is
-'Whether by a policy the hash or the neighbourhood of a text reaches beyond its scope: then so must the lock. Inlined.';
+'Whether by a policy the hash or the neighbours of a text extend beyond its scope: the lock must then do so too. Inlined.';
 
 create or replace function memfold_internal._options(tenant_id text, bucket_id text, memory_type text) returns memfold.options
 language plpgsql stable
@@ -63,7 +63,7 @@ end;
 $$;
 revoke all on function memfold_internal._options(text, text, text) from public;
 comment on function memfold_internal._options(text, text, text) is
-'The options that apply: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default, as _policy() finds it.';
+'The options that apply: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default, as in _policy().';
 
 create or replace function memfold_internal._decay(
     tenant_id text, bucket_id text, memory_type text,
@@ -81,8 +81,8 @@ end;
 $$;
 revoke all on function memfold_internal._decay(text, text, text) from public;
 comment on function memfold_internal._decay(text, text, text) is
-'How memories of a type decay: of protected types they do not. For the view memory_audit too, which must not depend on the row type of
-options: to Citus that would be a circle, and a node could not be added.';
+'How memories of a type decay; protected types do not. Also for the view memory_audit, which must not depend on the row type of options:
+Citus would see a circular dependency, and no node could be added.';
 
 create or replace function memfold_internal._is_single(tenant_id text, predicate text) returns boolean
 language sql stable

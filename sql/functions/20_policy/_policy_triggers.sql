@@ -5,7 +5,7 @@ declare
     v_policy memfold.policies;
     v_names record;
 begin
-    -- Opted out, by memfold or as it was when it was dumped: the rows of a dump may come before its policies.
+    -- Opted out, by memfold or already when it was dumped: the rows of a dump may be loaded before its policies.
     if new.key_fields is not null then
         return new;
     end if;
@@ -33,11 +33,11 @@ end;
 $$;
 revoke all on function memfold_internal._fill_policy() from public;
 comment on function memfold_internal._fill_policy() is
-'A row that comes without canonicalizer and key fields (a plain INSERT) gets those of its policy, so that its hash is made like
-any, and the names that its subject and predicate are linked to. Key fields alone: it has opted out.
-Raises MF003 for a bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such a content.';
+'Sets canonicalizer and key fields of a row that comes without them (a plain INSERT) from its policy, so that its hash is computed like
+any other, and the names that its subject and predicate are linked to. A row with only key fields has opted out. Raises MF003 for a
+bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such content.';
 
--- CREATE EXTENSION makes the rows that memfold ships before those of a dump are loaded.
+-- CREATE EXTENSION inserts the rows that memfold ships before those of a dump are loaded.
 
 create or replace function memfold_internal._replace_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -50,7 +50,7 @@ end;
 $$;
 revoke all on function memfold_internal._replace_policy() from public;
 comment on function memfold_internal._replace_policy() is
-'A policy of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships; so do options.';
+'A policy of tenant ''*'' that is inserted again, as from a dump, replaces the one that memfold ships; likewise options.';
 
 create or replace function memfold_internal._replace_antonym() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -63,4 +63,4 @@ end;
 $$;
 revoke all on function memfold_internal._replace_antonym() from public;
 comment on function memfold_internal._replace_antonym() is
-'An antonym of tenant ''*'' that comes again, as from a dump, takes the place of the one that memfold ships.';
+'An antonym of tenant ''*'' that is inserted again, as from a dump, replaces the one that memfold ships.';

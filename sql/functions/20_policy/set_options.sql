@@ -15,7 +15,8 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._reset_options(text, text, text) from public;
-comment on function memfold_internal._reset_options(text, text, text) is 'Gives a key the columns'' defaults, and returns them.';
+comment on function memfold_internal._reset_options(text, text, text) is
+'Sets the options of a key to the columns'' defaults, and returns them.';
 
 create or replace function memfold_internal._store_options(options memfold.options) returns void
 language plpgsql volatile
@@ -26,12 +27,12 @@ begin
     insert into memfold.options select (options).*;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
-        E'What is allowed: \\d+ memfold.options.');
+        E'See the allowed values with: \\d+ memfold.options');
 end;
 $$;
 revoke all on function memfold_internal._store_options(memfold.options) from public;
 comment on function memfold_internal._store_options(memfold.options) is
-'Writes the options of a key, in place of those that are there. Raises MF017.';
+'Writes the options of a key, replacing existing ones. Raises MF017.';
 
 create or replace function memfold_internal._text_search(text_search text) returns regconfig
 language plpgsql stable
@@ -43,11 +44,11 @@ begin
     return text_search::regconfig;
 exception when undefined_object or invalid_schema_name or invalid_name or syntax_error or feature_not_supported then
     perform memfold_internal._fail('MF017', 'unknown text search configuration', pg_catalog.format('text_search was %L.', text_search),
-        E'Name one that \\dF lists, such as english; with its schema, where that is not pg_catalog.');
+        E'Name one that \\dF lists, such as english; schema-qualified unless it is in pg_catalog.');
 end;
 $$;
 revoke all on function memfold_internal._text_search(text) from public;
-comment on function memfold_internal._text_search(text) is 'A text search configuration by its name. Raises MF017.';
+comment on function memfold_internal._text_search(text) is 'Looks up a text search configuration by name. Raises MF017.';
 
 create or replace function memfold.set_options(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -83,9 +84,9 @@ begin
     perform memfold_internal._check_identifier('memory_type', memory_type, true);
     if decay_interval > '1000 years' then
         perform memfold_internal._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
-            'Pass at most 1,000 years; a decay_rate of 0 means that nothing ever decays.');
+            'Pass at most 1,000 years; with a decay_rate of 0 nothing decays.');
     end if;
-    -- of two that set options of a bucket at a time, the later keeps what the earlier has set
+    -- of two concurrent calls for one bucket, the later keeps what the earlier has set
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     v_new := memfold_internal._options(tenant_id, bucket_id, memory_type);
     v_new.tenant_id := tenant_id;
@@ -94,7 +95,7 @@ begin
     v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
     v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
     v_new.touch := coalesce(touch, v_new.touch);
-    -- what would underflow, which is an error, is nothing
+    -- values that would underflow, which is an error, count as 0
     v_new.rank_confidence := coalesce(case when abs(rank_confidence) < 1e-50 then 0 else rank_confidence end, v_new.rank_confidence);
     v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
     v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);
@@ -133,6 +134,7 @@ comment on function memfold.set_options(
     double precision, bigint, double precision, text[], double precision, double precision, double precision,
     interval, interval, interval, interval, interval, text, interval
 ) is
-'Sets what recall and maintenance read of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns it. What is left out
-stays as it is there, or as the less specific row has it. The arguments are the columns of memfold.options; set_policy(preset => ...)
-sets them all. None of them changes what becomes of a candidate. Raises MF001 to MF003, MF017 (a value that is not allowed), MF025.';
+'Sets the options for recall and maintenance of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted
+argument keeps its value in that row, or in the less specific row if there is none yet. The arguments are the columns of memfold.options;
+set_policy(preset => ...) sets them all. Options do not affect how candidates are decided. Raises MF001 to MF003, MF017 (a value that is
+not allowed), MF025.';

@@ -50,7 +50,7 @@ begin
     if preset is null then
         v_new := v_old;
     else
-        -- every preset is the columns' defaults and what _preset() says, here and in the options
+        -- every preset is the columns' defaults plus the values of _preset(), here and in the options
         delete from memfold.policies as p
         where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
             and p.memory_type = set_policy.memory_type;
@@ -68,10 +68,10 @@ begin
 
     if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
         perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
-            'Key fields are type, subject and predicate; the content always belongs to the key.');
+            'Key fields are type, subject and predicate; the content is always part of the key.');
     elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
-        perform memfold_internal._fail('MF017', 'the weights do not fit', format('weights was %s.', weights),
-            'Pass three numbers that add up to 1: of source, extractor and repetition.');
+        perform memfold_internal._fail('MF017', 'the weights are not valid', format('weights was %s.', weights),
+            'Pass three numbers that add up to 1, for source, extractor and repetition.');
     end if;
     v_new.tenant_id := tenant_id;
     v_new.bucket_id := bucket_id;
@@ -129,7 +129,7 @@ begin
         ))
     then
         perform memfold_internal._fail('MF024', 'the hash of stored memories would change',
-            'canonicalizer, key_fields and metadata_keys are what content hashes are made of, and memories are stored '
+            'Content hashes depend on canonicalizer, key_fields and metadata_keys, and memories are stored '
             'under the old ones' || case when tenant_id = '*' then ', or may be, in some tenant.' else '.' end,
             'Set them for a bucket before its first memory, or: call rehash_bucket(tenant_id, bucket_id, ...).');
     end if;
@@ -140,7 +140,7 @@ begin
         insert into memfold.policies select (v_new).*;
     exception when check_violation or not_null_violation then
         perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
-            E'What is allowed: \\d+ memfold.policies.');
+            E'See the allowed values with: \\d+ memfold.policies');
     end;
     if v_new.segmenter <> v_old.segmenter then
         delete from memfold.memory_tokens as t
@@ -169,15 +169,14 @@ comment on function memfold.set_policy(
     double precision, double precision, bigint, bigint, text, double precision, text, text, text, text, text, text[], text,
     double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text
 ) is
-'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any) and returns them. What is left out stays as
-it is there, or as the less specific policy has it. preset: three_tier (the defaults), store_and_load, hash_first,
-replace_newer or robotics, as what the other arguments start from; it sets the options of the same key too (set_options). key_fields:
-of type, subject, predicate. weights: source, extractor, repetition, adding up to 1. dedup => ''off'' stores without a hash.
-canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; memfold_py). embed => ''in_database'': the
-database makes the vectors, by embed_model (memfold_py).
-The other arguments are the columns of memfold.policies. Raises MF017 (a value that is not allowed), MF011 (no such
-canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py
-is missing), MF058, MF059.';
+'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted argument keeps its value in
+that policy, or in the less specific policy if there is none yet. preset: the values that the other arguments start from: three_tier (the
+defaults), store_and_load, hash_first, replace_newer or robotics; it also sets the options of the same key (set_options). key_fields: any
+of type, subject, predicate. weights: source, extractor and repetition, which add up to 1. dedup => ''off'' stores without a hash.
+canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; requires memfold_py). embed => ''in_database'': the
+database computes the vectors with embed_model (requires memfold_py). The other arguments are the columns of memfold.policies. Raises
+MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no
+registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';
 
 create or replace function memfold_internal._preset(
     preset text, inout policy memfold.policies, inout options memfold.options
@@ -192,7 +191,7 @@ begin
     if preset = 'three_tier' then
         null;
     elsif preset = 'store_and_load' then
-        -- never without a judge, who writes one text for what is alike
+        -- never without a judge, who writes one text for similar ones
         p.scope := 'bucket';
         p.merge_threshold := 1;
         p.judge_threshold := 0.65;
@@ -201,7 +200,7 @@ begin
         o.touch := true;
         o.consolidate_threshold := 0.65;
     elsif preset = 'hash_first' then
-        -- a bucket holds a text once, whatever its type; what is alike goes to a judge
+        -- a bucket holds a text once, whatever its type; similar texts go to a judge
         p.key_fields := '';
         p.scope := 'bucket';
         p.merge_threshold := 1;
@@ -209,13 +208,13 @@ begin
         if memfold_internal._has_python() then
             p.canonicalizer := 'lemma';
         else
-            raise notice 'content is hashed by prose/1: lemma/1, which knows "likes" as "liked", is not in this database';
+            raise notice 'content is hashed by prose/1: lemma/1, which treats "likes" and "liked" as equal, is not installed in this database';
         end if;
     elsif preset = 'replace_newer' then
         p.neighbours := 1;
         p.merge_threshold := 0.95;
         p.merge_inclusive := true;
-        -- what is so near is the same, by definition
+        -- texts this similar are the same, by definition
         p.merge_veto := 0;
         p.judge_threshold := 0.9;
         p.on_merge := 'replace';
@@ -256,7 +255,7 @@ end;
 $$;
 revoke all on function memfold_internal._preset(text, memfold.policies, memfold.options) from public;
 comment on function memfold_internal._preset(text, memfold.policies, memfold.options) is
-'A policy and options of the columns'' defaults with what a preset has beside them. Raises MF017.';
+'A policy and options with the columns'' defaults and the values of a preset. Raises MF017.';
 
 create or replace function memfold_internal._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
 language plpgsql volatile
@@ -274,4 +273,4 @@ end;
 $$;
 revoke all on function memfold_internal._add_tokens(text, text, text) from public;
 comment on function memfold_internal._add_tokens(text, text, text) is
-'Writes down the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';
+'Stores the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';

@@ -18,11 +18,11 @@ begin
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed',
         format('cardinality was %L, conflict %L.', set_predicate.cardinality, set_predicate.conflict),
-        'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null for the policy''s.');
+        'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null to use the policy''s.');
 end;
 $$;
 revoke all on function memfold.set_predicate(text, text, text, text) from public;
 grant execute on function memfold.set_predicate(text, text, text, text) to memfold_app;
 comment on function memfold.set_predicate(text, text, text, text) is
-'Says how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many.
-It governs candidates from now on; what is stored stays as it is. Raises MF003, MF017.';
+'Sets how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many. Applies to
+candidates from now on; stored memories do not change. Raises MF003, MF017.';

@@ -8,10 +8,10 @@ create or replace function memfold_internal._confidence(
 ) returns double precision
 language sql immutable parallel safe
 return
--- what would underflow, which is an error, is nothing
+-- values that would underflow, which is an error, count as 0
 case when least(weight_source, source_confidence) < 1e-100 then 0 else weight_source * source_confidence end
 + case when least(weight_extractor, extractor_confidence) < 1e-100 then 0 else weight_extractor * extractor_confidence end
--- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations less one
+-- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations minus one
 + case
     when weight_repetition < 1e-100 then 0
     else weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)))
@@ -22,8 +22,8 @@ revoke all on function memfold_internal._confidence(
 comment on function memfold_internal._confidence(
     double precision, double precision, bigint, double precision, double precision, double precision
 ) is
-'Confidence in [0, 1] = w1 * source + w2 * extractor + w3 * r(n), r(n) = 1 - 1 / (1 + ln(1 + n)), where n is the number of
-independent observations less one: r(1) = 0.409, r(2) = 0.523, r(3) = 0.581, r(5) = 0.642.';
+'Confidence in [0, 1] = w1 * source + w2 * extractor + w3 * r(n), r(n) = 1 - 1 / (1 + ln(1 + n)), where n is the number of independent
+observations minus one: r(1) = 0.409, r(2) = 0.523, r(3) = 0.581, r(5) = 0.642.';
 
 create or replace function memfold_internal._effective(
     confidence double precision,
@@ -49,5 +49,5 @@ revoke all on function memfold_internal._effective(
 comment on function memfold_internal._effective(
     double precision, timestamptz, timestamptz, double precision, double precision, interval
 ) is
-'Confidence after decay: confidence * (1 - decay_rate) ^ days since last use, once decay_interval has passed without use; not
-below decay_floor, nor raised to it. Inlined by callers whose arguments are columns.';
+'Confidence after decay: confidence * (1 - decay_rate) ^ days since last use, once decay_interval has passed without use; not below
+decay_floor, nor raised to it. Inlined by callers whose arguments are columns.';

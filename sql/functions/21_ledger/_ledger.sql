@@ -1,19 +1,19 @@
 create or replace view memfold_internal._ledger with (security_invoker = true) as
 select
     e.*,
-    -- not EXISTS, for which a whole tenant's rows may be hashed
+    -- not EXISTS, which might hash the rows of a whole tenant
     (
         select true
         from memfold.memory_events as u
         where u.tenant_id = e.tenant_id and u.undoes = e.event_id
     ) is not null as undone
 from memfold.memory_events as e;
-comment on view memfold_internal._ledger is 'The ledger, and of each row whether it was undone: then it is no longer in force.';
+comment on view memfold_internal._ledger is 'The ledger, and whether each row was undone: it is then no longer in force.';
 
 create or replace view memfold_internal._observed with (security_invoker = true) as
 select e.*
 from memfold_internal._ledger as e
--- undoing a tier-1 event withdraws the observation, undoing any other leaves it to its own text
+-- undoing a tier-1 event withdraws the observation, undoing any other leaves it with its own text
 where e.observation and not (e.tier = 1 and e.undone);
 comment on view memfold_internal._observed is 'The observations in force.';
 
@@ -23,7 +23,7 @@ from memfold_internal._ledger as e
 -- the condition of memory_events_decisions_idx
 where e.tier <> 1 or e.on_timeline;
 comment on view memfold_internal._decisions is
-'What was decided of texts in tier 2 or 3, and all rows of values of timelines: found without the other observations of a text
+'The decisions about texts in tier 2 or 3, and all rows of values of timelines: found without reading the other observations of a text
 (memory_events_decisions_idx).';
 
 create or replace view memfold_internal._whole_ledger with (security_invoker = true) as
@@ -33,7 +33,7 @@ where e.method is distinct from 'archived'
 union all
 select
     a.*,
-    -- an undone row is moved together with what it takes back
+    -- an undone row is moved together with the row that undoes it
     (
         select true
         from memfold.memory_events_archive as u
@@ -41,7 +41,7 @@ select
     ) is not null as undone
 from memfold.memory_events_archive as a;
 comment on view memfold_internal._whole_ledger is
-'The ledger as if nothing had been archived: for what asks when something was stated, or counts decisions.';
+'The ledger as if nothing had been archived: for readers that need the time of statements, or count decisions.';
 
 create or replace function memfold_internal._event(tenant_id text, event_id uuid) returns memfold.memory_events
 language plpgsql stable
@@ -52,7 +52,7 @@ begin
     select v.* into e
     from memfold.memory_events as v
     where v.tenant_id = _event.tenant_id collate "C" and v.event_id = _event.event_id;
-    -- a row that stands for archived ones has the id of the last of them
+    -- a row that replaces archived ones has the id of the last of them
     if not found or e.method = 'archived' then
         select v.* into e
         from memfold.memory_events_archive as v
@@ -63,7 +63,7 @@ end;
 $$;
 revoke all on function memfold_internal._event(text, uuid) from public;
 comment on function memfold_internal._event(text, uuid) is
-'A row of the ledger, archived or not. All null: there is none. Only reads.';
+'A row of the ledger, archived or not. All null if there is none. Only reads.';
 
 create or replace function memfold_internal._unarchive(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
@@ -96,7 +96,7 @@ begin
         )
         insert into memfold.memory_events select b.* from back as b order by b.event_id;
     end loop;
-    -- one of the rows that are gone may have stood for rows of several blocks
+    -- one of the removed rows may have replaced rows of several blocks
     perform memfold_internal._renew_sums(_unarchive.tenant_id, pg_catalog.array_agg(b.memory_id), pg_catalog.array_agg(b.to_event))
     from memfold.memory_event_sums as b
     where b.tenant_id = _unarchive.tenant_id collate "C" and b.memory_id = any(v_ids)
@@ -106,8 +106,8 @@ end;
 $$;
 revoke all on function memfold_internal._unarchive(text, uuid[]) from public;
 comment on function memfold_internal._unarchive(text, uuid[]) is
-'Brings all archived rows of these memories back into the ledger, and takes away the rows that stood for them: no state changes.
-Rows of the archive without a memory (candidates that a rule refused) stay there. The caller holds the lock, and the rows of the roots.';
+'Moves all archived rows of these memories back into the ledger, and deletes the rows that replaced them: no state changes. Archived rows
+without a memory (candidates that a rule refused) stay. The caller holds the lock, and the rows of the roots.';
 
 create or replace function memfold_internal._last_statement(tenant_id text, root_id uuid) returns setof uuid
 language plpgsql stable rows 1
@@ -126,7 +126,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._last_statement(text, uuid) from public;
-comment on function memfold_internal._last_statement(text, uuid) is 'The ledger row by which a root was stated last. Only reads.';
+comment on function memfold_internal._last_statement(text, uuid) is 'The ledger row that last stated a root. Only reads.';
 
 create or replace function memfold_internal._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -140,16 +140,16 @@ begin
     end if;
     if v_table = 'memories' then
         perform memfold_internal._fail('MF020', format('%s of memories is refused', tg_op),
-            'Text, keys and hash of a memory never change, and no memory is deleted: the ledger names it.',
-            'To change what holds: ingest_memory(), update_memory(), reject_memory(). undo() takes back what was decided.');
+            'Text, keys and hash of a memory never change, and no memory is deleted, because the ledger refers to it.',
+            'To change what is current, use ingest_memory(), update_memory() or reject_memory(); to undo a decision, undo().');
     else
         perform memfold_internal._fail('MF021', format('%s of %s is refused', tg_op, v_table),
-            'The ledger is append-only.', 'State is derived from it: undo(event_id) takes an event back by a row of its own.');
+            'The ledger is append-only.', 'State is derived from it: undo(event_id) adds a row that undoes an event.');
     end if;
     return null;
 end;
 $$;
 revoke all on function memfold_internal._refuse() from public;
 comment on function memfold_internal._refuse() is
-'Refuses UPDATE of what never changes, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own
-maintenance (rehash, erasure, retention) runs with memfold.maintenance = on.';
+'Refuses UPDATE of immutable columns, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own maintenance (rehash,
+erasure, retention) runs with memfold.maintenance = on.';

@@ -12,7 +12,7 @@ declare
     v_locked_key bigint;
 begin
     loop
-        -- whatever the call may change: their trees, and what is beside them on a timeline
+        -- everything the call may change: their trees, and the memories on a timeline with them
         v_texts := memfold_internal._timeline_texts(tenant_id, memory_ids);
         select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
             memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
@@ -27,11 +27,11 @@ begin
             ) as m
         ) as m
         cross join lateral memfold_internal._policy(_lock_memories.tenant_id, m.bucket_id, m.memory_type) as p;
-        -- no bucket: they are gone
+        -- no bucket: they were erased
         exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide
-            -- a link may have brought them into another one
+            -- a link may have moved them into another one
             and v_scope_key = v_locked_key;
-        -- A second turn has the scope's key already: it must not wait for the bucket's.
+        -- In a second pass it already holds the scope's key: it must not wait for the bucket's.
         if wait then
             perform memfold_internal._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
         elsif not memfold_internal._try_lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
@@ -45,9 +45,9 @@ end;
 $$;
 revoke all on function memfold_internal._lock_memories(text, uuid[], boolean) from public;
 comment on function memfold_internal._lock_memories(text, uuid[], boolean) is
-'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s where their trees and
-timelines reach over scopes. Looks again once it has it. Raises MF025, and 40001 where it would have to wait twice.
-wait false: it never waits, and returns whether it has the lock.';
+'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s if their trees and timelines span
+scopes. Checks again once it has it. Raises MF025, and 40001 if it would have to wait twice. wait false: never waits, and returns whether
+it has the lock.';
 
 create or replace function memfold_internal._texts_to_lock(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable
@@ -56,9 +56,9 @@ as $$
 declare
     v_texts uuid[] := array[]::uuid[];
 begin
-    -- in parts, for the time that one takes grows faster than its size
+    -- in parts, because the time grows faster than the size
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
-        -- without those of trees and timelines that are there already
+        -- except those of trees and timelines already found
         v_texts := v_texts || memfold_internal._timeline_texts(tenant_id, array(
             select i.id from pg_catalog.unnest(memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
         ));
@@ -77,4 +77,4 @@ end;
 $$;
 revoke all on function memfold_internal._texts_to_lock(text, uuid[]) from public;
 comment on function memfold_internal._texts_to_lock(text, uuid[]) is
-'All that derive_scope() of memory_ids may change, in the order in which everyone locks. Only reads.';
+'All texts that derive_scope() of memory_ids may change, in the order in which every caller locks. Only reads.';

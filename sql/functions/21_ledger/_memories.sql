@@ -2,8 +2,8 @@ create or replace function memfold_internal._known_text(tenant_id text, bucket_i
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
 language sql stable parallel safe rows 1
 begin atomic
--- A range, and in order: by any statistics, and by none, no other index ends as soon. (As a range of rows it would, in
-    -- a batch, be read from the index's beginning.)
+-- A range, and in order: whatever the statistics, even none, no other index ends as soon. (As a range of rows it would, in a batch, be
+-- read from the index's beginning.)
     select m.memory_id, m.root_id, m.status, m.predicate, m.scope_key
     from memfold.memories as m
     where
@@ -16,14 +16,14 @@ begin atomic
 end;
 revoke all on function memfold_internal._known_text(text, text, bytea) from public;
 comment on function memfold_internal._known_text(text, text, bytea) is
-'Tier 1''s probe: the text of a bucket that has this hash, as it is stored (root_id null: a root). Inlined by its callers.';
+'Tier 1''s lookup: the stored text of a bucket with this hash (root_id null: a root). Inlined by its callers.';
 
 create or replace function memfold_internal._hit_method(memory_id uuid, root_id uuid) returns text
 language sql immutable parallel safe
 return case when memory_id = root_id then 'hash' else 'alias' end;
 revoke all on function memfold_internal._hit_method(uuid, uuid) from public;
 comment on function memfold_internal._hit_method(uuid, uuid) is
-'By what tier 1 has found a memory: the text that was found is its own, or one of its aliases''. One expression, which its callers inline.';
+'How tier 1 has found a memory: by its own text, or by an alias. One expression, which its callers inline.';
 
 create or replace function memfold_internal._no_memory(memory_id uuid) returns void
 language plpgsql volatile
@@ -31,7 +31,7 @@ as $$
 begin
     perform memfold_internal._fail('MF018', 'there is no such memory',
         pg_catalog.format('memory_id was %s.', coalesce(memory_id::text, 'null')),
-        'Ids are those that ingest_memory() returned to this tenant.');
+        'Pass an id that ingest_memory() returned to this tenant.');
 end;
 $$;
 revoke all on function memfold_internal._no_memory(uuid) from public;
@@ -54,11 +54,11 @@ begin
     elsif r.status = any(refused) then
         perform memfold_internal._fail('MF034', 'the memory is ' || r.status,
             pg_catalog.format('Memory %s is %s.', r.memory_id, r.status),
-            'explain_memory() says by which event; undo(event_id) takes that back.');
+            'explain_memory() shows the event that made it so; undo(event_id) undoes it.');
     end if;
     return r;
 end;
 $$;
 revoke all on function memfold_internal._memory_root(text, uuid, text[]) from public;
 comment on function memfold_internal._memory_root(text, uuid, text[]) is
-'The memory where an id leads, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.';
+'The root of an id, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.';

@@ -28,8 +28,8 @@ end;
 $$;
 revoke all on function memfold_internal._record(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid) from public;
 comment on function memfold_internal._record(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid) is
-'Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order
-of event ids is the order of events in a scope.';
+'Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order of event ids is
+the order of events in a scope.';
 
 create or replace function memfold_internal._record_new(
     tenant_id text, event_id uuid, bucket_id text, memory_id uuid, content text, memory_type text, subject text, predicate text,
@@ -67,7 +67,7 @@ revoke all on function memfold_internal._record_new(
 comment on function memfold_internal._record_new(
     text, uuid, text, uuid, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
-'The ledger row of a new fact beside which there was nothing to decide about: what _record() writes of it.';
+'Writes the ledger row of a new fact that needed no decision, as _record() would.';
 
 create or replace function memfold_internal._record_batch(b memfold_internal.batch) returns void
 language plpgsql volatile
@@ -100,7 +100,7 @@ end;
 $$;
 revoke all on function memfold_internal._record_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._record_batch(memfold_internal.batch) is
-'_record() for those candidates of a batch that only add: new texts, and restatements of active memories. Called with all locks held.';
+'_record() for the candidates of a batch that only add: new texts, and restatements of active memories. Called with all locks held.';
 
 create or replace function memfold_internal._adopt_row(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
@@ -118,14 +118,14 @@ begin
     where m.tenant_id = _adopt_row.tenant_id collate "C" and m.memory_id = _adopt_row.memory_id and not exists (
         select from memfold.memory_events as e
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
-            -- of a row that nobody has seen to yet there may be a question already: attach_embedding() asks it
+            -- a question about a row that is not ingested yet may exist already: attach_embedding() asks it
             and (e.observation or m.is_ingested)
     );
 end;
 $$;
 revoke all on function memfold_internal._adopt_row(text, uuid) from public;
 comment on function memfold_internal._adopt_row(text, uuid) is
-'Gives a row that a plain INSERT left its ledger row: an observation at the time it was written. The caller derives its state.';
+'Writes the ledger row of a row that a plain INSERT left: an observation at the time it was written. The caller derives its state.';
 
 create or replace function memfold_internal._record_relation(
     j memfold.judgements, action text, memory_id uuid, target_id uuid, content text, stated_at timestamptz
@@ -172,10 +172,9 @@ end;
 $$;
 revoke all on function memfold_internal._record_relation(memfold.judgements, text, uuid, uuid, text, timestamptz) from public;
 comment on function memfold_internal._record_relation(memfold.judgements, text, uuid, uuid, text, timestamptz) is
-'Tier 3: records what a judge or a person (no model) decided of two roots, or what holds where the judge failed (dead), and
-derives their state: merged (memory_id is folded into target_id), replaced (target_id into memory_id), superseded (memory_id
-retires target_id), rejected, judged (nothing changes). content: the text, of a memory that this creates. stated_at: a person
-states memory_id, at this time.
+'Tier 3: records what a judge or a person (no model) decided about two roots, or the fallback if the judge failed (dead), and derives
+their state: merged (memory_id is merged into target_id), replaced (target_id into memory_id), superseded (memory_id retires target_id),
+rejected, judged (nothing changes). content: the text of a memory that this creates. stated_at: a person states memory_id, at this time.
 The caller holds the lock.';
 
 create or replace function memfold_internal._record_undone(
@@ -222,15 +221,15 @@ end;
 $$;
 revoke all on function memfold_internal._record_undone(text, uuid[], text, uuid) from public;
 comment on function memfold_internal._record_undone(text, uuid[], text, uuid) is
-'Writes of each of these events, in their order, that it is undone, unless that is written already: which were (undone; null: none),
-and by which rows (undo_ids). Of observations that are withdrawn by it, turns and sums are set right. The caller derives the state, and
-holds the locks; for observations the rows of their roots too.';
+'Records each of these events, in their order, as undone, unless it already is. Returns which were (undone; null: none), and the rows that
+undo them (undo_ids). Corrects turns and sums of observations that this withdraws. The caller derives the state, and holds the locks; for
+observations also the rows of their roots.';
 
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe
 return case when j.status = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;
 revoke all on function memfold_internal._method(memfold.judgements) from public;
-comment on function memfold_internal._method(memfold.judgements) is 'By whom tier 3 was decided, as the ledger has it.';
+comment on function memfold_internal._method(memfold.judgements) is 'Who decided in tier 3, as the ledger stores it.';
 
 create or replace function memfold_internal._merge_all(
     r memfold.runs, tier integer, method text, action text, memory_ids uuid[], into_ids uuid[],
@@ -303,6 +302,6 @@ revoke all on function memfold_internal._merge_all(
 comment on function memfold_internal._merge_all(
     memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
 ) is
-'Folds each of memory_ids into its place''s of into_ids, as events of a run (action: merged, or replaced where a newer text takes
-the place of an older), and derives their state at once. Returns the places that were folded: not those where one of the two
-is no longer an active root, or was folded by an earlier place. The caller holds the bucket''s lock.';
+'Merges each of memory_ids into the element of into_ids at the same position, as events of a run (action: merged, or replaced if a newer
+text replaces an older), and derives their state together. Returns the positions that were merged: not those in which one of the two is no
+longer an active root, or was merged at an earlier position. The caller holds the bucket''s lock.';

@@ -14,7 +14,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._start_run(text, text, text, jsonb) from public;
-comment on function memfold_internal._start_run(text, text, text, jsonb) is 'Records that a run of maintenance begins, and returns it.';
+comment on function memfold_internal._start_run(text, text, text, jsonb) is 'Records the start of a maintenance run, and returns it.';
 
 create or replace function memfold_internal._rules_stamp(tenant_id text, bucket_id text) returns text
 language plpgsql stable
@@ -36,21 +36,21 @@ end;
 $$;
 revoke all on function memfold_internal._rules_stamp(text, text) from public;
 comment on function memfold_internal._rules_stamp(text, text) is
-'Stands for the rules by which a run plans: policies and options of the bucket, and embedding models. Only reads.';
+'Identifies the rules that a run plans by: policies and options of the bucket, and embedding models. Only reads.';
 
 create or replace function memfold_internal._check_rules_stamp(tenant_id text, bucket_id text, stamp text) returns void
 language plpgsql volatile
 as $$
 begin
     if memfold_internal._rules_stamp(tenant_id, bucket_id) <> stamp then
-        perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+        perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for a lock.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_rules_stamp(text, text, text) from public;
 comment on function memfold_internal._check_rules_stamp(text, text, text) is
-'For a run that has planned, and then waited for the bucket''s lock: raises 40001 if the rules that it planned
-by have changed (_rules_stamp).';
+'For a run that has planned and then waited for the bucket''s lock: raises 40001 if the rules that it planned by have changed
+(_rules_stamp).';
 
 create or replace function memfold_internal._run(tenant_id text, run_id uuid) returns memfold.runs
 language plpgsql stable
@@ -70,7 +70,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._run(text, uuid) from public;
-comment on function memfold_internal._run(text, uuid) is 'A run. Raises MF038. Only reads.';
+comment on function memfold_internal._run(text, uuid) is 'Returns a run. Raises MF038. Only reads.';
 
 create or replace function memfold_internal._end_run(tenant_id text, run_id uuid, report jsonb) returns void
 language plpgsql volatile
@@ -110,4 +110,4 @@ end;
 $$;
 revoke all on function memfold_internal._end_run(text, uuid, jsonb) from public;
 comment on function memfold_internal._end_run(text, uuid, jsonb) is
-'Writes down what an open run has done so far, and that it is done, unless judgements of it wait.';
+'Records the results of an open run so far, and marks it done, unless judgements of it wait.';

@@ -1,10 +1,10 @@
--- Sums of ledger rows (memory_event_sums): what is derived from a text's observations does not read them all. docs/decisions/0010.
+-- Sums of ledger rows (memory_event_sums): values derived from a text's observations need not read them all. docs/decisions/0010.
 
 create or replace function memfold_internal._turn_hash(source_turn_id text) returns bigint
 language sql immutable parallel safe
 return pg_catalog.hashtextextended(source_turn_id collate "C", 0);
 revoke all on function memfold_internal._turn_hash(text) from public;
-comment on function memfold_internal._turn_hash(text) is 'A source turn, as memory_event_sums.repeated_turns has it.';
+comment on function memfold_internal._turn_hash(text) is 'A source turn, as stored in memory_event_sums.repeated_turns.';
 
 create or replace function memfold_internal._sum_block(tenant_id text, memory_id uuid, after uuid, to_event uuid)
 returns memfold.memory_event_sums
@@ -14,11 +14,11 @@ declare
     b memfold.memory_event_sums;
 begin
     with observed as materialized (
-        -- in pairs and in order, as _derived_trees() has it
+        -- in pairs and in order, as in _derived_trees()
         select o.memory_id, o.event_id, o.observations, o.without_turns, o.source_turn_ids, o.turn_events, o.source_confidence,
             o.extractor_confidence, o.first_observed_at, o.observed_at, o.metadata,
             pg_catalog.num_nonnulls(o.valid_from, o.valid_until) > 0 as has_validity,
-            -- most rows have one turn: without a function scan
+            -- most rows have one turn: avoids a function scan
             case when pg_catalog.cardinality(o.source_turn_ids) = 1 and o.turn_events is null then (
                 select s.event_id from memfold.memory_sources as s
                 where s.tenant_id = _sum_block.tenant_id collate "C" and s.source_turn_id = o.source_turn_ids[1]
@@ -42,7 +42,7 @@ begin
         where o.first_event is null and o.source_turn_ids <> '{}'
     )
     select _sum_block.tenant_id, _sum_block.memory_id, _sum_block.to_event,
-        -- a row of method archived stands for several
+        -- a row of method archived replaces several
         coalesce(sum(coalesce(o.observations, 1)), 0)::bigint,
         coalesce(sum(coalesce(o.without_turns, case when o.source_turn_ids = '{}' then 1 else 0 end)), 0)::bigint,
         pg_catalog.count(*) filter (where o.first_event = o.event_id)
@@ -62,7 +62,7 @@ end;
 $$;
 revoke all on function memfold_internal._sum_block(text, uuid, uuid, uuid) from public;
 comment on function memfold_internal._sum_block(text, uuid, uuid, uuid) is
-'The sums of a text''s observations in force whose ids are above one and not above another. Only reads.';
+'The sums of a text''s observations in force with ids above the first and not above the second id. Only reads.';
 
 create or replace function memfold_internal._validity(
     tenant_id text, memory_ids uuid[], last_seen timestamptz, out valid_from timestamptz, out valid_until timestamptz
@@ -74,7 +74,7 @@ declare
     v_event_id uuid;
     v_observed_at timestamptz;
 begin
-    -- the latest that has one, of the blocks that have some and of what has no sums yet
+    -- the latest one, among blocks that have some and rows without sums
     select e.event_id, e.observed_at, e.valid_from, e.valid_until into v_event_id, v_observed_at, valid_from, valid_until
     from pg_catalog.unnest(memory_ids) as i (id)
     cross join lateral (
@@ -116,8 +116,8 @@ end;
 $$;
 revoke all on function memfold_internal._validity(text, uuid[], timestamptz) from public;
 comment on function memfold_internal._validity(text, uuid[], timestamptz) is
-'The validity of a tree, whose texts are memory_ids and whose last observation was at last_seen: what the latest one by (observed_at,
-event_id) of those in force says; null where it says nothing. Only reads.';
+'The validity of a tree with texts memory_ids and last observation at last_seen: that of the latest observation in force, by (observed_at,
+event_id); null if it gives none. Only reads.';
 
 create or replace function memfold_internal._extend_sums(tenant_id text, memory_id uuid) returns void
 language plpgsql volatile
@@ -142,7 +142,7 @@ begin
         offset memfold_internal._block_size() - 1
         limit 1;
         exit when v_to is null;
-        -- Nobody but archive_events() may change rows of a text while its root's row is held, and that holds this one.
+        -- Only archive_events() may change rows of a text while its root's row is held, and it also locks this one.
         perform from memfold.memories as m
         where m.tenant_id = _extend_sums.tenant_id collate "C" and m.memory_id = _extend_sums.memory_id
         for update skip locked;
@@ -155,8 +155,8 @@ end;
 $$;
 revoke all on function memfold_internal._extend_sums(text, uuid) from public;
 comment on function memfold_internal._extend_sums(text, uuid) is
-'Makes blocks of those of a text''s ledger rows that have no sums yet, as far as they fill blocks. The caller holds the row of the text''s
-root, whose stripes are joined: all rows with ids below the last one of the text are there.';
+'Creates blocks for a text''s ledger rows without sums, as far as they fill blocks. The caller holds the row of the text''s root, with
+joined stripes: all rows with ids below the last one of the text exist.';
 
 create or replace function memfold_internal._renew_sums(tenant_id text, memory_ids uuid[], event_ids uuid[]) returns void
 language plpgsql volatile
@@ -192,7 +192,7 @@ end;
 $$;
 revoke all on function memfold_internal._renew_sums(text, uuid[], uuid[]) from public;
 comment on function memfold_internal._renew_sums(text, uuid[], uuid[]) is
-'Makes the sums of those blocks again that hold these ledger rows, each of its text: they were undone, moved or erased.';
+'Recomputes the sums of the blocks that contain these ledger rows, each of its text, after the rows were undone, moved or erased.';
 
 create or replace function memfold_internal._drop_sums_from(tenant_id text, memory_id uuid, event_id uuid) returns void
 language plpgsql volatile
@@ -205,7 +205,7 @@ end;
 $$;
 revoke all on function memfold_internal._drop_sums_from(text, uuid, uuid) from public;
 comment on function memfold_internal._drop_sums_from(text, uuid, uuid) is
-'Takes away the sums of blocks that a row with this id may belong to.';
+'Deletes the sums of blocks that a row with this id may belong to.';
 
 create or replace function memfold_internal._add_turns(
     tenant_id text, memory_id uuid, source_turn_ids text[], event_id uuid
@@ -228,7 +228,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_turns(text, uuid, text[], uuid) from public;
 comment on function memfold_internal._add_turns(text, uuid, text[], uuid) is
-'Adds the source turns (sorted, distinct) of one observation to those of its text. Returns which the text did not have (null: none).';
+'Adds the source turns (sorted, distinct) of one observation to those of its text. Returns those that the text did not have (null:
+none).';
 
 create or replace function memfold_internal._precede(tenant_id text, memory_id uuid, source_turn_ids text[], event_id uuid) returns void
 language plpgsql volatile
@@ -246,8 +247,8 @@ end;
 $$;
 revoke all on function memfold_internal._precede(text, uuid, text[], uuid) from public;
 comment on function memfold_internal._precede(text, uuid, text[], uuid) is
-'For an observation that may have a lower id than one that was written before it, because it is of a batch or a stripe: it is the first
-with those of its turns that the other had.';
+'For an observation that may have a lower id than one written before it, because it is in a batch or a stripe: makes it the first with
+those of its turns that the other had.';
 
 create or replace function memfold_internal._next_with_turn(tenant_id text, memory_id uuid, source_turn_id text, event_id uuid) returns uuid
 language plpgsql stable
@@ -262,7 +263,7 @@ declare
     v_next uuid;
     v_archived uuid;
 begin
-    -- which blocks repeat it, and what has no sums yet
+    -- which blocks repeat it, and the rows without sums
     select pg_catalog.array_agg(b.to_event order by b.to_event), pg_catalog.array_agg(b.after order by b.to_event)
     into v_ends, v_spans
     from (
@@ -288,7 +289,7 @@ begin
         limit 1;
         exit when found;
     end loop;
-    -- rows that stand for others may be later than these
+    -- rows that replace others may be later than these
     if exists (
         select from memfold.memory_events_archive as a
         where a.tenant_id = _next_with_turn.tenant_id collate "C" and a.memory_id = _next_with_turn.memory_id
@@ -306,7 +307,7 @@ end;
 $$;
 revoke all on function memfold_internal._next_with_turn(text, uuid, text, uuid) from public;
 comment on function memfold_internal._next_with_turn(text, uuid, text, uuid) is
-'The first observation in force of a text with this turn, where event_id was it. Null: there is none. Only reads.';
+'The first observation in force of a text with this turn, after event_id has been withdrawn. Null: there is none. Only reads.';
 
 create or replace function memfold_internal._withdraw_turns(tenant_id text, memory_ids uuid[], turns text[], event_ids uuid[]) returns void
 language plpgsql volatile
@@ -346,6 +347,6 @@ end;
 $$;
 revoke all on function memfold_internal._withdraw_turns(text, uuid[], text[], uuid[]) from public;
 comment on function memfold_internal._withdraw_turns(text, uuid[], text[], uuid[]) is
-'For ledger rows of texts that have these turns no longer, because they were undone or erased: of each turn that one of them was the first
-with, the next one is, or the text does not have it any more. turns null: the row had none. Makes the sums of their blocks again. The caller
-holds the rows of their roots, whose stripes are joined.';
+'For ledger rows of texts that no longer have these turns, because they were undone or erased: each turn of which one of them was the
+first observation moves to the next one, or is removed from the text. turns null: the row had none. Recomputes the sums of their blocks.
+The caller holds the rows of their roots, with joined stripes.';

@@ -20,7 +20,7 @@ begin
             select r.memory_id, r.bucket_id, r.scope_key, r.predicate is not null as has_slot, r.object
             from memfold.memories as r
             where r.tenant_id = _derived_timelines.tenant_id collate "C" and r.memory_id = k.memory_id
-                -- what was pruned may have observations
+                -- a pruned memory may have observations
                 and r.root_id is null and r.status <> 'withdrawn'
             offset 0
         ) as r
@@ -76,16 +76,16 @@ begin
             where m.tenant_id = _derived_timelines.tenant_id collate "C" and m.memory_id = l.memory_id
             offset 0
         ) as m
-        -- what gave way to a value of another slot, with which it had been tied, is none of its own by that
+        -- a memory superseded by a value of another slot, on a timeline with it, is not by that a value of its own slot
         where l.is_of_scope and l.on_timeline and (m.bucket_id, m.scope_key) = (r.bucket_id, r.scope_key)
     ),
-    -- All values of a single-valued slot are on one timeline; a judged contradiction elsewhere ties two roots to one. A value
-    -- that was folded into a text of another scope puts that one on no slot's timeline.
+    -- All values of a single-valued slot are on one timeline; otherwise a judged contradiction puts two roots on one. A value that was
+    -- merged into a text of another scope puts that text on no slot's timeline.
     labels as (
         select r.root, case when p.root is null then r.root::text else r.bucket_id || ' ' || r.scope_key end as label,
             p.root is not null as of_scope
         from roots as r
-        -- An alias that was restated as a value of its root's slot, and is a root again, has none of its own without a predicate.
+        -- An alias that was restated as a value of its root's slot, and is a root again, has no slot without a predicate.
         left join placed as p on p.root = r.root and r.has_slot
     ),
     ties as (
@@ -101,7 +101,7 @@ begin
         union
         select r.here, t.there from reach as r join ties as t on t.here = r.there
     ),
-    -- once a label, not once a statement: of a slot with 3,365 statements and 112 values that was 95 % of the time
+    -- once per label, not once per statement: for a slot with 3,365 statements and 112 values that was 95 % of the time
     tied as (
         select r.here, min(r.there) as there from reach as r group by r.here
     ),
@@ -127,7 +127,7 @@ begin
             over (partition by a.timeline order by a.observed_at, a.event_id) as segment
         from marked as a
     ),
-    -- where the next value begins. By a window: joined to itself by timeline alone, a slot of 2,600 values was 3,000,000 rows.
+    -- where the next value begins. By a window: a self-join on timeline alone produced 3,000,000 rows for a slot of 2,600 values.
     ended as (
         select n.*, min(n.observed_at)
             over (partition by n.timeline order by n.segment groups between 1 following and 1 following) as ends
@@ -141,10 +141,10 @@ end;
 $$;
 revoke all on function memfold_internal._derived_timelines(text, uuid[]) from public;
 comment on function memfold_internal._derived_timelines(text, uuid[]) is
-'The timelines of the roots among memory_ids (all roots of a timeline are named, see _timeline_texts): their assertions in
-order of (observed_at, event_id), equal neighbours collapsed; one interval [valid_from, valid_to) for each value, the last
-one open. A value is the canonical object, else the memory. of_scope: the memory is a value of its scope''s single-valued
-slot, rather than of a question that a judge found. Only reads.';
+'The timelines of the roots among memory_ids (which include all roots of a timeline, see _timeline_texts): their assertions in order of
+(observed_at, event_id), equal neighbours collapsed; one interval [valid_from, valid_to) for each value, the last one open. A value is the
+canonical object, else the memory. of_scope: the memory is a value of its scope''s single-valued slot, rather than of a question that a
+judge found. Only reads.';
 
 create or replace function memfold_internal._timeline_texts(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable
@@ -211,8 +211,8 @@ end;
 $$;
 revoke all on function memfold_internal._timeline_texts(text, uuid[]) from public;
 comment on function memfold_internal._timeline_texts(text, uuid[]) is
-'The texts of the trees that hold memory_ids, and of all trees that are, or ever were, on one timeline with them: what a
-change of memory_ids may change. Only reads.';
+'The texts of the trees that contain memory_ids, and of all trees that are, or ever were, on one timeline with them: what a change of
+memory_ids may change. Only reads.';
 
 create or replace function memfold_internal._slot_memories(tenant_id text, bucket_id text, scope_key bigint) returns uuid[]
 language plpgsql stable
@@ -227,7 +227,7 @@ end;
 $$;
 revoke all on function memfold_internal._slot_memories(text, text, bigint) from public;
 comment on function memfold_internal._slot_memories(text, text, bigint) is
-'The memories of a slot, aliases and history with them. Only reads.';
+'The memories of a slot, including aliases and history. Only reads.';
 
 create or replace function memfold_internal._last_seen(tenant_id text, memory_ids uuid[]) returns timestamptz
 language plpgsql stable
@@ -246,8 +246,8 @@ end;
 $$;
 revoke all on function memfold_internal._last_seen(text, uuid[]) from public;
 comment on function memfold_internal._last_seen(text, uuid[]) is
-'The last observation of memory_ids and of all that are, or ever were, on one timeline with them: what is stated now comes
-after it. Null: there is none. Only reads.';
+'The last observation of memory_ids and of all memories that are, or ever were, on one timeline with them: a statement of now comes after
+it. Null: there is none. Only reads.';
 
 create or replace function memfold_internal._current_value(tenant_id text, bucket_id text, scope_key bigint)
 returns table (memory_id uuid, object text, last_seen timestamptz)
@@ -291,8 +291,8 @@ end;
 $$;
 revoke all on function memfold_internal._current_value(text, text, bigint) from public;
 comment on function memfold_internal._current_value(text, text, bigint) is
-'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none, or
-only contested ones.';
+'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none, or only contested
+ones.';
 
 create or replace function memfold_internal._stated_last(tenant_id text, members memfold.memories[]) returns uuid
 language plpgsql stable
@@ -310,4 +310,4 @@ end;
 $$;
 revoke all on function memfold_internal._stated_last(text, memfold.memories[]) from public;
 comment on function memfold_internal._stated_last(text, memfold.memories[]) is
-'Which of these roots was stated last, ties by ledger order. Only reads.';
+'The one of these roots that was stated last, ties by ledger order. Only reads.';

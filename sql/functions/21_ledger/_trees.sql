@@ -1,5 +1,5 @@
--- Here and below: LATERAL with OFFSET 0 is one probe of an index an id. Left to itself the planner reads the whole tenant
--- where statistics are young, or where most tenants are small and this one is not.
+-- Here and below: LATERAL with OFFSET 0 is one index lookup per id. Without it the planner reads the whole tenant if statistics are
+-- new, or if most tenants are small and this one is not.
 create or replace function memfold_internal._trees(tenant_id text, memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 as $$
@@ -28,7 +28,7 @@ end;
 $$;
 revoke all on function memfold_internal._trees(text, uuid[]) from public;
 comment on function memfold_internal._trees(text, uuid[]) is
-'Every text of the trees that hold memory_ids, as they are stored. Only reads.';
+'Every stored text of the trees that contain memory_ids. Only reads.';
 
 create or replace function memfold_internal._merges_in_force(tenant_id text, memory_ids uuid[])
 returns table (memory_id uuid, into_id uuid, event_id uuid)
@@ -58,10 +58,10 @@ end;
 $$;
 revoke all on function memfold_internal._merges_in_force(text, uuid[]) from public;
 comment on function memfold_internal._merges_in_force(text, uuid[]) is
-'What the ledger merges each of memory_ids into: of several rows of one text the one of the latest event holds, the others
-wait until it is undone. Only reads.';
+'What the ledger merges each of memory_ids into: of several rows of one text the latest event applies, the others wait until it is undone.
+Only reads.';
 
--- Longer than 150 lines: one statement, whose parts are read by one another.
+-- Longer than 150 lines: one statement, whose parts read one another.
 create or replace function memfold_internal._derived_trees(tenant_id text, memory_ids uuid[], by_sums boolean default true)
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
@@ -75,8 +75,8 @@ as $$
 begin
     return query
     with recursive edges as (
-        -- Of two merges of one text the later one holds. There are two where a rehash has merged an alias: only roots are
-        -- merged otherwise.
+        -- Of two merges of one text the later one applies. There are two if a rehash has merged an alias: otherwise only roots are
+        -- merged.
         select distinct on (x.memory_id) x.memory_id as child, x.into_id as parent
         from memfold_internal._merges_in_force(_derived_trees.tenant_id, memory_ids) as x
         order by x.memory_id, x.event_id desc
@@ -101,7 +101,7 @@ begin
             offset 0
         ) as b
     ),
-    -- Which turns the texts of a tree share is asked of the largest for each turn of the others: the rows of these are read.
+    -- Which turns the texts of a tree share is looked up in the largest for each turn of the others, whose rows are read.
     largest as materialized (
         select distinct on (b.root) b.root, b.id, (pg_catalog.array_agg(b.to_event order by b.to_event desc))[1] as to_event
         from blocks as b
@@ -113,8 +113,8 @@ begin
         from blocks as b
         where b.without_turns = b.observations or b.id in (select l.id from largest as l)
     ),
-    -- Apart: row level security hides from an index what is compared with more than a column. Below in pairs and in order: the range
-    -- alone might be looked for among all rows of the tenant, whatever the text.
+    -- Separate: under row-level security an index can only be used for conditions on a column. Below in pairs and in order: for the
+    -- range alone the planner might search all rows of the tenant, whatever the text.
     spans as materialized (
         select m.root, m.id, coalesce(t.to_event, '00000000-0000-0000-0000-000000000000') as after,
             'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid as to_event
@@ -139,7 +139,7 @@ begin
         ) as e
     ),
     relations as (
-        -- what puts two memories beside one another on a timeline, from the side of either
+        -- what puts two memories on one timeline, from either side
         select m.id, m.root, e.*
         from members as m
         cross join lateral (
@@ -173,7 +173,7 @@ begin
             where u.tenant_id = _derived_trees.tenant_id collate "C" and u.undoes = r.event_id
             offset 0
         ) as u
-        -- what vectors that came later have taken back is decided (tier 2), not contested
+        -- a supersession undone because of later vectors is decided (tier 2), not contested
         where r.tier >= 2 and r.on_timeline and u.tier is null and not exists (
             select from relations as d
             where d.id = r.id and d.action = 'superseded' and d.tier = 3 and not d.undone and d.event_id > u.event_id
@@ -194,7 +194,7 @@ begin
         where r.action in ('superseded', 'historical') and not r.undone and (r.id = r.target_id and r.on_timeline or r.tier = 3)
     ),
     stated as (
-        -- a person's supersession states the newer value
+        -- a manual supersession states the newer value
         select r.root, max(r.observed_at) as last_at
         from relations as r
         where r.action = 'superseded' and r.tier = 3 and not r.undone and r.id = r.memory_id
@@ -214,7 +214,7 @@ begin
         select m.root, pg_catalog.count(*) as n from members as m group by m.root
     ),
     sums as (
-        -- a row of method archived stands for several
+        -- a row of method archived replaces several
         select o.root, sum(o.observations)::bigint as n, sum(o.without_turns)::bigint as without_turns,
             max(o.source_confidence) as source, max(o.extractor_confidence) as extractor,
             min(o.first_seen) as first_at, max(o.last_seen) as last_at, pg_catalog.bool_or(o.has_validity) as has_validity
@@ -231,8 +231,8 @@ begin
         ) as o
         group by o.root
     ),
-    -- An observation is independent when it has a turn that none before it has. Of the rows that are read, the first with each turn,
-    -- and the one of the largest text's blocks that is the first there.
+    -- An observation is independent if it has a turn that no earlier one has. Of the rows that are read, the first with each turn, and
+    -- the first in the largest text's blocks.
     firsts as materialized (
         select f.root, f.turn, f.event_id, s.event_id as summed_id
         from (
@@ -248,7 +248,7 @@ begin
             offset 0
         ) as s on true
     ),
-    -- Rows of blocks that come too late with a turn: they count where they are first with another one.
+    -- Rows in blocks that are not the first with a turn: they count if they are the first with another one.
     late as (
         select h.root, h.event_id
         from (
@@ -257,7 +257,7 @@ begin
             from (
                 select f.root, f.turn, null::uuid as event_id, true as is_late from firsts as f where f.event_id < f.summed_id
                 union all
-                -- each of its turns that none in its text had before
+                -- each of its turns that no earlier row of its text had
                 select x.root, t.turn, x.event_id, false
                 from (select distinct f.root, f.summed_id as event_id from firsts as f where f.event_id < f.summed_id) as x
                 join largest as l on l.root = x.root
@@ -372,12 +372,12 @@ begin
         select v.* from memfold_internal._validity(_derived_trees.tenant_id, array(select t.id from members as t where t.root = m.id),
             s.last_at) as v
         where s.has_validity
-        -- otherwise it is asked of every tree
+        -- otherwise it would be checked for every tree
         offset 0
     ) as y on true;
 end;
 $$;
 revoke all on function memfold_internal._derived_trees(text, uuid[], boolean) from public;
 comment on function memfold_internal._derived_trees(text, uuid[], boolean) is
-'What the ledger rows in force say of whole trees (memory_ids: every member of them): edges, roots, flags, and the
-aggregates of the roots. by_sums false: every row is read, whatever sums there are. Only reads.';
+'What the ledger rows in force say about whole trees (memory_ids: every member of them): edges, roots, flags, and the aggregates of the
+roots. by_sums false: reads every row, even if there are sums. Only reads.';

@@ -1,4 +1,4 @@
--- Longer than 150 lines: one row an invariant, over the same derived tables.
+-- Longer than 150 lines: one row per invariant, over the same derived tables.
 create or replace function memfold.check_invariants(
     tenant_id text default current_setting('memfold.tenant_id', true)
 ) returns table (memory_id uuid, invariant text, expected text, actual text)
@@ -14,7 +14,7 @@ begin
     perform memfold_internal._authorize_tenant(v_tenant_id);
     select coalesce(array_agg(m.memory_id), '{}') into v_ids from memfold.memories as m where m.tenant_id = v_tenant_id;
 
-    -- state, edges and aggregates are what the ledger says
+    -- state, edges and aggregates match the ledger
     return query
     with derived as materialized (
         select * from memfold_internal._derived_trees(v_tenant_id, v_ids, by_sums => false)
@@ -56,10 +56,10 @@ begin
     select a.memory_id, 'memory: ' || coalesce(x.key, 'leads to a root'), x.value #>> '{}', a.state ->> coalesce(x.key, 'root_id')
     from actual as a
     left join expected as e on e.memory_id = a.memory_id
-    -- no row: the merges in force lead from it to itself
+    -- no row: the merges in force form a cycle
     left join lateral jsonb_each(e.state) as x on true
     where (e.memory_id is null or x.value is distinct from a.state -> x.key)
-        -- a plain INSERT is active, with its metadata, before ingest_plain_rows() gives it the ledger row that says so
+        -- a row of a plain INSERT is active, with its metadata, before ingest_plain_rows() writes its ledger row
         and not (a.waits and (x.key = 'metadata' or x.key = 'status' and x.value = '"withdrawn"' and a.state ->> 'status' = 'active'));
 
     return query
@@ -95,7 +95,7 @@ begin
     ) as x (name, expected, actual)
     where v.tenant_id = v_tenant_id and x.expected <> x.actual;
 
-    -- no foreign key says so (it would check each new row once more)
+    -- there is no foreign key (it would check each new row once more)
     return query
     select x.memory_id, x.name || ': memory exists', x.memory_id::text, null
     from (
@@ -162,7 +162,7 @@ begin
         and a.valid_from = e.valid_from and a.from_event = e.from_event
     where (e.valid_to is distinct from a.valid_to) or e.memory_id is null or a.memory_id is null;
 
-    -- order: what came later has a higher id
+    -- order: later rows have higher ids
     return query
     select r.memory_id, 'order: last event', x.event_id::text, k.last_event::text
     from memfold.memories as m
@@ -181,7 +181,7 @@ begin
     from memfold.memory_events as u
     where u.tenant_id = v_tenant_id and u.undoes >= u.event_id;
 
-    -- the ledger names what is there
+    -- ids in the ledger exist
     return query
     select e.memory_id, 'ledger: memory exists', e.event_id::text, null
     from memfold_internal._ledger as e
@@ -196,7 +196,7 @@ begin
     ) and not exists (
         select from memfold.memory_events_archive as a where a.tenant_id = i.tenant_id and a.event_id = i.event_id
     );
-    -- a row of method archived stands for what is in the archive
+    -- a row of method archived matches the rows in the archive
     return query
     with expected as (
         select a.memory_id, count(*) as n, count(*) filter (where a.source_turn_ids = '{}') as without_turns,
@@ -242,7 +242,7 @@ begin
         order by s.memory_id, t.turn, t.event_id
     ) as a on a.memory_id = e.memory_id and a.turn = e.turn
     where e.event_id is distinct from a.event_id;
-    -- a judgement that is open asks about two roots
+    -- an open judgement asks about two roots
     return query
     select m.memory_id, 'open judgement: both sides are roots', null, j.judgement_id::text
     from memfold.judgements as j
@@ -279,6 +279,6 @@ $$;
 revoke all on function memfold.check_invariants(text) from public;
 grant execute on function memfold.check_invariants(text) to memfold_app;
 comment on function memfold.check_invariants(text) is
-'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row
-for each difference; no row: all is well. Run it while nobody writes to the tenant, or take a difference as a question.
-A row that came by a plain INSERT and waits for ingest_plain_rows() is no difference.';
+'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row for each
+difference; no row means that there is none. Run it while nothing writes to the tenant; otherwise check each difference again. A row of a
+plain INSERT that waits for ingest_plain_rows() is not a difference.';

@@ -15,7 +15,7 @@ begin
         cross join lateral (
             select from memfold_internal._ledger as e
             where e.tenant_id = _is_pruned.tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
-                -- who says that it retires another memory states it
+                -- a person who retires a memory in favour of another states that one
                 and (e.observation and not (e.tier = 1 and e.undone)
                     or e.action = 'superseded' and e.tier = 3 and not e.undone)
             offset 0
@@ -52,18 +52,18 @@ declare
     e record;
 begin
     perform memfold_internal._assert_local_shard(tenant_id);
-    -- Whole trees, as they are stored. The caller names both sides of an edge that was made or cut; with one that was cut an
-    -- older one may hold again, and it leads to another tree.
+    -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; instead of a removed one an
+    -- older one may apply again, which points to another tree.
     v_members := memfold_internal._trees(v_tenant_id, memory_ids || array(
         select e.into_id from memfold_internal._merges_in_force(v_tenant_id, memory_ids) as e
     ));
-    -- and every value beside them on a timeline, because each may gain or lose the present
+    -- and every value on a timeline with them, because each may become or cease to be current
     v_slot_members := memfold_internal._timeline_texts(v_tenant_id, v_members);
 
     insert into memfold.memory_counters (tenant_id, memory_id)
     select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
     on conflict do nothing;
-    -- roots by id, then aliases by id: the order in which everyone locks
+    -- roots by id, then aliases by id: the order in which every caller locks
     for v_id in
         select i.id
         from unnest(v_slot_members) as i (id)
@@ -79,10 +79,10 @@ begin
         for no key update;
     end loop;
     perform memfold_internal._join_stripes(v_tenant_id, v_members);
-    -- What has long been without sums is read once. Of most trees there is too little for it, whatever the texts.
+    -- Rows long without sums are read once. Most trees have too few for a block, whatever their texts.
     perform memfold_internal._extend_sums(v_tenant_id, i.id)
     from unnest(v_members) as i (id)
-    -- apart: row level security hides from an index what is compared with more than a column
+    -- separate: under row-level security an index can only be used for conditions on a column
     cross join lateral (
         select coalesce((
             select b.to_event from memfold.memory_event_sums as b
@@ -108,7 +108,7 @@ begin
     );
 
     for d in
-        -- nothing is written of what stays as it was: of a large tree that is most
+        -- unchanged rows are not written: in a large tree that is most of them
         select t.*, n.status
         from memfold_internal._derived_trees(v_tenant_id, v_members) as t
         cross join lateral (
@@ -148,7 +148,7 @@ begin
         set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = d.status
         where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
     end loop;
-    -- what the next restatement has to come after
+    -- the next restatement must come after this
     for e in
         select x.root_id as memory_id, x.event_id
         from (
@@ -179,7 +179,7 @@ begin
         set last_event = e.event_id
         where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id;
     end loop;
-    -- whether they were stated since is asked of the trees as they are now
+    -- whether they were stated since depends on the present trees
     for v_id in
         select i.id from unnest(v_members) as i (id) where memfold_internal._is_pruned(v_tenant_id, i.id) order by i.id
     loop
@@ -188,7 +188,7 @@ begin
         where m.tenant_id = v_tenant_id and m.memory_id = v_id and m.status in ('active', 'superseded');
     end loop;
 
-    -- of a long timeline nearly all stays as it was, and is not written again
+    -- in a long timeline nearly everything is unchanged, and not written again
     select array_agg(t.memory_id), array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(t.valid_from),
         array_agg(t.from_event), array_agg(t.valid_to)
     into v_values, v_buckets, v_scopes, v_from, v_events, v_to
@@ -220,7 +220,7 @@ begin
     from unnest(v_values, v_buckets, v_scopes, v_from, v_events, v_to)
         as t (memory_id, bucket_id, scope_key, valid_from, from_event, valid_to)
     on conflict do nothing;
-    -- a statement of its own, not one with the INSERT in it: to Citus that is work for several nodes
+    -- a separate statement, not one with the INSERT in it: to Citus that is work for several nodes
     for e in
         select i.id as memory_id, case when bool_or(t.valid_to is null) then 'active' else 'superseded' end as status
         from unnest(v_slot_members) as i (id)
@@ -271,9 +271,9 @@ end;
 $$;
 revoke all on function memfold.derive_scope(uuid[], text) from public;
 comment on function memfold.derive_scope(uuid[], text) is
-'Derives the state of the trees that hold memory_ids, and of the timelines they belong to, from the ledger rows in
-force: status, edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (of the
-bucket, where trees reach over scopes) and has written the ledger and the sources. Only the owner may call it.';
+'Derives the state of the trees that contain memory_ids, and of the timelines they belong to, from the ledger rows in force: status,
+edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees span scopes) and has
+written the ledger and the sources. Only the owner may call it.';
 
 create or replace function memfold_internal._derive_all(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
@@ -289,4 +289,4 @@ end;
 $$;
 revoke all on function memfold_internal._derive_all(text, uuid[]) from public;
 comment on function memfold_internal._derive_all(text, uuid[]) is
-'derive_scope() of any number of memories, in parts. The caller holds the bucket''s lock.';
+'derive_scope() for any number of memories, in parts. The caller holds the bucket''s lock.';

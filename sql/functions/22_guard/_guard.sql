@@ -8,7 +8,7 @@ language sql immutable parallel safe
 return 8192;
 revoke all on function memfold_internal._guard_limit() from public;
 comment on function memfold_internal._guard_limit() is
-'How many bytes a text may have for the guard to compare it; it may have a quarter as many words.';
+'Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.';
 
 -- Longer than 150 lines: one pass over two texts, in which each step reads what the last one left.
 create or replace function memfold_internal._guard(tenant_id text, a text, b text)
@@ -17,7 +17,7 @@ language plpgsql
 stable
 parallel safe
 set search_path = pg_catalog, pg_temp
--- its queries are over a handful of words: planning them anew for each pair would cost more than running them
+-- its queries are over a handful of words: replanning them for each pair would cost more than running them
 set plan_cache_mode = force_generic_plan
 as $function$
 declare
@@ -64,12 +64,12 @@ declare
     v_german boolean;
     v_headline boolean;
     v_is_eastern boolean;
-    -- regexps are cached by their text, so that the same one is written once
+    -- regexps are cached by their text, so the same one is written only once
     v_german_words constant text collate "C" :=
         ' (?:der|das|und|ist|nicht|eine|einen|einem|mit|für|hat|mag|bei|seit|von|zu|im|wohnt|lebt|heißt|trinkt|isst) ';
 begin
     if octet_length(a) > v_longest or octet_length(b) > v_longest then
-        -- nothing is read off a page word by word, while others wait for the scope
+        -- a long text is not compared word by word, because others wait for the scope
         if memfold_internal._prose_1(a) = memfold_internal._prose_1(b) then
             return v_signals;
         end if;
@@ -96,7 +96,7 @@ begin
     v_class_a := memfold_internal._guard_classes(v_a);
     v_class_b := memfold_internal._guard_classes(v_b);
 
-    -- words of one text only: equal ends go first, then each word takes its like
+    -- words of only one text: remove equal ends, then match each remaining word with an equal one
     while v_a[v_from] = v_b[v_from] loop
         v_from := v_from + 1;
     end loop;
@@ -105,7 +105,7 @@ begin
         v_end := v_end + 1;
     end loop;
     if (v_length_a - v_end - v_from)::bigint * (v_length_b - v_end - v_from) > 10000 then
-        -- the same by sorting, which takes longer for a sentence and does not take the square of a page
+        -- the same by sorting, which is slower for a sentence but not quadratic for a page
         select coalesce(array_agg(counted.place order by counted.place) filter (where counted.side = 1), '{}'),
             coalesce(array_agg(counted.place order by counted.place) filter (where counted.side = 2), '{}')
         into v_only_a, v_only_b
@@ -141,7 +141,7 @@ begin
     end if;
 
     if v_only_a <> '{}' and v_only_b <> '{}' then
-        -- known to say the same: the same word from here on
+        -- known to say the same: treated as the same word from here on
         for v_place, v_other in
             select s.place, s.other from memfold_internal._guard_synonyms(tenant_id, v_a, v_only_a, v_b, v_only_b) as s
         loop
@@ -236,7 +236,7 @@ begin
         end if;
     end if;
 
-    -- time, mode, quantity, person: what one text says alone, or both otherwise
+    -- time, mode, quantity, person: stated by one text only, or different in both
     if v_says or v_says_a and v_says_b then
         v_signals := v_signals || memfold_internal._guard_saying_change(
             v_a, v_class_a, v_only_a, v_b, v_class_b, v_only_b, cardinality(v_words_a) + cardinality(v_words_b) < 2);
@@ -247,7 +247,7 @@ begin
         v_signals := array_remove(v_signals || memfold_internal._guard_tense_change(v_words_a, v_a, v_words_b, v_b), null);
     end if;
 
-    -- names of one text only
+    -- names in one text only
     if v_capital then
         v_german := (' ' || v_plain_a || ' ' || v_plain_b || ' ') ~ v_german_words;
         v_headline := not v_german and (
@@ -261,12 +261,12 @@ begin
         end if;
     end if;
 
-    -- opposites
+    -- antonyms
     if v_content or v_words_a <> '{}' then
         if v_words_a <> '{}' and v_words_b <> '{}' then
             for v_token, v_found in
-                -- a lateral probe of the primary key for every word, whatever the planner thinks of the table (the other
-                -- text's words outside of it: an index sorts them anew for each probe)
+                -- a lateral index lookup of the primary key for every word, whatever the planner thinks of the table (the other text's
+                -- words outside of it: an index would sort them again for each lookup)
                 select listed.word, found.antonym
                 from (select distinct unnest(v_words_a)) as listed(word)
                 cross join lateral (
@@ -309,7 +309,7 @@ begin
         end loop;
     end if;
 
-    -- one name of ideographs for another, where a place or a person is named ("住在成都" / "住在重庆")
+    -- one name in ideographs for another, where a place or a person is named ("住在成都" / "住在重庆")
     if v_is_eastern and v_signals = '{}' and v_words_a <> '{}' and v_words_b <> '{}' then
         v_token := array_to_string(v_a[v_from:v_length_a - v_end], '');
         v_found := array_to_string(v_b[v_from:v_length_b - v_end], '');

@@ -1,6 +1,6 @@
 -- The guard in scripts without spaces between words: Chinese, Japanese, Thai; and in Korean.
 
--- A text without spaces, in which the phrases that somebody knows to say the same as one of the other text are that one.
+-- A text without spaces, in which phrases known to say the same as one of the other text are replaced by that one.
 create or replace function memfold_internal._guard_eastern_text(tenant_id text, content text, other text)
 returns text
 language plpgsql
@@ -32,7 +32,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_eastern_text(text, text, text) from public;
 
--- What says something: ideographs but for grammar, runs of katakana and of Latin letters, and the beginnings of Korean words.
+-- Words with content: ideographs except grammar, runs of katakana and of Latin letters, and the beginnings of Korean words.
 create or replace function memfold_internal._guard_eastern_content(content text)
 returns text[]
 language sql
@@ -74,7 +74,7 @@ begin
     if v_words_a <> '{}' and v_words_b <> '{}' then
         return 'substitution: ' || array_to_string(v_words_a[:4], '') || ' <> ' || array_to_string(v_words_b[:4], '');
     end if;
-    -- what changes a fact when it is added
+    -- words that change a fact when added
     select format('%s: %s', c.value, c.key) into v_found
     from jsonb_each_text(memfold_internal._guard_changers()) as c
     where c.key >= E'\u2E80' and (position(c.key in v_a) > 0) <> (position(c.key in v_b) > 0)
@@ -87,7 +87,7 @@ begin
     if v_a ~ E'[\u3041-\u3096]' and v_b ~ E'[\u3041-\u3096]' and (v_a ~ 'た(?:$|[.,])') <> (v_b ~ 'た(?:$|[.,])') then
         return 'tense: た';
     end if;
-    -- somebody else, in front of what is said
+    -- another person at the beginning
     v_longer := case when length(v_a) > length(v_b) then v_a else v_b end;
     v_longer := left(v_longer, -length(case when length(v_a) > length(v_b) then v_b else v_a end));
     if v_longer || v_a = v_b or v_longer || v_b = v_a then
@@ -99,7 +99,8 @@ begin
             return 'pronoun: ' || v_found;
         end if;
     end if;
-    -- "甲 is 乙" and "乙 is 甲" are one, "the boss of 甲 is 乙" and "甲 is the boss of 乙" are not; nor is who does and who is done to
+    -- "甲 is 乙" and "乙 is 甲" say the same, "the boss of 甲 is 乙" and "甲 is the boss of 乙" do not; nor do texts with subject and object
+    -- exchanged
     if v_words_a = '{}' and v_words_b = '{}' then
         if length(v_a) - length(replace(v_a, '是', '')) = 1 and length(v_b) - length(replace(v_b, '是', '')) = 1
             and v_all_a <> v_all_b
@@ -115,6 +116,6 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_eastern(text, text, text) from public;
 comment on function memfold_internal._guard_eastern(text, text, text) is
-'What two Chinese, Japanese, Korean or Thai texts (_guard_text) say otherwise, as a signal, or null: words on both sides that the other
-lacks (substitution), a phrase that changes a fact on one side (tense, mode, quantity), another person in front (pronoun), who is whose
-(order). Japanese endings in hiragana say nothing here but the past.';
+'The difference between two Chinese, Japanese, Korean or Thai texts (_guard_text), as a signal, or null: words on both sides that the
+other lacks (substitution), a phrase that changes a fact on one side (tense, mode, quantity), a different person at the beginning
+(pronoun), who owns what (order). Of Japanese endings in hiragana only the past counts.';

@@ -1,6 +1,6 @@
--- The guard's last look, where nothing else speaks against two texts: their words, in the language that they are in.
+-- The guard's last check, if no other signal was raised: the words of the texts, in their language.
 
--- Words that a deployment knows to say the same (memfold.antonyms, kind synonym): pairs of places, of a and of b.
+-- Words that a deployment lists as equal (memfold.antonyms, kind synonym): pairs of positions, in a and b.
 create or replace function memfold_internal._guard_synonyms(
     tenant_id text, a text[], only_a integer[], b text[], only_b integer[]
 )
@@ -12,7 +12,7 @@ set plan_cache_mode = force_generic_plan
 as $function$
 begin
     return query
-    -- (a word goes with one other: the first)
+    -- (each word is paired with one other: the first)
     select distinct on (paired.other) paired.place, paired.other
     from (
         select distinct on (found.place) found.place, found.other
@@ -77,7 +77,7 @@ begin
         and least(cardinality(a) - cardinality(only_a), cardinality(b) - cardinality(only_b)) * 5
             >= greatest(cardinality(a), cardinality(b)) * 3
     then
-        -- a few words of content exchanged, in texts that share most of theirs
+        -- a few content words exchanged, in texts that share most of theirs
         return memfold_internal._guard_substitution(a, classes_a, only_a, b, classes_b, only_b);
     end if;
     return null;
@@ -89,6 +89,6 @@ revoke all on function memfold_internal._guard_exchange(
 comment on function memfold_internal._guard_exchange(
     text, text[], text[], text[], integer[], text[], text[], text[], integer[], boolean, boolean
 ) is
-'What the words of two texts say otherwise, as a signal, or null. Of each text: its words (_guard_text), the same with marks of capitals,
-their classes (_guard_classes) and the places of those that only it has. is_exchange: each has one to five words of content that the other
-lacks.';
+'The difference between the words of two texts, as a signal, or null. For each text: its words (_guard_text), the same with capitals
+marked, their classes (_guard_classes) and the positions of those that only it has. is_exchange: each has one to five content words that
+the other lacks.';

@@ -24,7 +24,7 @@ begin
             v_count := v_count - regexp_count(v_text, ' no ');
         end if;
     end if;
-    -- verbs that deny what follows ("stopped smoking", "failed to load"), where it follows
+    -- verbs that deny what follows ("stopped smoking", "failed to load"), if something follows
     for v_at in 1..cardinality(tokens) loop
         if left(classes[v_at], 1) = 'N' and (classes[v_at] = 'N'
             or classes[v_at] = 'N>ing' and right(tokens[v_at + 1], 3) = 'ing'
@@ -37,7 +37,7 @@ begin
         return v_count;
     end if;
     if content collate "C" ~ '[ığş]' then
-        -- Turkish: -mıyor, -maz, -madı, -mayacak and their like
+        -- Turkish: -mıyor, -maz, -madı, -mayacak and similar endings
         v_count := v_count + regexp_count(
             content collate "C", '[^ ]m(?:[ıiuü]yor|[ae]z|[ae]d[ıi]|[ae]ya?[ae]ca[kğ])(?:[sdt]?[ıiuü][mnz]|[mnk]|l[ae]r)?(?= |$)');
     end if;
@@ -67,7 +67,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_negations(text, text[], text[]) from public;
 
--- Where the month stands that the ordinal at a place is a day of ("second of May", "22nd June"), or null.
+-- The position of the month that the ordinal at a position is a day of ("second of May", "22nd June"), or null.
 create or replace function memfold_internal._guard_month_after(tokens text[], classes text[], place integer)
 returns integer
 language sql
@@ -79,8 +79,8 @@ return case
 end;
 revoke all on function memfold_internal._guard_month_after(text[], text[], integer) from public;
 
--- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or
--- 'w' for words that often mean something else) with U+001F between.
+-- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or 'w' for words that
+-- often have another meaning) separated by U+001F.
 -- Longer than 150 lines: one pass over the words of a text; each branch is a kind of fact.
 create or replace function memfold_internal._guard_facts(tokens text[], marked text[], classes text[])
 returns text[]
@@ -370,7 +370,7 @@ begin
                 bool_or(facts.weight = 's') or count(distinct facts.side) = 2 as differs
             from (
                 select listed.kind, listed.value, listed.weight, listed.side,
-                    -- (a window, for a value that both texts state: a join would take the square of a page)
+                    -- (a window, for a value that both texts state: a join would take quadratic time for a page)
                     min(listed.side) over (partition by listed.value) <> max(listed.side) over (partition by listed.value)
                         as is_shared
                 from (

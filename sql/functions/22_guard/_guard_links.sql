@@ -1,4 +1,5 @@
--- Names that a bucket has linked (link_subject) are one to the guard: "Georg works at Acme" says what "Georg Maier works at Acme" says.
+-- The guard treats names that a bucket has linked (link_subject) as one: "Georg works at Acme" says the same as "Georg Maier works at
+-- Acme".
 
 create or replace function memfold_internal._name_key(words text[]) returns text
 language sql immutable parallel safe
@@ -8,9 +9,9 @@ return pg_catalog.regexp_replace(
 );
 revoke all on function memfold_internal._name_key(text[]) from public;
 comment on function memfold_internal._name_key(text[]) is
-'The name that these words of a text (canonical) are, without a genitive ''s and the punctuation around it.';
+'The name that these words of a text (canonical) are, without a genitive ''s and surrounding punctuation.';
 
--- A loop, as the planner thinks of sets of words as so large that a server with JIT would compile each query over them.
+-- A loop, because the planner overestimates sets of words so much that a server with JIT would compile each query over them.
 create or replace function memfold_internal._runs_of_words(words text[], longest integer) returns text[]
 language plpgsql immutable parallel safe
 as $$
@@ -36,7 +37,7 @@ as $$
 begin
     place := 1;
     while place <= pg_catalog.cardinality(words) loop
-        -- of two names that begin here the longer
+        -- of two names that begin here, the longer
         size := least(longest, pg_catalog.cardinality(words) - place + 1);
         name := null;
         while size > 0 and name is null loop
@@ -55,8 +56,8 @@ end;
 $$;
 revoke all on function memfold_internal._names_in(text[], jsonb, integer) from public;
 comment on function memfold_internal._names_in(text[], jsonb, integer) is
-'Where a text (its words, canonical) has one of these names (canonical -> what it stands for), and which. longest: the most words
-of a name.';
+'The positions at which a text (its words, canonical) has one of these names (canonical -> what it stands for), and the name. longest: the
+largest number of words in a name.';
 
 create or replace function memfold_internal._is_name_whole(
     a text[], is_capital_a boolean[], from_a integer, to_a integer, b text[], is_capital_b boolean[], from_b integer, to_b integer
@@ -76,13 +77,13 @@ begin
         v_a := case when v_at_a between 1 and pg_catalog.cardinality(a) then memfold_internal._name_key(array[a[v_at_a]]) end;
         v_b := case when v_at_b between 1 and pg_catalog.cardinality(b) then memfold_internal._name_key(array[b[v_at_b]]) end;
         continue when v_a is not distinct from v_b;
-        -- "Georg Huber": another word of a name
+        -- "Georg Huber": another word belongs to the name
         if is_capital_a[v_at_a] or is_capital_b[v_at_b] then
             return false;
         end if;
         v_in_b := v_a is null or exists (select from unnest(b) as w (word) where memfold_internal._name_key(array[w.word]) = v_a);
         v_in_a := v_b is null or exists (select from unnest(a) as w (word) where memfold_internal._name_key(array[w.word]) = v_b);
-        -- one of them has a word in between ("georg huber works" / "georg maier works"); or names are not told by their capitals
+        -- one of them has a word in between ("georg huber works" / "georg maier works"); or capitals do not mark names
         if v_in_a <> v_in_b or not v_is_name and not (v_in_a and (v_a is null or v_b is null)) then
             return false;
         end if;
@@ -94,8 +95,8 @@ revoke all on function memfold_internal._is_name_whole(
     text[], boolean[], integer, integer, text[], boolean[], integer, integer
 ) from public;
 comment on function memfold_internal._is_name_whole(text[], boolean[], integer, integer, text[], boolean[], integer, integer) is
-'Whether two texts (their words, canonical, and which begin with a capital) name somebody with these words, and not with one more before or
-after them: by the words beside the name. In doubt they do not.';
+'Whether two texts (their words, canonical, and which begin with a capital) use these words as a whole name, not as a part of a longer
+one: judged by the words next to it. In doubt, false.';
 
 create or replace function memfold_internal._rename(words text[], places integer[], sizes integer[], names text[]) returns text
 language plpgsql immutable parallel safe
@@ -117,7 +118,7 @@ end;
 $$;
 revoke all on function memfold_internal._rename(text[], integer[], integer[], text[]) from public;
 comment on function memfold_internal._rename(text[], integer[], integer[], text[]) is
-'A text (its words) with other names in these places.';
+'A text (its words) with other names at these positions.';
 
 create or replace function memfold_internal._under_one_name(
     tenant_id text, bucket_id text, inout content text, inout other_content text, out is_changed boolean
@@ -126,7 +127,7 @@ language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    -- facts are short: what follows looks at each run of words, and at each pair of places, while others wait for the scope
+    -- facts are short: the following checks each run of words, and each pair of positions, while others wait for the scope
     v_most_words constant integer := 200;
     v_most_places constant integer := 10;
     v_longest_name constant integer := 8;
@@ -151,14 +152,14 @@ begin
     v_b := pg_catalog.string_to_array(pg_catalog.btrim(pg_catalog.regexp_replace(other_content collate "C", v_spaces, ' ', 'g')), ' ');
     v_words_a := pg_catalog.string_to_array(memfold_internal._prose_1(content), ' ');
     v_words_b := pg_catalog.string_to_array(memfold_internal._prose_1(other_content), ' ');
-    -- (other spaces, and words that are two in canonical form: rare, and the texts stay two)
+    -- (other spaces, and words that become two in canonical form: rare, and both texts are left unchanged)
     if greatest(pg_catalog.cardinality(v_a), pg_catalog.cardinality(v_b)) > v_most_words
         or pg_catalog.cardinality(v_a) <> pg_catalog.cardinality(v_words_a)
         or pg_catalog.cardinality(v_b) <> pg_catalog.cardinality(v_words_b)
     then
         return;
     end if;
-    -- aliases that either text has, and their names; the bucket's own link comes first
+    -- aliases in either text, and their names; the bucket's own link first
     select pg_catalog.jsonb_object_agg(l.alias, l.name order by l.bucket_id <> '*')
             || pg_catalog.jsonb_object_agg(memfold_internal._prose_1(l.name), l.name),
         least(v_longest_name, max(greatest(pg_catalog.cardinality(pg_catalog.string_to_array(l.alias, ' ')),
@@ -198,6 +199,7 @@ end;
 $$;
 revoke all on function memfold_internal._under_one_name(text, text, text, text) from public;
 comment on function memfold_internal._under_one_name(text, text, text, text) is
-'Two texts in which whom both name, one by an alias of the bucket''s links and the other by its name or another alias, goes by the name.
-is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg Huber", where "Georg" is linked) stays as it
-is, and so do texts of more than 200 words, all but the first ten names of a text, and names of more than eight words. Only reads.';
+'Two texts with one name for everybody whom both mention, one by an alias of the bucket''s links and the other by the name or another
+alias. is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg Huber", where "Georg" is linked) is
+left unchanged; so are texts of more than 200 words, all but the first ten names of a text, and names of more than eight words. Only
+reads.';

@@ -1,6 +1,6 @@
--- The guard's names, the order of words, and prefixes that turn a word around.
+-- The guard's names, the order of words, and prefixes that reverse a word.
 
--- What stands between conjunctions and commas, in one order.
+-- The words between conjunctions and commas, in a fixed order.
 create or replace function memfold_internal._guard_parts(tokens text[], joints text[])
 returns text[]
 language sql
@@ -21,8 +21,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._guard_parts(text[], text[]) from public;
 
--- The same words in another order: what changed places, or null where only one phrase moved ("tomorrow I fly" / "I fly
--- tomorrow") or the parts of a list did ("tea and milk" / "milk and tea").
+-- The same words in another order: the words that changed places, or null if only one phrase moved ("tomorrow I fly" / "I fly
+-- tomorrow") or only the parts of a list did ("tea and milk" / "milk and tea").
 create or replace function memfold_internal._guard_order(a text[], a_classes text[], b text[], b_classes text[])
 returns text
 language plpgsql
@@ -44,7 +44,7 @@ declare
         только}'::text[];
     v_joints constant text[] := '{and,or,nor,&,",",plus,und,oder,sowie,et,ou,y,e,u,o,ed,и,или,和,与,與,跟,及,或,と,や}'::text[];
 begin
-    -- grammar is no content; single words joined by conjunctions or commas are put in one order
+    -- grammar is not content; single words joined by conjunctions or commas are sorted
     for v_place in 1..cardinality(a) loop
         v_class := left(a_classes[v_place], 1);
         if v_class is null or v_class <> 's' then
@@ -78,8 +78,8 @@ begin
         return null;
     end if;
 
-    -- one phrase moved over another: the second text is a rotation of the first, unless what moved only negates
-    -- (of a word that comes again and again only the first places are tried: each try reads the whole text)
+    -- one phrase moved over another: the second text is a rotation of the first, unless what moved only negates (of a repeated word
+    -- only the first positions are tried: each try reads the whole text)
     for v_place in 1..v_length - 1 loop
         if v_b[1] = v_a[v_place + 1] then
             v_tried := v_tried + 1;
@@ -92,8 +92,8 @@ begin
         end if;
     end loop;
 
-    -- verb-second languages: a phrase that has its preposition goes to the front, the subject behind the verb
-    -- (looked for in sentences only: the search is quadratic)
+    -- verb-second languages: a phrase with its preposition moves to the front, the subject behind the verb (checked only in sentences:
+    -- the search is quadratic)
     for v_left in 1..least(v_length, 40) - 2 loop
         exit when v_length > 40;
         for v_right in v_left + 2..v_length loop
@@ -106,7 +106,7 @@ begin
         end loop;
     end loop;
 
-    -- the parts of a list changed places: what stands between conjunctions and commas is the same, in either frame
+    -- the parts of a list changed places: the words between conjunctions and commas are the same, in either frame
     if v_joints && v_a
         and (memfold_internal._guard_parts(v_a, v_joints) = memfold_internal._guard_parts(v_b, v_joints)
              or memfold_internal._guard_parts(v_whole_a, v_joints) = memfold_internal._guard_parts(v_whole_b, v_joints))
@@ -118,8 +118,8 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_order(text[], text[], text[], text[]) from public;
 
--- Whether capitals say nothing in a text: nearly all its words have one, and it is long for a name with a verb ("Likes Star
--- Wars"), or has one at a word that is no name.
+-- Whether capitals say nothing in a text: nearly all its words have one, and it is too long for a name with a verb ("Likes Star Wars"),
+-- or has a capital on a word that is not a name.
 create or replace function memfold_internal._guard_is_headline(tokens text[], marked text[], classes text[])
 returns boolean
 language plpgsql
@@ -142,9 +142,9 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_headline(text[], text[], text[]) from public;
 
--- The names among the words that only one text has, each led by '!' where it surely is one, by '?' where that depends
--- on the other text: the subject that begins a sentence, every noun of German, katakana; by '~' where it begins a
--- sentence and nothing else speaks for a name.
+-- The names among the words that only one text has, each preceded by '!' if it certainly is a name, by '?' if that depends on the other
+-- text: the subject that begins a sentence, every noun of German, katakana; by '~' if it begins a sentence and nothing else suggests a
+-- name.
 create or replace function memfold_internal._guard_new_names(
     tokens text[], marked text[], classes text[], only_here integer[], others text[], is_german boolean, is_headline boolean)
 returns text[]
@@ -162,7 +162,7 @@ declare
     v_class text collate "C";
 begin
     foreach v_place in array only_here loop
-        -- (of a page the first names: each is compared with each of the other text)
+        -- (on a page only the first names: each is compared with each of the other text)
         exit when cardinality(v_names) = 40;
         v_token := tokens[v_place];
         if v_token ~ E'^[\u30A1-\u30FA][\u30A1-\u30FA\u30FC]+$' and classes[v_place] is null then
@@ -172,7 +172,7 @@ begin
         continue when marked[v_place] = v_token or classes[v_place] is not null or v_token ~ '[0-9@_/]';
         v_is_first := v_place = 1 or tokens[v_place - 1] = '.' and coalesce(classes[v_place - 2] not in ('st', 'St'), true);
         if is_headline and not v_is_first then
-            -- what follows a preposition, an article or a conjunction, over a name's other words
+            -- the word after a preposition, an article or a conjunction, skipping a name's other words
             v_before := v_place - 1;
             while v_before > greatest(v_place - 3, 1) and classes[v_before] is null and marked[v_before] <> tokens[v_before] loop
                 v_before := v_before - 1;
@@ -210,7 +210,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_new_names(text[], text[], text[], integer[], text[], boolean, boolean) from public;
 
--- The names that make a difference, or null. Case endings of Russian, a genitive s and initials (NYC) make none.
+-- The names that make a difference, or null. Case endings of Russian, a genitive s and initials (NYC) do not.
 create or replace function memfold_internal._guard_name_change(a text[], b text[])
 returns text
 language plpgsql
@@ -243,7 +243,7 @@ begin
             return null;
         end if;
     end if;
-    -- two that merely begin a sentence are two ways to begin one; a third thing is one sure name beside such a word
+    -- two words that only begin a sentence are two ways to begin it; otherwise one certain name is enough
     v_name := array_to_string(v_a, ',');
     v_other := array_to_string(v_b, ',');
     if v_name ~ '[!?]' and v_other ~ '[!?]' or v_name like '?%' and v_other like '~%'
@@ -289,7 +289,7 @@ begin
             end if;
             continue when length(v_short) < 4;
             foreach v_prefix in array v_prefixes loop
-                -- (few words hold the beginning of another one)
+                -- (only few words start with another word)
                 exit when strpos(v_long, left(v_short, 3)) < 2;
                 if starts_with(v_long, v_prefix) then
                     v_rest := substr(v_long, length(v_prefix) + 1);

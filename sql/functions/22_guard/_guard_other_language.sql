@@ -1,5 +1,5 @@
--- The guard in languages of which no table says what words mean about the same: there, a word exchanged for another one that is
--- no form of it is a difference, until somebody says that it is none (memfold.antonyms, kind synonym).
+-- The guard in languages without a table of words that say about the same: a word exchanged for another one that is not a form of it is
+-- a difference, unless it is listed as a synonym (memfold.antonyms, kind synonym).
 
 -- One word -> the languages whose grammar, numbers or names of days it belongs to. Folded to a constant when a caller is planned.
 create or replace function memfold_internal._guard_languages()
@@ -20,7 +20,7 @@ begin atomic
 end;
 revoke all on function memfold_internal._guard_languages() from public;
 
--- Words that say of which kind a difference is where only one text has them, and words for persons (classes c and r of _lexicon).
+-- The kind of difference that a word makes if only one text has it, and words for persons (classes c and r of _lexicon).
 create or replace function memfold_internal._guard_changers()
 returns jsonb
 language sql
@@ -73,7 +73,8 @@ begin
     if octet_length(v_word) > length(v_word) then
         return false;
     end if;
-    -- (a word whose ending goes is known by its stem: that is enough here, and one probe a word; most names are the same in every language)
+    -- (a word with an ending is known by its stem: that is enough here, with one lookup per word; most names are the same in every
+    -- language)
     return case when count(*) < 2 * count(known.word) then true when v_other > 0 or is_one and count(*) > 0 then false end
     from unnest(v_marked) as listed(word)
     left join lateral (
@@ -86,11 +87,11 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_english(text[], text[], integer[], boolean) from public;
 comment on function memfold_internal._guard_is_english(text[], text[], integer[], boolean) is
-'Whether two texts are in English: by their grammatical words; where these say nothing, not if one has a letter that English has not,
-and yes if the lexicon knows more than half of the words that are no names. Null: nobody knows. is_one: little more than one word differs; what nobody
-knows is not English then.';
+'Whether two texts are in English: by their grammatical words; if these do not decide, false if one has a letter that English does not
+use, and true if the lexicon knows more than half of the words that are not names. Null: unknown. is_one: little more than one word
+differs; unknown texts then count as not English.';
 
--- A word of another language without endings of gender, number and case; those of the past stay on.
+-- A word of another language without endings of gender, number and case; those of the past are kept.
 create or replace function memfold_internal._guard_root(word text)
 returns text
 language sql
@@ -100,12 +101,12 @@ return regexp_replace(
     word collate "C",
     '(?<=.{3})(?:(?<!t)(?:es|en|e)|er|em|as|os|[snaoix]'
     || '|ами|ями|ого|его|ому|ему|ыми|ими|[оеы]й|[ая]я|[ыи]х|[ыи]м|ою|ом|ем|ах|ям|ях|ам|ов|ев|[аяуюеыиьо]|(?:[еёюиуяа]т)(?:ся)?)$'
-    -- Turkish: the present of what is not done
+    -- Turkish: the present tense of negated verbs
     || '|(?<=..)m[aeiıuü](?:z|yor)$', ''
 );
 revoke all on function memfold_internal._guard_root(text) from public;
 
--- "Hilft Ida" / "Ida hilft": b begins with a person that stands behind the verb of a, and the same verb follows.
+-- "Hilft Ida" / "Ida hilft": b begins with a person who stands behind the verb in a, and the same verb follows.
 create or replace function memfold_internal._guard_is_object_ahead(
     a text[], marked_a text[], classes_a text[], b text[], classes_b text[]
 )
@@ -124,7 +125,7 @@ return exists (
 );
 revoke all on function memfold_internal._guard_is_object_ahead(text[], text[], text[], text[], text[]) from public;
 
--- Whether two words are forms of one, but for those of persons: a brother is no sister.
+-- Whether two words are forms of one, except words for persons: a brother is not a sister.
 create or replace function memfold_internal._guard_is_form(word text, other text)
 returns boolean
 language sql
@@ -156,10 +157,10 @@ declare
     v_cases boolean := false;
     v_nobody constant text[] := '{user,benutzer,benutzerin,nutzer,nutzerin,anwender,anwenderin,kunde,kundin,utilisateur,utilisatrice,
         client,cliente,usuario,usuaria,usuário,usuária,utente,gebruiker,пользователь,пользовательница,пользователя,клиент}'::text[];
-    -- where something is, or to what it belongs: one for another says little
+    -- where something is, or what it belongs to: exchanging one for another says little
     v_light constant text[] := '{in,im,ins,zu,zum,zur,bei,beim,à,au,aux,de,d,dans,en,chez,al,del,di,da,dal,dalla,dallo,nel,nella,nello,
         della,dello,dei,degli,delle,alla,do,dos,das,em,na,no,nos,nas,ao,pelo,pela,в,во,на,к,ко,о,об,при,als,como,comme,come,как}'::text[];
-    -- who does, and who is done to
+    -- who does it, and to whom it is done
     v_roles constant text[] := '{von,vom,an,für,par,por,per,pour,para,da,dal,dalla,pelo,pela,у,от,к,для}'::text[];
     v_genitive constant text[] := '{von,vom,de,d,du,des,del,della,dello,di,do,van}'::text[];
     v_owners constant text[] := '{sein,seine,seinen,ihr,ihre,ihren,son,sa,ses,leur,leurs,su,sus,suo,sua,suoi,sue,seu,seus,suas,его,её,их,
@@ -192,7 +193,7 @@ begin
         end if;
     end loop;
 
-    -- words of content: each with a form of it, as far as there is one
+    -- content words: each with a form of it in the other text, as far as there is one
     for v_at in reverse least(cardinality(v_words_a), 20)..1 loop
         v_other := (
             select w.place from unnest(v_words_b[:20]) with ordinality as w (word, place)
@@ -200,7 +201,7 @@ begin
             limit 1
         );
         if v_other is not null then
-            -- "one who helps" / "one who is helped", where a case says so
+            -- "one who helps" / "one who is helped", if a case ending says so
             v_cases := v_cases or v_words_a[v_at] ~ '[а-я]$' and v_words_b[v_other] <> v_words_a[v_at]
                 and (E'\x01' || v_words_a[v_at] = any (marked_a) or memfold_internal._guard_persons() ?| array[v_words_a[v_at], v_words_b[v_other]]);
             v_words_a := v_words_a[:v_at - 1] || v_words_a[v_at + 1:];
@@ -210,7 +211,7 @@ begin
     if v_words_a <> '{}' and v_words_b <> '{}' then
         return 'substitution: ' || v_words_a[1] || ' <> ' || v_words_b[1];
     end if;
-    -- what changes a fact when it is added
+    -- words that change a fact when added
     select format('%s: %s', memfold_internal._guard_changers() ->> w.word, w.word) into v_found
     from unnest(v_words_a || v_words_b || v_grammar_a || v_grammar_b) with ordinality as w (word, place)
     where memfold_internal._guard_changers() ? w.word
@@ -245,6 +246,6 @@ revoke all on function memfold_internal._guard_other_language(
 comment on function memfold_internal._guard_other_language(
     text[], text[], text[], integer[], text[], text[], text[], integer[]
 ) is
-'What two texts in another language than English say otherwise, as a signal, or null: words of content that are no forms of each other, on
-both sides (substitution); a word that changes a fact, on one side (tense, mode, quantity); prepositions (substitution); who does what
-(order). The places are those of the words that only one of them has.';
+'The difference between two texts in a language other than English, as a signal, or null: content words that are not forms of each other,
+on both sides (substitution); a word that changes a fact, on one side (tense, mode, quantity); prepositions (substitution); who does what
+(order). The positions are those of the words that only one of them has.';

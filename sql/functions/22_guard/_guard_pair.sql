@@ -11,7 +11,7 @@ declare
     v_signals text[] := memfold_internal._guard(tenant_id, content, other_content);
     v_texts record;
 begin
-    -- links can only take a difference away: what is clean needs none
+    -- links can only remove a difference: clean texts need none
     if v_signals <> '{}' and bucket_id is not null
         and exists (select from memfold.links as l where l.tenant_id = _guard_pair.tenant_id collate "C")
     then
@@ -33,5 +33,5 @@ end;
 $$;
 revoke all on function memfold_internal._guard_pair(text, text, text, text, text, text) from public;
 comment on function memfold_internal._guard_pair(text, text, text, text, text, text) is
-'The guard over two memories: their texts (_guard) and their canonical objects. Names that their bucket has linked are one; bucket_id null:
-there are no links.';
+'Runs the guard over two memories: their texts (_guard) and their canonical objects. Names that their bucket has linked are equal;
+bucket_id null: there are no links.';

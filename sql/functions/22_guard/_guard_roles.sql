@@ -1,8 +1,7 @@
 -- The guard: names that change roles.
 
--- The capitalised names of a text in their order: name, the marker of its role (a preposition before it, 's after it),
--- the number of the coordination ("Alice, Bob and Carol") it belongs to, and what the preposition belongs to ("born in"),
--- with U+001F between.
+-- The capitalised names of a text in their order: name, the marker of its role (a preposition before it, 's after it), the number of
+-- the coordination ("Alice, Bob and Carol") it belongs to, and what the preposition belongs to ("born in"), separated by U+001F.
 create or replace function memfold_internal._guard_names(tokens text[], marked text[], classes text[])
 returns text[]
 language plpgsql
@@ -48,8 +47,8 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_names(text[], text[], text[]) from public;
 
--- The names (_guard_names) that changed roles: those that both texts have once, in another order and not by the same marker; or
--- two that changed places by what their marker belongs to ("born in Oslo, works in Rome" / "born in Rome, works in Oslo").
+-- The names (_guard_names) that changed roles: those that both texts have once, in another order and with different markers; or two
+-- that changed places by what their marker belongs to ("born in Oslo, works in Rome" / "born in Rome, works in Oslo").
 create or replace function memfold_internal._guard_role_change(a text[], b text[])
 returns text
 language plpgsql
@@ -57,7 +56,7 @@ immutable
 parallel safe
 as $function$
 declare
-    -- (of a page the first names; the search is quadratic)
+    -- (on a page only the first names; the search is quadratic)
     v_names_a text[] := '{}'::text[];
     v_names_b text[] := '{}'::text[];
     v_moved_a text[] := '{}'::text[];

@@ -1,9 +1,9 @@
--- The guard: what words say of time, mode, quantity and person (class f of _lexicon), and where two texts say otherwise.
+-- The guard: what words say about time, mode, quantity and person (class f of _lexicon), and where two texts differ in it.
 
--- One word -> what it says: alternatives between '|', of which the first holds whose context fits. An alternative is facets
--- between '+', and its context behind '>' (what follows) or '<' (what goes before). A facet is its letter; '!' where the word
--- alone makes a difference, '.' where only another one of the same facet does; and letters for what it says. Two texts agree
--- that have one of these letters in common. Folded to a constant when a caller is planned.
+-- One word -> what it says: alternatives separated by '|', of which the first with a matching context applies. An alternative is a list
+-- of facets separated by '+', and its context behind '>' (what follows) or '<' (what precedes). A facet is its letter; '!' if the word
+-- alone makes a difference, '.' if only another one of the same facet does; and letters for its meanings. Two texts agree if they have
+-- one of these letters in common. Folded to a constant when a caller is planned.
 create or replace function memfold_internal._guard_sayings()
 returns jsonb
 language sql
@@ -16,7 +16,7 @@ begin atomic
 end;
 revoke all on function memfold_internal._guard_sayings() from public;
 
--- Whether a number stands at a place.
+-- Whether there is a number at a position.
 create or replace function memfold_internal._guard_is_number(token text, class text)
 returns boolean
 language sql
@@ -25,8 +25,8 @@ parallel safe
 return coalesce(left(class, 1) in ('#', '~', '*', '$') or token collate "C" ~ '^[-+]?[0-9]', false);
 revoke all on function memfold_internal._guard_is_number(text, text) from public;
 
--- What the words at these places say: for each facet of 'tmqbSOPn' its letters, then for each of them '!' where a word alone
--- makes a difference; null where they say nothing.
+-- What the words at these positions say: for each facet of 'tmqbSOPn' its letters, then for each of them '!' if a word alone makes a
+-- difference; null if they say nothing.
 create or replace function memfold_internal._guard_says(tokens text[], classes text[], places integer[])
 returns text[]
 language plpgsql
@@ -72,10 +72,10 @@ begin
                             and memfold_internal._guard_is_number(tokens[v_place + 2], classes[v_place + 2])
                         when 'to#' then v_next = 'to'
                             and memfold_internal._guard_is_number(tokens[v_place + 2], classes[v_place + 2])
-                        -- a word of content, such as "her dog" has and "sees her" has not
+                        -- a content word, which follows in "her dog" but not in "sees her"
                         when 'word' then v_next is not null and coalesce(left(classes[v_place + 1], 1), 'S') not in
                             ('s', 'p', '&', 'n', 'N')
-                        -- "is used to" says another thing
+                        -- "is used to" has another meaning
                         when 'used' then v_next = 'to' and (v_before is null or v_before not in
                             ('is', 'are', 'am', 'was', 'were', 'be', 'been', 'being', 'get', 'gets', 'got', 'not', 'often'))
                         else v_next = v_context end;
@@ -102,7 +102,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_says(text[], text[], integer[]) from public;
 
--- Whether a word at one of these places ends so.
+-- Whether a word at one of these positions has this ending.
 create or replace function memfold_internal._guard_ends(tokens text[], places integer[], ending text)
 returns boolean
 language sql
@@ -113,7 +113,7 @@ return exists (
 );
 revoke all on function memfold_internal._guard_ends(text[], integer[], text) from public;
 
--- The words at these places that may speak of one of these facets, or null.
+-- The words at these positions that may express one of these facets, or null.
 create or replace function memfold_internal._guard_sayers(tokens text[], places integer[], facets text)
 returns text
 language sql
@@ -126,7 +126,7 @@ return (
 );
 revoke all on function memfold_internal._guard_sayers(text[], integer[], text) from public;
 
--- Where two texts say otherwise, as signals. The places are those of the words that only one text has; is_close says that they
+-- The differences between two texts, as signals. The positions are those of the words that only one text has; is_close says that they
 -- differ in little else.
 create or replace function memfold_internal._guard_saying_change(
     a text[], a_classes text[], a_places integer[], b text[], b_classes text[], b_places integer[], is_close boolean
@@ -151,7 +151,7 @@ begin
     for v_at in 1..8 loop
         continue when v_a[v_at] = v_b[v_at];
         if v_a[v_at] <> '' and v_b[v_at] <> '' then
-            -- in another sentence another tense says little
+            -- in a different sentence a different tense says little
             v_differs := translate(v_a[v_at], v_b[v_at], '') = v_a[v_at]
                 and (is_close or v_at > 2 or v_a[v_at + 8] || v_b[v_at + 8] <> '');
         else
@@ -185,7 +185,7 @@ $function$;
 revoke all on function memfold_internal._guard_saying_change(text[], text[], integer[], text[], text[], integer[], boolean)
 from public;
 
--- Verbs of irregular past, with their present. Folded to a constant when a caller is planned.
+-- Irregular past forms, with their present. Folded to a constant when a caller is planned.
 create or replace function memfold_internal._guard_pasts()
 returns jsonb
 language sql
@@ -198,7 +198,7 @@ begin atomic
 end;
 revoke all on function memfold_internal._guard_pasts() from public;
 
--- Whether a word is the past of another one: lived / lives, studied / study, went / goes.
+-- Whether a word is the past form of another one: lived / lives, studied / study, went / goes.
 create or replace function memfold_internal._guard_is_past(past text, present text)
 returns boolean
 language plpgsql
@@ -219,8 +219,8 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_past(text, text) from public;
 
--- The first of these words of one text that is the past of one of the other's, as a signal, or null. "Is kept", "has lived" and "passed
--- by" are none.
+-- The first of these words of one text that is the past form of one of the other's, as a signal, or null. "Is kept", "has lived" and
+-- "passed by" do not count.
 create or replace function memfold_internal._guard_tense_change(words_a text[], a text[], words_b text[], b text[])
 returns text
 language plpgsql

@@ -1,4 +1,4 @@
--- The guard: whom a text is about, where the other text says all the rest.
+-- The guard: whom a text is about, if the other text says all the rest.
 
 create or replace function memfold_internal._guard_subject(
     a text[], marked_a text[], classes_a text[], only_a integer[], b text[], classes_b text[], only_b integer[]
@@ -12,7 +12,7 @@ declare
     v_place integer;
     v_is_first boolean := true;
 begin
-    -- "his sister works here" / "works here": somebody else, in front of all that both say
+    -- "his sister works here" / "works here": another person, before everything that both say
     if cardinality(only_b) < 3 and not exists (
         select from unnest(only_b) as o (place) where coalesce(left(classes_b[o.place], 1) not in ('s', '&', 'p'), true)
     ) then
@@ -39,4 +39,5 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_subject(text[], text[], text[], integer[], text[], text[], integer[]) from public;
 comment on function memfold_internal._guard_subject(text[], text[], text[], integer[], text[], text[], integer[]) is
-'The person whom text a names in front of what text b says too, as a signal of the guard (pronoun), or null. To be asked both ways.';
+'The person whom text a names at its beginning and text b does not, although it says the same, as a signal of the guard (pronoun), or
+null. Call it both ways.';

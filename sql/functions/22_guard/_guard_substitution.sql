@@ -1,5 +1,5 @@
--- The guard's rule of substitutions: two English texts of nearly the same words, in which a few are exchanged, say the same only
--- if the exchanged words are known to say about the same (memfold.lexicon).
+-- The guard's rule of substitutions: two English texts of nearly the same words, with a few exchanged, say the same only if the
+-- exchanged words are known to say about the same (memfold.lexicon).
 
 create or replace function memfold_internal._guard_lemmas(word text)
 returns text[]
@@ -34,7 +34,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_lemmas(text) from public;
 comment on function memfold_internal._guard_lemmas(text) is
-'What an English word may be a regular form of, itself first; most of them are no words.';
+'The words that an English word may be a regular form of, itself first; most of them do not exist.';
 
 create or replace function memfold_internal._guard_is_slip(word text, other text)
 returns boolean
@@ -67,7 +67,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_slip(text, text) from public;
 comment on function memfold_internal._guard_is_slip(text, text) is
-'Whether two words of six letters or more are one edit apart: a letter more, another letter, or two neighbours swapped.';
+'Whether two words of six letters or more are one edit apart: one extra letter, one different letter, or two neighbours swapped.';
 
 create or replace function memfold_internal._guard_substitution(
     a text[], classes_a text[], only_a integer[], b text[], classes_b text[], only_b integer[]
@@ -90,7 +90,7 @@ declare
     -- classes that other parts of the guard read: grammar, prepositions, conjunctions, negations
     v_elsewhere constant text[] := '{s,p,&,n,q,N}'::text[];
 begin
-    -- what is exchanged: words of content
+    -- the exchanged words: content words
     foreach v_place in array only_a loop
         if coalesce(left(classes_a[v_place], 1) <> all (v_elsewhere), true) and a[v_place] !~ '[0-9]' then
             v_words_a := v_words_a || a[v_place];
@@ -113,7 +113,7 @@ begin
         return null;
     end if;
 
-    -- which say about the same: place in the one text * 4 + place in the other
+    -- pairs that say about the same: position in one text * 4 + position in the other
     with stated as materialized (
         select listed.side, listed.place::integer as place, listed.word, listed.class,
             memfold_internal._guard_lemmas(listed.word) as lemmas
@@ -146,7 +146,7 @@ begin
         group by one.place, other.place
         having not bool_or(coalesce(one.opposites && other.senses or one.senses && other.opposites, false))
     ) as found(pair);
-    -- each word of the text that has fewer with one of the other
+    -- each word of the text that has fewer is paired with one of the other
     if (case least(cardinality(v_words_a), cardinality(v_words_b))
             when 1 then v_pairs <> '{}'
             when 2 then exists (
@@ -160,8 +160,8 @@ begin
     then
         return null;
     end if;
-    -- and what has no partner stands in one place: both texts have the same word before it, or after it. "Works well for cups" and
-    -- "works for small cups" each say something more
+    -- and a word without a partner is in the same place: both texts have the same word before it, or after it. "Works well for cups"
+    -- and "works for small cups" each say something more
     select format('substitution: %s <> %s', one.word, other.word) into v_signal
     from (
         select w.*,
@@ -185,6 +185,6 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_substitution(text[], text[], integer[], text[], text[], integer[]) from public;
 comment on function memfold_internal._guard_substitution(text[], text[], integer[], text[], text[], integer[]) is
-'The signal "substitution: x <> y" where words of content are exchanged that the lexicon does not know to say about the same; null
-where it does, and where more than three are exchanged or none. Of each text, in English: its words (_guard_text), their classes
-(_guard_classes) and the places of those that only it has.';
+'The signal "substitution: x <> y" if content words are exchanged that by the lexicon do not say about the same; null if they do, and if
+none or more than three are exchanged. For each text, in English: its words (_guard_text), their classes (_guard_classes) and the
+positions of those that only it has.';

@@ -1,7 +1,7 @@
--- The guard reads a text: its words, and what each of them is.
+-- The guard reads a text: its words, and the class of each.
 
--- One word -> its class and value (_lexicon). Of a word in several classes the rightmost holds. Folded to a constant when a
--- caller is planned.
+-- One word -> its class and value (_lexicon). For a word in several classes the rightmost applies. Folded to a constant when a caller
+-- is planned.
 create or replace function memfold_internal._guard_lexicon()
 returns jsonb
 language sql
@@ -45,7 +45,7 @@ begin
     v_rest := v_text;
     v_text := '';
     loop
-        -- on in what is left: from the beginning each time, a page of numerals would take the square of its length
+        -- continues in the rest: from the beginning each time, a page of numerals would take quadratic time
         v_match := regexp_match(
             v_rest, '(一[〇零一二两兩三四五六七八九十百千]{1,9}|[二两兩三四五六七八九十百][〇零一二两兩三四五六七八九十百千]{0,9})'
             || '(?=[个個只隻条條位名张張本年月日号號天岁歲歳点點时時分秒次回台臺件匹杯人枚头頭公里米元円块塊种種家間间套门門])');
@@ -73,9 +73,9 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_han_numbers(text) from public;
 
--- A text as tokens between single spaces: canonical, words that began with a capital marked by U+0001, contractions
--- written out, hyphens of plain words opened, thousands separators gone, '.' and ',' tokens of their own, every
--- ideograph and every run of katakana a token.
+-- A text as tokens between single spaces: canonical, words that began with a capital marked by U+0001, contractions written out,
+-- hyphens of plain words opened, thousands separators removed, '.' and ',' separate tokens, every ideograph and every run of katakana a
+-- token.
 create or replace function memfold_internal._guard_text(content text)
 returns text
 language plpgsql
@@ -103,7 +103,7 @@ begin
 
     v_is_wide := octet_length(v_text) > length(v_text);
 
-    -- one character for what is written in several ways; brackets and quotation marks say nothing here
+    -- one character for variants; brackets and quotation marks mean nothing here
     v_text := translate(
         v_text,
         E';!?\uFF1B\uFF01\uFF1F\u3002\uFF61\uFF0C\u3001\uFF64\u2019\u2018\u02BC\u2013\u2212\u2010\u2011\u2012'
@@ -142,7 +142,7 @@ begin
     end if;
 
     if v_text ~ '[0-9]' then
-        -- ISO dates keep their hyphens as U+0002; a range is two numbers; 8-year opens, AB-12 does not
+        -- ISO dates keep their hyphens as U+0002; a range becomes two numbers; 8-year is split, AB-12 is not
         if position('-' in v_text) > 0 then
             v_text := regexp_replace(v_text, '(?<![0-9])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])(t(?=[0-9]))?',
                                      E'\\1\x02\\2\x02\\3 ', 'g');
@@ -165,8 +165,8 @@ begin
             -- a prefix, not a word that negates
             v_text := regexp_replace(v_text, E'(^| )(\x01?)non-(?=[^ 0-9./:@_-]{4})', E'\\1\\2non', 'g');
         end if;
-        -- (words of letters alone; their first and last characters stay, and what stands between is marked out, for
-        -- a pattern that looks ahead from each hyphen takes the square of the length of a word)
+        -- (words of letters only; their first and last characters are kept, and those between are masked, because a pattern that looks
+        -- ahead from each hyphen takes quadratic time in the length of a word)
         v_text := regexp_replace(
             v_text, '((?:^| )[^ 0-9./:@_])([^ 0-9./:@_]*-[^ 0-9./:@_]*)(?=[^ 0-9./:@_](?:[ .:,]|$))', E'\\1\x04\\2\x05',
             'g');
@@ -185,7 +185,7 @@ begin
     end if;
 
     if position('.' in v_text) > 0 or position(',' in v_text) > 0 or position(':' in v_text) > 0 then
-        -- u.s. and p.m. are words; a stop or comma at the end of a word is a token
+        -- u.s. and p.m. are words; a full stop or comma at the end of a word is a token
         if v_text ~ E'[a-z]\\.[a-z]' then
             v_text := regexp_replace(
                 v_text, E'((?:^| )\\x01?[a-z])\\.([a-z])\\.?(?:([a-z])\\.?)?(?=[ ,]|$)', E'\\1\\2\\3', 'g');
@@ -213,7 +213,7 @@ immutable
 parallel safe
 as $function$
 begin
-    -- (unnest gives the elements in their order)
+    -- (unnest returns the elements in their order)
     return array(select memfold_internal._guard_lexicon() ->> listed.token from unnest(tokens) as listed(token));
 end;
 $function$;

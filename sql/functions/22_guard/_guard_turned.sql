@@ -1,6 +1,6 @@
--- The guard: what is turned round or moved, where two English texts have all but the same words.
+-- The guard: what is reversed or moved, if two English texts have nearly the same words.
 
--- This, last or next, where a time follows.
+-- This, last or next, if a time follows.
 create or replace function memfold_internal._guard_when(tokens text[], classes text[])
 returns text[]
 language sql
@@ -22,7 +22,7 @@ return array(
 );
 revoke all on function memfold_internal._guard_when(text[], text[]) from public;
 
--- The group of a preposition of place: those of one group are near enough to be the same place. Null: it is none.
+-- The group of a preposition of place: those of one group are close enough to mean the same place. Null: it is not one.
 create or replace function memfold_internal._guard_place(token text)
 returns text
 language sql
@@ -36,8 +36,8 @@ return case
 end;
 revoke all on function memfold_internal._guard_place(text) from public;
 
--- "Reports to Ida" / "Ida reports to her": what follows the last preposition of a stands at the beginning of b, and a pronoun
--- in its place.
+-- "Reports to Ida" / "Ida reports to her": the words after the last preposition of a are at the beginning of b, with a pronoun in their
+-- place.
 create or replace function memfold_internal._guard_is_turned(a text[], b text[])
 returns boolean
 language plpgsql
@@ -63,8 +63,8 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_turned(text[], text[]) from public;
 
--- "Pays rent to his aunt" / "his aunt pays rent to him": b begins with what stands behind the verb of a, the same verb follows, and a
--- pronoun for whoever it was in a. Or "coaches Lena's team" / "Lena coaches the team".
+-- "Pays rent to his aunt" / "his aunt pays rent to him": b begins with the words behind the verb of a, the same verb follows, and a
+-- pronoun for the subject of a. Or "coaches Lena's team" / "Lena coaches the team".
 create or replace function memfold_internal._guard_is_object_first(
     a text[], a_classes text[], b text[], b_classes text[], only_b integer[]
 )
@@ -79,12 +79,12 @@ declare
     v_place integer;
 begin
     if left(b_classes[1], 1) = 'p' or b[1] = a[1] or 'by' = any (a) and 'by' <> all (b)
-        -- (few texts have one: the rest need not be looked at)
+        -- (few texts have one: the rest need no check)
         or not (b && array['him', 'her', 'them', 'me', 'us'] or '''s' = any (a))
     then
         return false;
     end if;
-    -- the same verb, in whatever form
+    -- the same verb, in any form
     select place into v_verb from unnest(b) with ordinality as w (word, place)
     where place > 1 and memfold_internal._guard_lemmas(word) && memfold_internal._guard_lemmas(a[1])
     order by place
@@ -109,8 +109,8 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_object_first(text[], text[], text[], text[], integer[]) from public;
 
--- "Was recommended by Priya" / "recommended Priya": the same words of content in the same order, or forms of them, and grammar that makes
--- the one a passive.
+-- "Was recommended by Priya" / "recommended Priya": the same content words in the same order, or forms of them, and grammar that makes
+-- one a passive.
 create or replace function memfold_internal._guard_is_passive(
     a text[], a_classes text[], only_a integer[], b text[], b_classes text[]
 )
@@ -142,7 +142,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_is_passive(text[], text[], integer[], text[], text[]) from public;
 
--- The preposition that a word stands behind, over its article, or an empty text.
+-- The preposition before a word, skipping its article, or an empty text.
 create or replace function memfold_internal._guard_marker(tokens text[], classes text[], place integer)
 returns text
 language plpgsql
@@ -153,7 +153,7 @@ declare
     v_at integer := place - 1;
 begin
     while left(classes[v_at], 1) in ('s', '&') and tokens[v_at] <> '.' loop
-        -- the parts of a list stand behind the same
+        -- the parts of a list share a preposition
         v_at := v_at - case when left(classes[v_at], 1) = '&' then 2 else 1 end;
     end loop;
     return case
@@ -165,8 +165,8 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_marker(text[], text[], integer) from public;
 
--- "Switched from bus to bike" / "went from bike to bus": two words that both texts have, each behind the preposition that the other
--- stands behind in the other text. Null: there are none.
+-- "Switched from bus to bike" / "went from bike to bus": two words that both texts have, each after the preposition that the other one
+-- follows in the other text. Null: there are none.
 create or replace function memfold_internal._guard_swapped(a text[], a_classes text[], b text[], b_classes text[])
 returns text
 language plpgsql
@@ -200,8 +200,7 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_swapped(text[], text[], text[], text[]) from public;
 
--- "His boss is Omar" / "is Omar's boss": a possessive in the one, a genitive in the other, unless each is to the other what the other is to
--- him.
+-- "His boss is Omar" / "is Omar's boss": a possessive in one text, a genitive in the other, unless the relation is mutual.
 create or replace function memfold_internal._guard_is_owner(a text[], only_a integer[], b text[], only_b integer[])
 returns boolean
 language sql
@@ -221,7 +220,7 @@ and not exists (select from unnest(only_a) as o (place) where a[o.place] in ('''
 and not exists (select from unnest(only_b) as o (place) where b[o.place] in ('his', 'her', 'their', 'my', 'our'));
 revoke all on function memfold_internal._guard_is_owner(text[], integer[], text[], integer[]) from public;
 
--- How a text relates to the days, months and years in it: until then, from then on, then. In the order of the alphabet.
+-- How a text relates to the days, months and years in it: until then, from then on, then. In alphabetical order.
 create or replace function memfold_internal._guard_bounds(tokens text[], classes text[])
 returns text[]
 language sql
@@ -294,7 +293,7 @@ begin
     v_place_b := (
         select string_agg(distinct memfold_internal._guard_place(b[p.place]), ', ') from unnest(only_b) as p(place)
     );
-    -- in and on are said of the same place, and of what is no place
+    -- in and on are used for the same place, and for things that are not places
     if v_place_a <> v_place_b and not (v_place_a in ('in', 'on') and v_place_b in ('in', 'on')) then
         return 'place: ' || v_place_a || ' <> ' || v_place_b;
     end if;
@@ -336,6 +335,6 @@ end;
 $function$;
 revoke all on function memfold_internal._guard_turned(text[], text[], integer[], text[], text[], integer[]) from public;
 comment on function memfold_internal._guard_turned(text[], text[], integer[], text[], text[], integer[]) is
-'What two English texts of nearly the same words turn round: another week, month or year (time), another place by its preposition (place),
-two persons exchanged (pronoun), who does and who is done to (order). A signal of the guard, or null. The places are those of the words
-that only one of them has.';
+'The reversal between two English texts of nearly the same words: another week, month or year (time), another place by its preposition
+(place), two persons exchanged (pronoun), who does and who is done to (order). A signal of the guard, or null. The positions are those of
+the words that only one of them has.';

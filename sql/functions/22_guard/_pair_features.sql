@@ -1,6 +1,6 @@
--- What the calibrated score of tier 2 knows of two texts. Said here alone: scores are fitted to what these functions say, and
--- are called with it. So whatever changes here asks for new calibrations.
--- Nothing depends on a locale: words are of prose/1, comparisons under collation "C", upper case of ASCII only.
+-- What the calibrated score of tier 2 uses about two texts. Defined only here: scores are fitted to these functions, and are called
+-- with their results. A change here requires new calibrations. Nothing depends on a locale: words are those of prose/1, comparisons
+-- under collation "C", upper case of ASCII only.
 
 create or replace function memfold_internal._pair_words(content text) returns text[]
 language plpgsql immutable strict parallel safe
@@ -28,7 +28,7 @@ begin
     v_words := array_remove(string_to_array(v_text, ' '), '');
     v_count := cardinality(v_words);
     if v_count > 200 then
-        -- the rest counts in at most 100 pieces: time stays bounded, and no difference goes unseen
+        -- the rest counts in at most 100 pieces: time stays bounded, and no difference is missed
         v_size := (v_count - 101) / 100;
         v_rest := v_words[201:];
         v_words := v_words[:200];
@@ -41,8 +41,8 @@ end;
 $$;
 revoke all on function memfold_internal._pair_words(text) from public;
 comment on function memfold_internal._pair_words(text) is
-'The words of a text in their order, for _pair_features: its prose/1 form without punctuation, n''t written out; each Han or
-Kana character is a word. Of a text of more than 200 words, the rest in at most 100 pieces.';
+'The words of a text in their order, for _pair_features: its prose/1 form without punctuation, n''t written out; each Han or Kana
+character is a word. After the first 200 words, the rest in at most 100 pieces.';
 
 create or replace function memfold_internal._pair_feature_names() returns text[]
 language sql immutable parallel safe
@@ -58,20 +58,20 @@ return array[
 ]::text[];
 revoke all on function memfold_internal._pair_feature_names() from public;
 comment on function memfold_internal._pair_feature_names() is
-'The names of what _pair_features returns, in its order; _pair_features says what each is.';
+'The names of the features that _pair_features returns, in its order; _pair_features explains each.';
 
--- Longer than 150 lines: one expression a feature, in the order in which scores are fitted.
+-- Longer than 150 lines: one expression per feature, in the order in which scores are fitted.
 create or replace function memfold_internal._pair_features(
     tenant_id text, similarity double precision, a text, b text, guard text[]
 ) returns double precision[]
 language plpgsql immutable parallel safe
 as $$
 declare
-    -- grammar: may change without a change of what is said
+    -- grammar: may change without changing the meaning
     v_grammar constant jsonb := memfold_internal._lexicon_words('g');
-    -- what turns a statement round, or takes from it
+    -- words that reverse a statement, or weaken it
     v_denial constant jsonb := memfold_internal._lexicon_words('d');
-    -- in one order, whichever is the newer: the features of (a, b) are those of (b, a)
+    -- in one order, whichever is newer: the features of (a, b) are those of (b, a)
     v_first constant text collate "C" := least(coalesce(a, '') collate "C", coalesce(b, ''));
     v_second constant text collate "C" := greatest(coalesce(a, '') collate "C", coalesce(b, ''));
     v_similarity constant double precision := case when similarity between -1 and 1 then similarity else 0 end;
@@ -128,7 +128,7 @@ declare
     v_replaced integer := 0;
     v_change double precision;
 begin
-    -- equal ends go first
+    -- equal ends are removed first
     while v_whole_a[v_prefix + 1] = v_whole_b[v_prefix + 1] loop
         v_prefix := v_prefix + 1;
     end loop;
@@ -161,7 +161,7 @@ begin
         end if;
     end loop;
 
-    -- words of the first: that only it has, or that the second has as well, and where
+    -- words of the first: that only it has, or that the second also has, and their positions
     for v_place in 1..v_count_a - v_suffix - v_prefix loop
         v_word := v_a[v_place];
         v_at := coalesce(array_position(v_b, v_word, v_last + 1), array_position(v_b, v_word));
@@ -230,13 +230,13 @@ begin
     v_shared := least(v_shared, v_shorter - v_prefix - v_suffix);
 
     return array[
-        -- the similarity; how far apart the vectors are for what differs
+        -- the similarity; the distance of the vectors relative to the difference
         v_similarity,
         v_apart / (v_change + 0.02),
         v_apart / (v_change + 0.02 + 2.0::double precision * (v_breaks + v_grammar_a + v_grammar_b) / v_longer),
         v_apart / (1 + least(v_content_a, v_content_b)),
         v_apart * v_longer,
-        -- the texts: lengths, letters a word, share of capitals, words, difference in commas
+        -- the texts: lengths, letters per word, share of capitals, words, difference in commas
         least(v_length_a, v_length_b)::double precision / greatest(v_length_a, v_length_b, 1),
         v_length / greatest(v_count_a + v_count_b, 1),
         regexp_count(v_first || v_second, '[A-Z]') / v_length,
@@ -248,10 +248,10 @@ begin
         v_prefix::double precision / greatest(v_shorter, 1),
         (v_longer - v_prefix - v_suffix)::double precision / v_longer,
         v_shorter - v_prefix - v_suffix,
-        -- shared words by the longer and the shorter text
+        -- shared words relative to the longer and the shorter text
         (v_prefix + v_suffix + v_shared)::double precision / v_longer,
         (v_prefix + v_suffix + v_shared)::double precision / greatest(v_shorter, 1),
-        -- words of one text only: letters, their share, the longest; begun alike, not so, in the same place; grammar
+        -- words of one text only: letters, their share, the longest; with the same beginning, without, in the same place; grammar
         v_letters,
         v_change,
         v_longest,
@@ -275,7 +275,7 @@ begin
         v_shift::double precision / greatest(v_shared_content * v_longer, 1),
         v_breaks::double precision / v_longer,
         v_neighbours::double precision / v_longer,
-        -- what the guard says: how much, and of which kind; substitution is a rule of its own, which no score repeats
+        -- the guard's signals: how many, and of which kind; not substitution, a separate rule that no score repeats
         coalesce(cardinality(guard), 0) - regexp_count(v_signals, E'\\nsubstitution:'),
         (strpos(v_signals, E'\nnegation:') > 0)::integer,
         (v_signals ~ E'\\n(numeral|date|time|version|currency|unit|identifier):')::integer,
@@ -286,9 +286,9 @@ end;
 $$;
 revoke all on function memfold_internal._pair_features(text, double precision, text, text, text[]) from public;
 comment on function memfold_internal._pair_features(text, double precision, text, text, text[]) is
-'What a calibrated score is computed from, in the order of _pair_feature_names(): the cosine in [-1, 1], what the words of two
-texts share and in which order, and the signals of the guard (null: none). The same for (a, b) and (b, a), the same on every
-server; finite for any texts.';
+'The features that a calibrated score is computed from, in the order of _pair_feature_names(): the cosine in [-1, 1], which words two
+texts share and in which order, and the signals of the guard (null: none). The same for (a, b) and (b, a), the same on every server;
+finite for any texts.';
 
 create or replace function memfold_internal._explain_score(score jsonb, features double precision[])
 returns table (feature text, feature_value double precision, contribution double precision)
@@ -320,6 +320,6 @@ begin atomic
 end;
 revoke all on function memfold_internal._explain_score(jsonb, double precision[]) from public;
 comment on function memfold_internal._explain_score(jsonb, double precision[]) is
-'What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them what is so for every
-pair (feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not asked are not listed. Milliseconds, for
+'What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them the constant of every pair
+(feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not used are not listed. Takes milliseconds; for
 explain_memory.';

@@ -13,8 +13,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._stems(text[], text[]) from public;
 comment on function memfold_internal._stems(text[], text[]) is
-'The words of the guard without their commonest English endings, numbers as digits: equal where two words are forms of one. Rough,
-for texts that are near and guard-clean.';
+'The words of the guard without their commonest English endings, numbers as digits: equal if two words are forms of one. Approximate; for
+texts that are near and guard-clean.';
 
 create or replace function memfold_internal._says_more(content text, other text) returns boolean
 language plpgsql immutable parallel safe
@@ -26,7 +26,7 @@ declare
     v_classes text[];
     v_other text[];
     v_other_classes text[];
-    -- whom it is about goes without saying
+    -- the subject need not be repeated
     v_nobody constant text[] := '{user,client,customer,person,benutzer,nutzer,utilisateur,utilisatric,usuario,usuaria,usuário,utent,
         пользователь,gebruiker}'::text[];
 begin
@@ -43,7 +43,7 @@ begin
         select from unnest(v_other, v_other_classes) as o (word, class)
         where left(o.class, 1) in ('s', '&') is not true and o.word <> all(v_words) and o.word <> all(v_nobody)
     ) and (
-        -- one ideograph is not yet a word
+        -- one ideograph is not a word yet
         select sum(case when w.word collate "C" between E'\u2E80' and E'\u9FFF' then 0.5 else 1 end) >= 1
         from unnest(v_words, v_classes) as w (word, class)
         where (w.class is null or left(w.class, 1) not in ('s', '&', 'p', 'S', 'n', 'q')) and w.word <> all(v_other)
@@ -59,5 +59,5 @@ end;
 $$;
 revoke all on function memfold_internal._says_more(text, text) from public;
 comment on function memfold_internal._says_more(text, text) is
-'Whether content says all that other says, and more: it has all words of other but for grammar, forms of a word being one, and a
-content word beside them. Asked of two texts between which the guard is clean; false where one is longer than it compares.';
+'Whether content says everything that other says, and more: it has all words of other except grammar, counting forms of a word as equal,
+and an additional content word. Called for two texts with a clean guard; false if one is too long to compare.';

@@ -4,7 +4,8 @@ create or replace function memfold_internal._veto_version() returns text
 language sql immutable parallel safe
 return 'veto/1';
 revoke all on function memfold_internal._veto_version() from public;
-comment on function memfold_internal._veto_version() is 'Which model the veto goes by: the ledger''s reasons name it.';
+comment on function memfold_internal._veto_version() is
+'The version of the veto''s model, which the ledger''s reasons name.';
 
 create or replace function memfold_internal._veto_model() returns jsonb
 language sql immutable parallel safe
@@ -116,7 +117,8 @@ select jsonb '
 $model$;
 revoke all on function memfold_internal._veto_model() from public;
 comment on function memfold_internal._veto_model() is
-'The model veto/1: 100 trees, as memfold.calibrate has them. For _veto_reasons; _veto_trees is made of it.';
+'The model veto/1: 100 trees, in the format of memfold.calibrate. For _veto_reasons; _veto_trees is
+generated from it.';
 
 create or replace function memfold_internal._veto_trees(features double precision[]) returns double precision
 language plpgsql immutable strict parallel safe
@@ -187,5 +189,5 @@ end;
 $score$;
 revoke all on function memfold_internal._veto_trees(double precision[]) from public;
 comment on function memfold_internal._veto_trees(double precision[]) is
-'The score veto/1 of the features of two texts (_pair_features), in [0, 1]: made of _veto_model().
-It asks neither for the cosine nor for the guard.';
+'The score veto/1 of the features of two texts (_pair_features), in [0, 1]: generated from _veto_model().
+Uses neither the cosine nor the guard.';

@@ -1,4 +1,4 @@
--- The veto: what the words of two texts say against an automatic merge, whatever their vectors say. The trees are in _veto.sql.
+-- The veto: reasons in the words of two texts against an automatic merge, whatever their vectors say. The trees are in _veto.sql.
 
 create or replace function memfold_internal._veto_text(content text) returns text
 language plpgsql immutable parallel safe
@@ -17,14 +17,14 @@ create or replace function memfold_internal._veto_features(a text, b text) retur
 language plpgsql immutable parallel safe
 as $$
 begin
-    -- neither cosine nor guard: the same for every model, and no second opinion on what the guard has seen
+    -- neither cosine nor guard: the same for every model, and independent of the guard
     return memfold_internal._pair_features(null, null, memfold_internal._veto_text(a), memfold_internal._veto_text(b), null);
 end;
 $$;
 revoke all on function memfold_internal._veto_features(text, text) from public;
 comment on function memfold_internal._veto_features(text, text) is
-'What the veto is computed from: the features of two texts (_pair_features), after _veto_text. The same for (a, b) and (b, a). A model is
-fitted to what this says: who changes it, or what it calls, fits another one (tools/fit_veto.py).';
+'The features that the veto is computed from: those of two texts (_pair_features), after _veto_text. The same for (a, b) and (b, a). The
+model is fitted to them: after a change of this function, or of one that it calls, fit another one (tools/fit_veto.py).';
 
 create or replace function memfold_internal._veto_score(a text, b text) returns double precision
 language plpgsql immutable parallel safe
@@ -35,8 +35,8 @@ end;
 $$;
 revoke all on function memfold_internal._veto_score(text, text) from public;
 comment on function memfold_internal._veto_score(text, text) is
-'How likely two texts that are near by their vectors say the same, by their words alone: in [0, 1], the same for (a, b) and (b, a).
-Fitted to labelled pairs (docs/calibration.md); no probability where they are like none of these.';
+'How likely two texts with near vectors say the same, by their words alone: in [0, 1], the same for (a, b) and (b, a). Fitted to labelled
+pairs (docs/calibration.md); not a probability for texts unlike these.';
 
 create or replace function memfold_internal._veto(merge_veto double precision, a text, b text) returns text
 language plpgsql immutable parallel safe
@@ -47,7 +47,7 @@ begin
     if merge_veto > 0 then
         v_score := memfold_internal._veto_score(a, b);
         if v_score < merge_veto then
-            -- cut, not rounded: what is below the threshold reads so
+            -- truncated, not rounded: a value below the threshold is printed below it
             return pg_catalog.format('veto %s < %s (%s)', pg_catalog.trunc(v_score::numeric, 2), merge_veto,
                 memfold_internal._veto_version());
         end if;
@@ -57,8 +57,7 @@ end;
 $$;
 revoke all on function memfold_internal._veto(double precision, text, text) from public;
 comment on function memfold_internal._veto(double precision, text, text) is
-'Why two texts do not merge by themselves, by their words: such as "veto 0.12 < 0.3 (veto/1)". Null: nothing speaks against it, or
-merge_veto is 0.';
+'Why two texts do not merge automatically, by their words, such as "veto 0.12 < 0.3 (veto/1)". Null: no veto, or merge_veto is 0.';
 
 create or replace function memfold_internal._veto_reasons(a text, b text) returns text
 language plpgsql immutable parallel safe security definer set search_path = pg_catalog, pg_temp
@@ -92,6 +91,6 @@ $$;
 revoke all on function memfold_internal._veto_reasons(text, text) from public;
 grant execute on function memfold_internal._veto_reasons(text, text) to memfold_app, memfold_auditor;
 comment on function memfold_internal._veto_reasons(text, text) is
-'What the score of two texts (_veto_score) comes from: its features in words with their values, and what they add most to it, in
-log-odds. Milliseconds, for explain_memory. It reads no table: a definer so that who may read memories need not be allowed all that it
-calls.';
+'What contributes to the score of two texts (_veto_score): its features in words with their values, and what they add most to it, in
+log-odds. Takes milliseconds; for explain_memory. Reads no table: SECURITY DEFINER so that a role that may read memories needs no right to
+the functions that it calls.';

@@ -1,4 +1,4 @@
--- Questions of kind identity: are two names one? They are about names of a bucket, and about no pair of memories.
+-- Questions of kind identity: do two names mean the same? They are about names of a bucket, not about a pair of memories.
 
 create or replace function memfold_internal._names_key(kind text, alias text, name text) returns text
 language plpgsql immutable parallel safe
@@ -14,7 +14,7 @@ end;
 $$;
 revoke all on function memfold_internal._names_key(text, text, text) from public;
 comment on function memfold_internal._names_key(text, text, text) is
-'Stands for two names, in either order and however they are spelled. A hash: names may be longer than what an index holds.';
+'A key of two names, in either order and any spelling. A hash, because names may be longer than an index entry.';
 
 create or replace function memfold_internal._suggestion_key(suggestion memfold.link_suggestion) returns text
 language plpgsql immutable parallel safe
@@ -33,7 +33,7 @@ return array[(link #>> '{name_told,0}')::uuid, (link #>> '{told,0}')::uuid];
 revoke all on function memfold_internal._examples(jsonb) from public;
 grant execute on function memfold_internal._examples(jsonb) to memfold_app, memfold_auditor;
 comment on function memfold_internal._examples(jsonb) is
-'Of a question about names: a memory that is told of the name, and one that is told of the alias.';
+'For a question about names: a memory about the name, and one about the alias.';
 
 create or replace function memfold_internal._shown_link(tenant_id text, link jsonb) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -55,8 +55,7 @@ $$;
 revoke all on function memfold_internal._shown_link(text, jsonb) from public;
 grant execute on function memfold_internal._shown_link(text, jsonb) to memfold_app, memfold_auditor;
 comment on function memfold_internal._shown_link(text, jsonb) is
-'What a judge, or a person, is shown of a question about names: with what is told of each in place of ids. Null: it is about memories.
-Only reads.';
+'What a judge or a person is shown of a question about names, with statements instead of ids. Null: it is about memories. Only reads.';
 
 create or replace function memfold_internal._ask_about_names(
     tenant_id text, bucket_id text, suggestion memfold.link_suggestion
@@ -68,7 +67,7 @@ declare
     v_name_told uuid[];
     v_judgement_id uuid;
 begin
-    -- one that is being erased is no evidence: the question would keep the name of what is gone
+    -- a memory that is being erased is not evidence: the question would keep the erased name
     with evidence as (
         select e.side, e.id::uuid, e.place
         from (
@@ -106,7 +105,7 @@ begin
         || pg_catalog.jsonb_build_object(
             'kind', case when suggestion.alias is null then 'beginning' else suggestion.kind end,
             'key', memfold_internal._suggestion_key(suggestion), 'told', v_told, 'name_told', v_name_told,
-            -- ids of memories that may be erased while the question stays are none of its
+            -- it does not show ids of memories that may be erased while the question is open
             'evidence', suggestion.evidence - array['pairs', 'memory_ids', 'name_memory_ids']
         ))
     on conflict do nothing
@@ -116,8 +115,8 @@ end;
 $$;
 revoke all on function memfold_internal._ask_about_names(text, text, memfold.link_suggestion) from public;
 comment on function memfold_internal._ask_about_names(text, text, memfold.link_suggestion) is
-'Queues the question whether two names are one, and returns its id; null where it was asked, or where nothing is told of one of them any
-more.';
+'Queues the question whether two names mean the same, and returns its id; null if it was already asked, or if no memory is left about one
+of them.';
 
 create or replace function memfold_internal._keep_names_apart(
     tenant_id text, bucket_id text, kind text, alias text, name text, run_id uuid
@@ -139,7 +138,7 @@ end;
 $$;
 revoke all on function memfold_internal._keep_names_apart(text, text, text, text, text, uuid) from public;
 comment on function memfold_internal._keep_names_apart(text, text, text, text, text, uuid) is
-'Records that two names, which were linked, are distinct: they are not suggested again, nor asked about.';
+'Records that two names that were linked are distinct: they are not suggested again, nor asked about.';
 
 create or replace function memfold_internal._close_questions_about(tenant_id text, bucket_id text, kind text, alias text) returns void
 language plpgsql volatile
@@ -158,4 +157,4 @@ end;
 $$;
 revoke all on function memfold_internal._close_questions_about(text, text, text, text) from public;
 comment on function memfold_internal._close_questions_about(text, text, text, text) is
-'Closes the questions that wait about a name (canonical) which is linked now, so that it is none any more.';
+'Closes the open questions about a name (canonical) that has been linked and so is no longer a name.';

@@ -1,4 +1,4 @@
--- Of columns, for on Citus a row of a table is of its shard's type.
+-- Takes columns, because on Citus a row of a table has its shard's type.
 create or replace function memfold_internal._member_ids(memory_id uuid, other_id uuid, member_ids uuid[]) returns uuid[]
 language sql immutable parallel safe
 return coalesce(member_ids, array[least(memory_id, other_id), greatest(memory_id, other_id)]);
@@ -32,7 +32,7 @@ end;
 $$;
 revoke all on function memfold_internal._add_parts(text, uuid[]) from public;
 comment on function memfold_internal._add_parts(text, uuid[]) is
-'Gives each member of those judgements that are about a cluster, but the oldest, its row of status part.';
+'Adds a row of status part for each member, except the oldest, of those judgements that are about a cluster.';
 
 create or replace function memfold_internal._close_parts(j memfold.judgements, members uuid[], about uuid[]) returns void
 language plpgsql volatile
@@ -54,8 +54,8 @@ end;
 $$;
 revoke all on function memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]) from public;
 comment on function memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]) is
-'Closes what belongs to a question about a cluster, j with its answer: done for those of members (who were still there), with the
-verdict for those that it is about, distinct for the others; obsolete for the rest. members empty: all of it is obsolete.';
+'Closes the parts of a question about a cluster, j with its answer: done for members (those that were still there), with the verdict for
+those that it is about, distinct for the others; obsolete for the rest. members empty: all become obsolete.';
 
 create or replace function memfold_internal._refresh_judgement(j memfold.judgements) returns memfold.judgements
 language plpgsql stable
@@ -65,10 +65,10 @@ declare
     b memfold.memories;
 begin
     if j.kind = 'identity' then
-        -- who links a name closes what waits about it
+        -- a link of a name closes the questions that wait about it
         return j;
     elsif j.member_ids is not null then
-        -- what is no longer a memory of its own drops out
+        -- a memory that is no longer a root or was erased is left out
         j.member_ids := array(
             select i.id
             from pg_catalog.unnest(j.member_ids) as i (id)
@@ -98,10 +98,10 @@ begin
     where m.tenant_id = j.tenant_id and m.memory_id = j.other_id;
     if a.memory_id = b.memory_id then
         j.status := 'obsolete';
-        j.reason := 'the two are one memory already';
+        j.reason := 'both ids are the same memory';
     elsif (a.status <> 'active' or b.status <> 'active')
-        -- A value that a third one retired while it was asked about: the other one is to find its place on the slot's timeline, for
-        -- else it would stay beside what holds now.
+        -- A value that a third one superseded while the question was open: the other one must find its place on the slot's timeline, or
+        -- it would stay active beside the current value.
         and not (a.scope_key = b.scope_key and a.predicate is not null
             and (a.status, b.status) in (('active', 'superseded'), ('superseded', 'active'))
             and not exists (
@@ -116,13 +116,13 @@ begin
             case when a.status <> 'active' then a.memory_id else b.memory_id end,
             case when a.status <> 'active' then a.status else b.status end);
     elsif (a.memory_id, b.memory_id) <> (j.memory_id, j.other_id) then
-        -- one of them was folded: the question is now about where it leads
+        -- one of them was merged: the question is now about its root
         if (case j.kind
             when 'review' then memfold_internal._is_in_question(j.tenant_id, a.memory_id, b.memory_id)
             else memfold_internal._was_asked(j.tenant_id, a.memory_id, b.memory_id)
         end) then
             j.status := 'obsolete';
-            j.reason := 'the memories that the two lead to are queued or judged already';
+            j.reason := 'the present roots of its memories are already queued or judged';
         end if;
         j.memory_id := greatest(a.memory_id, b.memory_id);
         j.other_id := least(a.memory_id, b.memory_id);
@@ -132,15 +132,15 @@ end;
 $$;
 revoke all on function memfold_internal._refresh_judgement(memfold.judgements) from public;
 comment on function memfold_internal._refresh_judgement(memfold.judgements) is
-'The judgement on the present state: obsolete where there is nothing to decide any more, else about the two roots to which its
-memories lead; of a cluster, about those of its members that are active roots. Only reads.';
+'The judgement on the present state: obsolete if nothing is left to decide, else about the two present roots of its memories; for a
+cluster, about those of its members that are active roots. Only reads.';
 
 create or replace function memfold_internal._has_changed(n memfold.judgements, j memfold.judgements) returns boolean
 language sql immutable parallel safe
 return (n.memory_id, n.other_id, n.member_ids) is distinct from (j.memory_id, j.other_id, j.member_ids);
 revoke all on function memfold_internal._has_changed(memfold.judgements, memfold.judgements) from public;
 comment on function memfold_internal._has_changed(memfold.judgements, memfold.judgements) is
-'Whether a judgement is about other memories now (_refresh_judgement) than it was.';
+'Whether a judgement is now about other memories (_refresh_judgement) than before.';
 
 create or replace function memfold_internal._was_asked(tenant_id text, memory_id uuid, other_id uuid) returns boolean
 language plpgsql stable
@@ -155,7 +155,7 @@ begin
         where j.tenant_id = _was_asked.tenant_id collate "C"
             and j.memory_id = _was_asked.other_id and j.other_id = _was_asked.memory_id and j.status <> 'obsolete'
     ) or exists (
-        -- in one cluster
+        -- in the same cluster
         select from memfold.judgements as j
         cross join lateral (
             select from memfold.judgements as o
@@ -170,8 +170,8 @@ end;
 $$;
 revoke all on function memfold_internal._was_asked(text, uuid, uuid) from public;
 comment on function memfold_internal._was_asked(text, uuid, uuid) is
-'Whether a pair, in either order and by itself or in a cluster, is queued or judged already, or was told apart when a run was undone:
-then it is not asked again, nor merged by a run. Only reads.';
+'Whether a pair, in either order and alone or in a cluster, is already queued or judged, or was separated when a run was undone: no
+question is asked about it again, and no run merges it. Only reads.';
 
 create or replace function memfold_internal._is_in_question(tenant_id text, memory_id uuid, other_id uuid) returns boolean
 language plpgsql stable
@@ -196,7 +196,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_in_question(text, uuid, uuid) from public;
 comment on function memfold_internal._is_in_question(text, uuid, uuid) is
-'Whether a question that waits for its answer is about both of these memories. Only reads.';
+'Whether an open question is about both of these memories. Only reads.';
 
 create or replace function memfold_internal._judgement_kind(on_ambiguous text) returns text
 language sql immutable strict parallel safe
@@ -208,20 +208,20 @@ create or replace function memfold_internal._wake_judges(tenant_id text, bucket_
 language plpgsql volatile
 as $$
 begin
-    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
+    -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
     if (memfold_internal._policy(tenant_id, bucket_id, memory_type)).notify and not exists (
         select from memfold.judgements as j
         where j.tenant_id = _wake_judges.tenant_id collate "C" and j.status in ('open', 'leased')
             and (j.kind = 'review') = _wake_judges.review
     ) then
-        -- (no tenant in it: anyone who is connected may listen)
+        -- (no tenant in it: any connected role may listen)
         perform pg_catalog.pg_notify('memfold_judgements', '');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._wake_judges(text, text, text, boolean) from public;
 comment on function memfold_internal._wake_judges(text, text, text, boolean) is
-'For a caller that is about to queue a judgement: wakes those who wait for one, where the policy says so (notify) and none is queued yet.';
+'For a caller that is about to queue a judgement: notifies waiting judges, if the policy says so (notify) and none is queued yet.';
 
 create or replace function memfold_internal._queue_judgement(
     tenant_id text, kind text, memory_id uuid, other_id uuid, similarity double precision, guard text[], again boolean
@@ -255,8 +255,8 @@ end;
 $$;
 revoke all on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) from public;
 comment on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) is
-'Queues the question whether two memories say the same, and returns its id; null where the pair, in either order, is
-queued, or (unless again) was judged. again null: one of the two is new, and was in no question yet.';
+'Queues the question whether two memories say the same, and returns its id; null if the pair, in either order, is queued, or (unless
+again) was judged. again null: one of the two is new, and has never been in a question.';
 
 create or replace function memfold_internal._queue_rest(j memfold.judgements, kind text, members uuid[]) returns uuid
 language plpgsql volatile
@@ -280,15 +280,15 @@ end;
 $$;
 revoke all on function memfold_internal._queue_rest(memfold.judgements, text, uuid[]) from public;
 comment on function memfold_internal._queue_rest(memfold.judgements, text, uuid[]) is
-'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null where it is queued
-already.';
+'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null if it is already
+queued.';
 
 create or replace function memfold_internal._requeue_judgement(j memfold.judgements) returns uuid
 language plpgsql volatile
 as $$
 begin
     update memfold.judgements as o
-    set status = 'obsolete', reason = 'one of its memories was merged: asked again about what is left', resolved_at = memfold_internal._clock()
+    set status = 'obsolete', reason = 'one of its memories was merged: a new question is about the rest', resolved_at = memfold_internal._clock()
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
     perform memfold_internal._close_parts(j, '{}', '{}');
     return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));
@@ -296,8 +296,8 @@ end;
 $$;
 revoke all on function memfold_internal._requeue_judgement(memfold.judgements) from public;
 comment on function memfold_internal._requeue_judgement(memfold.judgements) is
-'Closes a judgement that is no longer about what was asked, and queues a new one about j''s memories; returns its id, null
-where they are queued already. A new id, so that an answer about the old ones that is still to come meets MF027.';
+'Closes a judgement whose memories have changed, and queues a new one about j''s memories; returns its id, null if they are already
+queued. A new id, so that a late answer about the old memories gets MF027.';
 
 create or replace function memfold_internal._ask_all(r memfold.runs, questions jsonb) returns bigint
 language plpgsql volatile
@@ -306,7 +306,7 @@ as $$
 declare
     v_ids uuid[];
 begin
-    -- NOTIFY makes commits wait for one another: only where it is wanted, and where a judge may be asleep.
+    -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
     if (memfold_internal._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
         select from pg_catalog.jsonb_array_elements(questions) as q (question)
         where not exists (
@@ -336,7 +336,7 @@ begin
             where m.tenant_id = r.tenant_id and m.memory_id = i.ids[pg_catalog.cardinality(i.ids)]
             offset 0
         ) as m
-        -- one was erased since it was planned
+        -- one was erased since the plan
         where not exists (
             select from pg_catalog.unnest(i.ids) as e (id)
             left join lateral (
@@ -350,7 +350,7 @@ begin
         on conflict do nothing
         returning j.judgement_id
     )
-    -- not by ROW_COUNT: Citus takes rows that are left out for inserted ones
+    -- not by ROW_COUNT: Citus counts skipped rows as inserted
     select coalesce(pg_catalog.array_agg(a.judgement_id), '{}') into v_ids from asked as a;
     perform memfold_internal._add_parts(r.tenant_id, v_ids);
     return pg_catalog.cardinality(v_ids);
@@ -358,7 +358,6 @@ end;
 $$;
 revoke all on function memfold_internal._ask_all(memfold.runs, jsonb) from public;
 comment on function memfold_internal._ask_all(memfold.runs, jsonb) is
-'Queues judgements of a run and returns how many: those that are queued already are left out, and those of which a member
-has been erased. questions: an array of objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the
-guard''s signals). The caller holds the bucket''s lock, so that no
-member is being erased.';
+'Queues judgements of a run and returns how many; omits those already queued, and those with an erased member. questions: an array of
+objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the guard''s signals). The caller holds the
+bucket''s lock, so that no member is being erased.';

@@ -6,7 +6,7 @@ as $$
 declare
     v_now memfold.policies;
 begin
-    -- Every write of a policy sets updated_at. A row that is less specific than the one that was read changes nothing.
+    -- Every write of a policy sets updated_at. A row that is less specific than the one that was read has no effect.
     if exists (
         select from memfold.policies as p
         where p.tenant_id in (_check_rules.tenant_id collate "C", '*')
@@ -17,25 +17,25 @@ begin
             >= memfold_internal._specificity(policy.tenant_id, policy.bucket_id, policy.memory_type)
     ) then
         v_now := memfold_internal._policy(tenant_id, bucket_id, memory_type);
-        -- as _candidate() has it
+        -- as in _candidate()
         if v_now.dedup = 'off' then
             v_now.canonicalizer := null;
         end if;
         v_now.updated_at := policy.updated_at;
         if v_now is distinct from policy then
-            perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for its turn.');
+            perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for a lock.');
         end if;
     end if;
     if models is not null and exists (
         select from memfold.embedding_models as m where m.model = any(models) and m.replaced_by is not null
     ) then
-        perform memfold_internal._retry('the embedding model has been replaced', 'It was replaced while this call waited for its turn.');
+        perform memfold_internal._retry('the embedding model has been replaced', 'It was replaced while this call waited for a lock.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_rules(text, text, text, memfold.policies, text[]) from public;
 comment on function memfold_internal._check_rules(text, text, text, memfold.policies, text[]) is
-'For a caller that has read the policy, checked the vectors'' models and then waited for the lock, in a statement of its own: raises 40001
+'For a caller that has read the policy, checked the vectors'' models and then waited for the lock, in a separate statement: raises 40001
 if a rule has changed since, or a model was replaced. (Predicates are read under the lock.)';
 
 create or replace function memfold_internal._known_in_rehash(c memfold_internal.candidate)
@@ -48,7 +48,7 @@ declare
     m memfold.memories;
     p memfold.policies;
 begin
-    -- by the new hash, then by the old one; a stale text counts by what its hash will be
+    -- by the new hash, then by the old one; a stale text counts by its future hash
     for v_turn in 1..2 loop
         select t.* into m
         from memfold.memories as t
@@ -76,8 +76,8 @@ end;
 $$;
 revoke all on function memfold_internal._known_in_rehash(memfold_internal.candidate) from public;
 comment on function memfold_internal._known_in_rehash(memfold_internal.candidate) is
-'What _known_text() is elsewhere, in a bucket that is being rehashed: the text that has, or will have, the candidate''s hash.
-Only reads. A text that will be one with the candidate''s, and never was before, is not found, but folded when it is reached.';
+'_known_text() in a bucket that is being rehashed: the text that has, or will have, the candidate''s hash. Only reads. A text that will
+become equal to the candidate''s for the first time is not found; it is merged when the rehash reaches it.';
 
 create or replace function memfold_internal._known_candidate(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
@@ -87,7 +87,7 @@ begin
     if (c.policy).rehash_run is null then
         return query select * from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash);
         if not found and (c.told_subject, c.told_predicate) is distinct from (c.subject, c.predicate) then
-            -- under the name that it was told by: take_up_links() has not reached it yet
+            -- under the name that it came with: take_up_links() has not reached it yet
             return query select k.* from memfold_internal._known_text(c.tenant_id, c.bucket_id, memfold_internal._content_hash(
                 c.memory_type, c.told_subject, c.told_predicate, c.content, (c.policy).canonicalizer, (c.policy).key_fields,
                 c.metadata_signature)) as k;
@@ -99,8 +99,8 @@ end;
 $$;
 revoke all on function memfold_internal._known_candidate(memfold_internal.candidate) from public;
 comment on function memfold_internal._known_candidate(memfold_internal.candidate) is
-'Tier 1''s probe for a candidate, whether its bucket is being rehashed or not, and whether or not what is stored under an alias of its
-name has been taken up.';
+'Tier 1''s lookup for a candidate, whether or not its bucket is being rehashed, and whether or not the texts under an alias of its name
+have been taken up.';
 
 create or replace function memfold_internal._known_before_insert(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
@@ -115,7 +115,7 @@ end;
 $$;
 revoke all on function memfold_internal._known_before_insert(memfold_internal.candidate) from public;
 comment on function memfold_internal._known_before_insert(memfold_internal.candidate) is
-'_known_candidate() for a caller that stores the text where there is none: then nothing is in its way. The caller holds the lock.';
+'_known_candidate() for a caller that stores the text if it is not known, with no stale hash left in its way. The caller holds the lock.';
 
 create or replace function memfold_internal._displace_stale_hash(c memfold_internal.candidate) returns boolean
 language plpgsql volatile
@@ -141,6 +141,6 @@ end;
 $$;
 revoke all on function memfold_internal._displace_stale_hash(memfold_internal.candidate) from public;
 comment on function memfold_internal._displace_stale_hash(memfold_internal.candidate) is
-'In a rehash (else it does nothing): brings the stale text that has the hash of the candidate, which is another one, under its own.
-Returns whether it did: then texts that were merged into it may be others again, and one of them the candidate''s. The caller holds
-the bucket''s lock.';
+'In a rehash (else it does nothing): if a different, stale text has the hash of the candidate, gives it its own hash. Returns whether it
+did: texts that were merged into it may then be separate again, and one of them may be the candidate''s. The caller holds the bucket''s
+lock.';

@@ -1,11 +1,11 @@
--- A rehash (rehash_bucket) brings the texts of a bucket under other rules for their hash, one by one. Until it has reached
--- a text, that text is stale: it is found by the hash of before, and by what its hash will be. Of two texts that are one
--- under the new rules the hash is the one's alone; the other, if it is folded, is an alias without a hash (its twin).
+-- A rehash (rehash_bucket) applies other rules for the hash to the texts of a bucket, one by one. Until it has reached a text, that
+-- text is stale: it is found by its old hash, and by its future hash. Of two texts that are equal under the new rules only one has the
+-- hash; the other, if it is merged, is an alias without a hash (its twin).
 
 create or replace function memfold_internal._is_stale(m memfold.memories, policy memfold.policies) returns boolean
 language plpgsql stable
 as $$
--- Not as an expression, whose dependencies would be a circle to Citus: the table, this function, that one, the table.
+-- Not as an expression, whose dependencies Citus would see as a circle: the table, this function, that one, the table.
 begin
     return policy.rehash_run is not null and m.canonicalizer is not null and (
         (m.canonicalizer, m.key_fields) is distinct from (policy.canonicalizer, policy.key_fields)
@@ -15,7 +15,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_stale(memfold.memories, memfold.policies) from public;
 comment on function memfold_internal._is_stale(memfold.memories, memfold.policies) is
-'The rehash that is under way has not reached this text yet.';
+'Whether the rehash in progress has not reached this text yet.';
 
 create or replace function memfold_internal._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -27,7 +27,7 @@ declare
     v_ids uuid[];
     v_event_ids uuid[];
 begin
-    -- Lifted first: another one may have to take its place, and may wait for this one's.
+    -- Released first: another text may need the hash, and this one may need that text's.
     perform memfold_internal._maintain(true);
     update memfold.memories as t
     set canonicalizer = null, metadata_signature = null
@@ -48,8 +48,8 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) from public;
 comment on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) is
-'Brings one text, and those folded into it by an earlier rehash, under the rules of its policy. pending: see _assign_hash(). The
-caller holds the bucket''s lock.';
+'Applies the rules of its policy to one text, and to those merged into it by an earlier rehash. pending: see _assign_hash(). The caller
+holds the bucket''s lock.';
 
 create or replace function memfold_internal._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
 language plpgsql stable
@@ -72,8 +72,8 @@ end;
 $$;
 revoke all on function memfold_internal._is_beneath(text, uuid, uuid) from public;
 comment on function memfold_internal._is_beneath(text, uuid, uuid) is
-'Whether a text was merged into another one, or into a text beneath that one, by merges in force: also by those that hold only
-once a later one is undone. What is merged against them would lead to itself then. Only reads.';
+'Whether a text was merged into another one, or into a text beneath that one, by merges in force, including those that apply only once a
+later one is undone. A merge in the opposite direction would create a cycle. Only reads.';
 
 create or replace function memfold_internal._assign_hash(
     m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
@@ -95,7 +95,7 @@ declare
     v_event_id uuid;
     v_pending uuid[] := pending;
 begin
-    -- who stands there by the rules of before goes first
+    -- a text that has the hash by the old rules is rehashed first
     for v_turn in 1..2 loop
         select t.* into h
         from memfold.memories as t
@@ -108,7 +108,7 @@ begin
         v_pending := memfold_internal._rehash_text(h.tenant_id, h.memory_id, run_id, v_pending);
     end loop;
     if h.memory_id is not null then
-        -- A fold of two roots that hold changes nothing that the next one asks for: it may be derived with the others.
+        -- A merge of two valid roots changes nothing that the next one depends on: it may be derived with the others.
         for v_turn in 1..2 loop
             v_m_root := memfold_internal._memory_root(m.tenant_id, m.memory_id, '{}');
             v_h_root := memfold_internal._memory_root(h.tenant_id, h.memory_id, '{}');
@@ -118,9 +118,9 @@ begin
             v_pending := memfold_internal._derive_pending(m.tenant_id, v_pending);
         end loop;
         if 'rejected' in (v_m_root.status, v_h_root.status) then
-            -- a tombstone neither takes another memory with it nor is lifted
+            -- a tombstone neither absorbs another memory nor is revived
             v_stays := v_h_root.status = 'rejected' and (v_m_root.status <> 'rejected' or m.memory_id < h.memory_id);
-            v_reason := 'of two texts that are one under ' || policy.canonicalizer || ', a rejected one has no hash';
+            v_reason := 'of two texts that are equal under ' || policy.canonicalizer || ', a rejected one has no hash';
         else
             v_folds := true;
             perform memfold_internal._adopt_row(m.tenant_id, m.memory_id);
@@ -138,7 +138,7 @@ begin
         end if;
     elsif v_hash is null then
         v_stays := false;
-        v_reason := 'nothing is left of it under ' || policy.canonicalizer;
+        v_reason := 'it is empty under ' || policy.canonicalizer;
     end if;
 
     perform memfold_internal._maintain(true);
@@ -177,10 +177,10 @@ end;
 $$;
 revoke all on function memfold_internal._assign_hash(memfold.memories, memfold.policies, uuid, uuid[]) from public;
 comment on function memfold_internal._assign_hash(memfold.memories, memfold.policies, uuid, uuid[]) is
-'Gives a stored text that has no hash at the moment the hash that it has by the policy. Where another text has it, the two
-are one: the newer is folded into the older (one that is withdrawn into the other, whatever their age), and has no hash; a
-rejected one is left as it is, and has none either. pending: memories that the caller will have derived; returned with those of
-this fold. Null: state is derived at once. The caller holds the bucket''s lock.';
+'Gives a stored text without a hash the hash that it has by the policy. If another text has it, the two are equal: the newer is merged
+into the older (a withdrawn one into the other, regardless of age), and has no hash; a rejected one is left unchanged, and has none
+either. pending: memories that the caller will derive; returned with those of this merge. Null: state is derived at once. The caller holds
+the bucket''s lock.';
 
 create or replace function memfold_internal._assign_hashes(tenant_id text, memory_ids uuid[], run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -194,7 +194,7 @@ begin
         select t.* into strict m
         from memfold.memories as t
         where t.tenant_id = _assign_hashes.tenant_id collate "C" and t.memory_id = v_id;
-        -- another one before it may have met it
+        -- an earlier one may have reached it
         continue when m.canonicalizer is not null;
         v_pending := memfold_internal._assign_hash(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id, v_pending);
     end loop;
@@ -203,7 +203,7 @@ end;
 $$;
 revoke all on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) from public;
 comment on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) is
-'_assign_hash() of stored texts, by id and in their order.';
+'_assign_hash() for stored texts, by id and in their order.';
 
 create or replace function memfold_internal._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -218,7 +218,7 @@ end;
 $$;
 revoke all on function memfold_internal._derive_pending(text, uuid[]) from public;
 comment on function memfold_internal._derive_pending(text, uuid[]) is
-'Derives memories that were put off, and returns that there are none; null stays null.';
+'Derives postponed memories, and returns an empty list; null stays null.';
 
 create or replace function memfold_internal._rehash_aliases(tenant_id text, memory_id uuid)
 returns table (twin_id uuid, event_id uuid)
@@ -242,7 +242,7 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_aliases(text, uuid) from public;
 comment on function memfold_internal._rehash_aliases(text, uuid) is
-'The texts that a rehash has folded into this one, with the ledger row of that.';
+'The texts that a rehash has merged into this one, each with the ledger row of the merge.';
 
 create or replace function memfold_internal._parting_twins(tenant_id text, memory_id uuid, content_hash bytea)
 returns table (twin_id uuid, event_id uuid)
@@ -262,7 +262,7 @@ begin
         from memfold.memories as t
         where t.tenant_id = _parting_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
         v_hash := memfold_internal._hash_under(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type));
-        -- those beneath it first: a caller that takes a few at a time finds them by it
+        -- those beneath it first: a caller that takes a few at a time finds them through it
         return query select t.* from memfold_internal._parting_twins(_parting_twins.tenant_id, v_twin.twin_id, v_hash) as t;
         if v_hash is distinct from _parting_twins.content_hash then
             return query select v_twin.twin_id, v_twin.event_id;
@@ -272,8 +272,8 @@ end;
 $$;
 revoke all on function memfold_internal._parting_twins(text, uuid, bytea) from public;
 comment on function memfold_internal._parting_twins(text, uuid, bytea) is
-'Of the texts that a rehash has folded into this one, whose hash is content_hash by the rules of now, and into those in turn,
-the ones that are other texts by these rules.';
+'Of the texts that a rehash has merged into this one, whose hash by the present rules is content_hash, and into those in turn, the ones
+that are different texts by these rules.';
 
 create or replace function memfold_internal._split_alias(tenant_id text, event_ids uuid[], run_id uuid) returns void
 language plpgsql volatile
@@ -297,7 +297,7 @@ end;
 $$;
 revoke all on function memfold_internal._split_alias(text, uuid[], uuid) from public;
 comment on function memfold_internal._split_alias(text, uuid[], uuid) is
-'Takes back what earlier rehashes did to texts without a hash. The caller gives them the hashes that they have by now (_assign_hash).';
+'Undoes what earlier rehashes did to texts without a hash. The caller then assigns their present hashes (_assign_hash).';
 
 create or replace function memfold_internal._settle_rehash_aliases(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
@@ -320,7 +320,7 @@ begin
             offset 0
         ) as e
     loop
-        -- it may become one with a text of another scope
+        -- it may become equal to a text of another scope
         perform memfold_internal._lock(tenant_id, v_text.bucket_id, null, false);
         perform memfold_internal._split_alias(tenant_id, array[v_text.event_id], v_text.run_id);
         perform memfold_internal._assign_hashes(tenant_id, array[v_text.id], v_text.run_id, null);
@@ -329,4 +329,4 @@ end;
 $$;
 revoke all on function memfold_internal._settle_rehash_aliases(text, uuid[]) from public;
 comment on function memfold_internal._settle_rehash_aliases(text, uuid[]) is
-'After an undo: a text that a rehash has left without a hash because it was rejected is compared again.';
+'After an undo: compares again the texts that a rehash has left without a hash because they were rejected.';

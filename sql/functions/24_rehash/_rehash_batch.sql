@@ -3,7 +3,7 @@ create or replace function memfold_internal._rehash_rows(
 ) returns memfold_internal.rehash_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
--- Writers may wait for the holder of a row, who wait for the bucket: it is tried again later.
+-- Writers may wait for the holder of a row, who waits for the bucket: it is tried again later.
 set lock_timeout = '100ms'
 as $$
 declare
@@ -40,7 +40,7 @@ begin
         v_hashes := v_hashes || array[memfold_internal._hash_under(m, v_policy)];
     end loop;
     if v_again and v_texts <> '{}' then
-        -- those that come apart first, and no more than a few at a time, however many are folded into one
+        -- those that are separated first, and only a few at a time, however many are merged into one
         select coalesce(array_agg(t.twin_id order by t.twin_id), '{}'), array_agg(t.event_id) into v_twins, v_events
         from (
             select t.*
@@ -60,7 +60,7 @@ begin
     end if;
     for v_i in 1..cardinality(v_texts) loop
         if v_i > 1 and clock_timestamp() > until then
-            -- deriving what has been folded takes as long again
+            -- deriving merged texts takes as long again
             v_step."position" := m.content_hash;
             exit;
         end if;
@@ -71,13 +71,13 @@ begin
         if v_hash is not null and not exists (
             select from memfold_internal._known_text(run.tenant_id, run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
         ) then
-            -- most stand alone, before and after
+            -- most are separate, before and after
             perform memfold_internal._maintain(true);
             update memfold.memories as t
             set canonicalizer = v_policy.canonicalizer, key_fields = v_policy.key_fields,
                 metadata_signature = memfold_internal._stored_signature(m, v_policy.metadata_keys)
             where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id
-                -- one before it may have taken it along
+                -- an earlier one may have included it
                 and t.canonicalizer = m.canonicalizer and t.content_hash = m.content_hash;
             perform memfold_internal._maintain(false);
         else
@@ -94,7 +94,8 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_rows(memfold.runs, bytea, bigint, timestamptz) from public;
 comment on function memfold_internal._rehash_rows(memfold.runs, bytea, bigint, timestamptz) is
-'A few texts of a run, in the order of their hashes, from a position on, for about so long. The caller holds the bucket''s lock.';
+'Rehashes a few texts of a run, in the order of their hashes, from a position on, for about the given time. The caller holds the bucket''s
+lock.';
 
 create or replace function memfold_internal._rehash_unhashed(run memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
@@ -122,7 +123,7 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_unhashed(memfold.runs, bigint) from public;
 comment on function memfold_internal._rehash_unhashed(memfold.runs, bigint) is
-'A few of the texts that earlier runs have left without a hash, and not folded. The caller holds the bucket''s lock.';
+'Rehashes a few of the texts that earlier runs have left without a hash and not merged. The caller holds the bucket''s lock.';
 
 create or replace function memfold_internal._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -154,13 +155,13 @@ begin
         select from memfold.policies as p
         where p.tenant_id = v_run.tenant_id and p.bucket_id = v_run.bucket_id and p.rehash_run = v_run.run_id
     ) then
-        -- another session has ended it, or turned it back
+        -- another session has ended it, or undone it
         return true;
     end if;
     v_position := decode(v_run.report ->> 'position', 'hex');
     v_unhashed := v_position is null and (v_run.arguments ->> 'again')::boolean;
     v_position := coalesce(v_position, '');
-    -- writers of the bucket wait for as long as this takes
+    -- blocks writers of the bucket
     while v_seen < batch_size and clock_timestamp() < v_locked_at + interval '50 milliseconds' loop
         if v_unhashed then
             v_changed := v_changed + memfold_internal._rehash_unhashed(v_run, least(batch_size - v_seen, 20));
@@ -210,5 +211,5 @@ $$;
 revoke all on function memfold_internal._rehash_batch(text, uuid, bigint) from public;
 grant execute on function memfold_internal._rehash_batch(text, uuid, bigint) to memfold_app;
 comment on function memfold_internal._rehash_batch(text, uuid, bigint) is
-'rehash_bucket() alone calls it: goes on with a run for at most batch_size texts or about 50 ms, under the bucket''s lock.
-Returns whether the run has ended. Raises 55P03 where a row is held by another transaction: nothing is done then.';
+'For rehash_bucket(): continues a run for at most batch_size texts or about 50 ms, under the bucket''s lock. Returns whether the run has
+ended. Raises 55P03 if another transaction holds a row: nothing is done then.';

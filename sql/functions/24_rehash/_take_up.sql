@@ -1,11 +1,11 @@
--- What is stored under an alias when it is linked is taken up: each text gets the name, and the hash and the scope that follow from it.
--- Texts that are one then are folded as in a rehash (the newer is an alias without a hash). It needs no position: a text under an
--- alias's name is one that is left. Until then it is found by the name that it was told by (_known_candidate).
+-- Texts stored under an alias when it is linked are taken up: each gets the name, and the hash and the scope that follow from it. Texts
+-- that become equal are merged as in a rehash (the newer becomes an alias without a hash). It needs no position: a text still under an
+-- alias's name is left to do. Until then it is found by the name that it came with (_known_candidate).
 
 create or replace function memfold_internal._rename_text(tenant_id text, memory_id uuid, subject text, predicate text, run_id uuid)
 returns void
 language plpgsql volatile
--- by their index, also by a plan that was made when there were few rows
+-- by their index, even with a plan that was made when there were few rows
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
@@ -22,7 +22,7 @@ begin
     where t.tenant_id = _rename_text.tenant_id collate "C" and t.memory_id = _rename_text.memory_id;
     v_is_hashed := m.canonicalizer is not null;
     if not v_is_hashed then
-        -- folded into another one by a rehash, or left without a hash: it is compared again
+        -- merged into another one by a rehash, or left without a hash: it is compared again
         v_events := array(
             select e.event_id from memfold_internal._ledger as e
             where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and not e.undone
@@ -45,7 +45,7 @@ begin
             perform memfold_internal._split_alias(tenant_id, v_events, run_id);
         end if;
         v_policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
-        -- those that were one with it by the name of before
+        -- those that were equal to it under the old name
         select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
         into v_ids, v_events
         from memfold_internal._parting_twins(tenant_id, memory_id, memfold_internal._hash_under(m, v_policy)) as t;
@@ -55,7 +55,7 @@ begin
         perform memfold_internal._assign_hash(m, v_policy, run_id, null);
         perform memfold_internal._assign_hashes(tenant_id, v_ids, run_id, null);
     end if;
-    -- the slot that it was in, and the one that it is in; a text that was merged here is derived by that
+    -- the slot that it was in, and the one that it is now in; a text that was merged here is derived with it
     if pg_catalog.cardinality(v_texts) > 1 or exists (
         select from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.on_timeline
     ) then
@@ -65,8 +65,8 @@ end;
 $$;
 revoke all on function memfold_internal._rename_text(text, uuid, text, text, uuid) from public;
 comment on function memfold_internal._rename_text(text, uuid, text, text, uuid) is
-'Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: where another text has
-that hash they are one (_assign_hash), and texts that a rehash or a link had made one with it come apart. The caller holds the
+'Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: if another text has
+that hash they are merged (_assign_hash), and texts that a rehash or a link had merged with it are separated. The caller holds the
 bucket''s lock.';
 
 create or replace function memfold_internal._texts_under_alias(
@@ -100,13 +100,13 @@ end;
 $$;
 revoke all on function memfold_internal._texts_under_alias(text, text, text, text, bigint) from public;
 comment on function memfold_internal._texts_under_alias(text, text, text, text, bigint) is
-'Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads: the bucket, until it has found enough.';
+'Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads the bucket until it has found enough.';
 
 create or replace function memfold_internal._take_up(
     tenant_id text, bucket_id text, kind text, alias text, run_id uuid, rows_at_most bigint
 ) returns bigint
 language plpgsql volatile
--- writers may wait for the holder of a row, who wait for the bucket
+-- writers may wait for the holder of a row, who waits for the bucket
 set lock_timeout = '500ms'
 as $$
 declare
@@ -137,7 +137,7 @@ create or replace function memfold_internal._note_taken_up(tenant_id text, run_i
 language plpgsql volatile
 as $$
 declare
-    -- not in the UPDATE: to Citus none may call what is volatile, nor what is stable (jsonb_build_object) of a column
+    -- not in the UPDATE: Citus allows no volatile function there, nor a stable one (jsonb_build_object) of a column
     v_now constant timestamptz := clock_timestamp();
     v_merged jsonb;
 begin
@@ -152,7 +152,7 @@ end;
 $$;
 revoke all on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) from public;
 comment on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) is
-'Notes in the run of a link how many texts it has taken up, and how many of them were merged by that; is_done: none is left.';
+'Records in the run of a link how many texts it has taken up, and how many of them were merged; is_done: none is left.';
 
 create or replace function memfold_internal._told_name(tenant_id text, memory_id uuid, own_name text, kind text) returns text
 language plpgsql stable
@@ -174,7 +174,7 @@ end;
 $$;
 revoke all on function memfold_internal._told_name(text, uuid, text, text) from public;
 comment on function memfold_internal._told_name(text, uuid, text, text) is
-'The subject, or predicate, with which a stored text first came. Of one without an observation, own_name. Only reads.';
+'The subject, or predicate, that a stored text first came with. For one without an observation, own_name. Only reads.';
 
 create or replace function memfold_internal._give_back(tenant_id text, bucket_id text, kind text, name text, run_id uuid) returns bigint
 language plpgsql volatile
@@ -212,5 +212,5 @@ end;
 $$;
 revoke all on function memfold_internal._give_back(text, text, text, text, uuid) from public;
 comment on function memfold_internal._give_back(text, text, text, text, uuid) is
-'After a link is gone: of the texts under its name, those that were told by another one get what that stands for by now. Returns how many.
-The caller holds the bucket''s lock.';
+'After a link is removed: restores the names of those texts under its name that came under another one, resolved by the present links.
+Returns how many. The caller holds the bucket''s lock.';

@@ -2,15 +2,15 @@ create or replace function memfold_internal._check_link(tenant_id text, bucket_i
 language plpgsql stable
 as $$
 declare
-    -- to words under which a subject is looked for, names of subjects count
+    -- when a subject is looked for by words, names of subjects count
     v_kind constant text collate "C" := case kind when 'beginning' then 'subject' else kind end;
     v_target constant text collate "C" := memfold_internal._link_key(kind, name);
     v_other memfold.links;
 begin
     if kind <> 'beginning' and alias = v_target then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L is %L, or stands for it already: the link would be a circle.', name, alias),
-            'Link the alias to the name that is to be stored. unlink_subject() and unlink_predicate() take a link back.');
+            pg_catalog.format('%L is %L, or is already an alias of it: the link would create a cycle.', name, alias),
+            'Link the alias to the name to be stored. unlink_subject() and unlink_predicate() remove a link.');
     end if;
     select l.* into v_other
     from memfold.links as l
@@ -20,8 +20,8 @@ begin
     limit 1;
     if found then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L stands for %L already (bucket %s).', alias, v_other.name, v_other.bucket_id),
-            'Unlink it first, and link it again.');
+            pg_catalog.format('%L already stands for %L (bucket %s).', alias, v_other.name, v_other.bucket_id),
+            'Unlink it first, then link it again.');
     end if;
     -- a chain over a bucket and all buckets, in either direction
     select l.* into v_other
@@ -33,7 +33,7 @@ begin
     limit 1;
     if found then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('In bucket %s %L stands for %L, and the two links would be a chain.', v_other.bucket_id, v_other.alias,
+            pg_catalog.format('In bucket %s %L stands for %L, and the two links would form a chain.', v_other.bucket_id, v_other.alias,
                 v_other.name),
             'Link both in the same bucket, or both in all buckets.');
     end if;
@@ -41,8 +41,8 @@ end;
 $$;
 revoke all on function memfold_internal._check_link(text, text, text, text, text) from public;
 comment on function memfold_internal._check_link(text, text, text, text, text) is
-'Raises MF063 where an alias (canonical) cannot be linked to a name: to itself, to another name than it is, or so that links of a bucket
-and of all buckets would be a chain. Only reads.';
+'Raises MF063 if an alias (canonical) cannot be linked to a name: to itself, to a name other than the one it already stands for, or if
+links of a bucket and of all buckets would form a chain. Only reads.';
 
 create or replace function memfold_internal._lock_links(tenant_id text, bucket_id text) returns void
 language plpgsql volatile
@@ -50,7 +50,7 @@ as $$
 begin
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     perform memfold_internal._check_wildcard('tenant_id', tenant_id);
-    -- one who links or unlinks at a time: no writer takes this one
+    -- only one call links or unlinks at a time: no writer takes this lock
     perform memfold_internal._lock(tenant_id, '*', null, true);
     if bucket_id <> '*' then
         perform memfold_internal._lock(tenant_id, bucket_id, null, true);
@@ -59,7 +59,7 @@ end;
 $$;
 revoke all on function memfold_internal._lock_links(text, text) from public;
 comment on function memfold_internal._lock_links(text, text) is
-'The lock of a tenant''s links, and that of the bucket (''*'': none). Raises MF003, MF025.';
+'Takes the lock of a tenant''s links, and that of the bucket (''*'': none). Raises MF003, MF025.';
 
 create or replace function memfold_internal._link(tenant_id text, bucket_id text, kind text, alias text, name text) returns uuid
 language plpgsql volatile
@@ -79,7 +79,7 @@ begin
     where l.tenant_id = _link.tenant_id collate "C" and l.bucket_id = _link.bucket_id collate "C" and l.kind = _link.kind collate "C"
         and l.alias = v_alias;
     if not found then
-        -- no chains: what has led to the alias leads to the name
+        -- no chains: aliases of the alias become aliases of the name
         if kind <> 'beginning' then
             with led as (
                 update memfold.links as l
@@ -108,8 +108,8 @@ end;
 $$;
 revoke all on function memfold_internal._link(text, text, text, text, text) from public;
 comment on function memfold_internal._link(text, text, text, text, text) is
-'Links an alias to a name, or to what that stands for, and takes up what the bucket has under it, at most 1,000 texts. Returns the run.
-The caller holds the locks (_lock_links). Raises MF063.';
+'Links an alias to a name, or to the name that it stands for, and takes up at most 1,000 texts that the bucket has under the alias.
+Returns the run. The caller holds the locks (_lock_links). Raises MF063.';
 
 create or replace function memfold.link_subject(
     alias text,
@@ -131,13 +131,13 @@ $$;
 revoke all on function memfold.link_subject(text, text, text, text) from public;
 grant execute on function memfold.link_subject(text, text, text, text) to memfold_app;
 comment on function memfold.link_subject(text, text, text, text) is
-'Says that one subject is another one by another name: from now on what is told of alias is stored, hashed and searched as told of
-subject (the ledger keeps what was told); of a subject that is an alias itself, as of its name. alias null: texts that come without a
-subject and begin with this one are told of it. bucket_id ''*'': in all buckets. What the bucket has under the alias is taken up in this
-call, at most 1,000 texts; call take_up_links() for the rest, and for ''*''. Texts that are one by the new name are merged. Returns the
-run (runs, kind link), which undo_run() takes back as unlink_subject() does. Writers of the bucket wait for that long: about 1 ms a text,
-10 ms where it merges; 55P03: another transaction holds a memory for half a second, call it again.
-Linked already: goes on with taking up. Raises MF001 to MF003, MF025, MF063.';
+'Makes alias another name of subject: from now on, statements about alias are stored, hashed and searched as statements about subject (the
+ledger keeps the name that was given). If subject is itself an alias, its name is used. alias null: texts that come without a subject and
+begin with this one belong to it. bucket_id ''*'': in all buckets. Takes up at most 1,000 texts that the bucket already has under the
+alias; call take_up_links() for the rest, and for ''*''. Texts that become equal under the new name are merged. Returns the run (runs,
+kind link), which undo_run() undoes as unlink_subject() does. Blocks writers of the bucket in the meantime: about 1 ms per text, 10 ms per
+merge. 55P03: another transaction has held a memory for half a second; call it again. If the names are already linked, it continues to
+take up texts. Raises MF001 to MF003, MF025, MF063.';
 
 create or replace function memfold.link_predicate(
     alias text,
@@ -158,6 +158,6 @@ $$;
 revoke all on function memfold.link_predicate(text, text, text, text) from public;
 grant execute on function memfold.link_predicate(text, text, text, text) to memfold_app;
 comment on function memfold.link_predicate(text, text, text, text) is
-'Says that one predicate is another one by another name, as link_subject() does of subjects. Spellings that differ by case and separators
-are one without it. How many values it has at a time (set_predicate) is said of the name; what is stored keeps its state, unless both
-were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';
+'Makes alias another name of a predicate, as link_subject() does for subjects. Spellings that differ only by case and separators are equal
+without a link. The number of values at a time (set_predicate) is that of the name; stored memories keep their state, unless both
+predicates were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';

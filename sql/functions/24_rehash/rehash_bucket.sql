@@ -20,10 +20,10 @@ begin
     if tenant_id = '*' or bucket_id = '*' or batch_size is null or batch_size not between 1 and 100000 then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('tenant_id was %L, bucket_id %L, batch_size %s.', tenant_id, bucket_id, coalesce(batch_size::text, 'null')),
-            'A rehash is of one bucket of one tenant; batch_size is 1 to 100000.');
+            'Name one bucket of one tenant; batch_size is 1 to 100000.');
     elsif not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
         perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
-            'Key fields are type, subject and predicate; the content always belongs to the key.');
+            'Key fields are type, subject and predicate; the content is always part of the key.');
     end if;
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
 
@@ -41,8 +41,8 @@ begin
             perform memfold_internal._fail('MF022', 'there is no such run', format('undo_run_id was %s.', undo_run_id),
                 'The rehashes of a bucket are the rows of runs with kind rehash.');
         elsif v_run.status = 'undone' then
-            perform memfold_internal._fail('MF033', 'the run is undone already', format('undo_run_id was %s.', undo_run_id),
-                'The table runs says so.');
+            perform memfold_internal._fail('MF033', 'the run is already undone', format('undo_run_id was %s.', undo_run_id),
+                'The table runs shows its status.');
         end if;
         memory_type := v_run.arguments ->> 'memory_type';
     end if;
@@ -51,7 +51,7 @@ begin
     if undo_run_id is not null then
         if memfold_internal._rules(v_old) <> v_run.arguments -> 'to' and v_run.status <> 'open' then
             perform memfold_internal._fail('MF032', 'the run cannot be undone',
-                'The bucket has been rehashed again since.', 'Take back the later runs first, or rehash the bucket again.');
+                'The bucket has been rehashed again since.', 'Undo the later runs first, or rehash the bucket again.');
         end if;
         canonicalizer := v_run.arguments #>> '{from,canonicalizer}';
         v_new.key_fields := v_run.arguments #>> '{from,key_fields}';
@@ -73,16 +73,16 @@ begin
             or (v_new.canonicalizer, v_new.key_fields, v_new.metadata_keys) is distinct from
             (v_running.rehash_from_canonicalizer, v_running.rehash_from_key_fields, v_running.rehash_from_metadata_keys)
         then
-            perform memfold_internal._fail('MF041', 'a rehash of the bucket is under way',
+            perform memfold_internal._fail('MF041', 'a rehash of the bucket is in progress',
                 format('Run %s, to %s.', v_running.rehash_run, memfold_internal._rules(v_running)),
-                'call rehash_bucket(tenant_id, bucket_id) goes on with it; with undo_run_id it turns back.');
+                'call rehash_bucket(tenant_id, bucket_id) continues it; with undo_run_id, undoes it.');
         end if;
         v_undoes := v_running.rehash_run;
     elsif memfold_internal._rules(v_new) = memfold_internal._rules(v_old) then
-        raise notice 'nothing to do: bucket % is hashed by %, and no rehash is under way', bucket_id, memfold_internal._rules(v_old);
+        raise notice 'nothing to do: bucket % is hashed by %, and no rehash is in progress', bucket_id, memfold_internal._rules(v_old);
         return null;
     elsif v_undoes is null then
-        -- there and back is an undo, said or not
+        -- rehashing back to the previous rules is an undo, even without undo_run_id
         select r.run_id into v_undoes
         from memfold.runs as r
         where r.tenant_id = tenant_id collate "C" and r.bucket_id = bucket_id collate "C"
@@ -107,7 +107,7 @@ begin
         where p.tenant_id = tenant_id collate "C" and p.bucket_id = bucket_id collate "C"
             and p.memory_type = memory_type collate "C"
     ) then
-        -- types that have rules of their own elsewhere keep them
+        -- types with a policy of their own keep its rules
         if memory_type = '*' then
             insert into memfold.policies
             select (jsonb_populate_record(p, jsonb_build_object(
@@ -138,8 +138,8 @@ $$;
 revoke all on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) from public;
 grant execute on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) to memfold_app;
 comment on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) is
-'rehash_bucket() alone calls it: the policy gets the new rules, beside those of before, and the run its row. Returns the run,
-or the one that is under way; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.';
+'For rehash_bucket(): adds the new rules to the policy, next to the old ones, and records the run. Returns the run, or the one in
+progress; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.';
 
 create or replace function memfold_internal._rules(policy memfold.policies) returns jsonb
 language sql immutable parallel safe
@@ -147,9 +147,9 @@ return pg_catalog.jsonb_build_object(
     'canonicalizer', policy.canonicalizer, 'key_fields', policy.key_fields, 'metadata_keys', policy.metadata_keys
 );
 revoke all on function memfold_internal._rules(memfold.policies) from public;
-comment on function memfold_internal._rules(memfold.policies) is 'What content hashes are made by.';
+comment on function memfold_internal._rules(memfold.policies) is 'The rules by which content is hashed.';
 
--- A function of its own, for where rules are on other nodes too it is run as someone who may write there.
+-- A separate function, because if rules are on other nodes too it runs as a role that may write there.
 create or replace function memfold_internal._rehash_end(run memfold.runs) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -162,7 +162,7 @@ end;
 $$;
 revoke all on function memfold_internal._rehash_end(memfold.runs) from public;
 comment on function memfold_internal._rehash_end(memfold.runs) is
-'The policy forgets the rules of before. The caller holds the bucket''s lock.';
+'Removes the old rules from the policy. The caller holds the bucket''s lock.';
 
 create or replace procedure memfold.rehash_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -176,7 +176,7 @@ create or replace procedure memfold.rehash_bucket(
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
+-- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
 declare
     v_run_id uuid;
     v_ended boolean := false;
@@ -194,7 +194,7 @@ begin
             v_ended := memfold_internal._rehash_batch(tenant_id, v_run_id, batch_size);
             v_failures := 0;
         exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
-            -- someone holds a row, or has just written one: a minute of patience
+            -- another transaction holds a row, or has just written one: retry for a minute
             v_failures := v_failures operator(pg_catalog.+) 1;
             if v_failures operator(pg_catalog.>) 300 then
                 raise;
@@ -211,11 +211,11 @@ $$;
 revoke all on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) from public;
 grant execute on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) to memfold_app;
 comment on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) is
-'Changes what the hashes of a bucket are made by, after memories are stored: canonicalizer, key_fields and metadata_keys as in
-set_policy() (null: as it is), for one memory_type or for all that have no rules of their own. Texts that are one under the
-new rules are folded: the newer becomes an alias without a hash; texts that an earlier rehash has folded, and that differ
-under the new rules, come apart again. It commits after each batch of at most batch_size texts (1 to 100,000) or about 50 ms;
-until it ends, new texts are stored by the new rules and compared by both. Interrupted, it goes on when it is called without
-rules. undo_run_id: takes the bucket''s last rehash back, also one under way; its status is then undone. One row of runs says
-how many rows changed (rows), were folded, were parted, or are without_hash. Not inside a transaction block (25001). Raises
-MF011, MF017, MF022, MF032 (it was rehashed again since), MF033 (undone already), MF041 (another rehash is under way).';
+'Changes how the hashes of a bucket are computed after memories are stored: canonicalizer, key_fields and metadata_keys as in set_policy()
+(null: unchanged), for one memory_type or for all types without a policy of their own. Texts that become equal under the new rules are
+merged: the newer becomes an alias without a hash. Texts that an earlier rehash has merged and that differ under the new rules are
+separated. Commits after each batch of at most batch_size texts (1 to 100,000) or about 50 ms; until it ends, new texts are stored by the
+new rules and compared by both. If it was interrupted, call it without rules to continue. undo_run_id: undoes the last rehash of the
+bucket, even one in progress; its status is then undone. One row of runs counts the rows that changed (rows), were merged (folded) or
+separated (parted), or are without_hash. Not inside a transaction block (25001). Raises MF011, MF017, MF022, MF032 (rehashed again since),
+MF033 (already undone), MF041 (another rehash is in progress).';

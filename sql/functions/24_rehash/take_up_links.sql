@@ -18,7 +18,7 @@ begin
         select m.bucket_id into v_bucket_id
         from (select distinct m.bucket_id from memfold.memories as m where m.tenant_id = tenant_id collate "C") as m
         where memfold_internal._texts_under_alias(tenant_id, m.bucket_id, kind, alias, 1) <> '{}'
-            -- a bucket's own link comes before
+            -- a bucket's own link takes precedence
             and not exists (
                 select from memfold.links as l
                 where l.tenant_id = tenant_id collate "C" and l.bucket_id = m.bucket_id and l.kind = kind collate "C"
@@ -34,7 +34,7 @@ begin
     where l.tenant_id = tenant_id collate "C" and l.bucket_id = bucket_id collate "C" and l.kind = kind collate "C"
         and l.alias = alias collate "C";
     if not found then
-        -- somebody has unlinked it
+        -- it has been unlinked
         return 0;
     end if;
     v_number := case when v_bucket_id is null then 0
@@ -46,8 +46,8 @@ $$;
 revoke all on function memfold_internal._take_up_batch(text, text, text, text, bigint) from public;
 grant execute on function memfold_internal._take_up_batch(text, text, text, text, bigint) to memfold_app;
 comment on function memfold_internal._take_up_batch(text, text, text, text, bigint) is
-'For take_up_links() and maintenance: takes up at most batch_size texts under an alias, under the lock of their bucket. Returns how many; 0:
-none was left. Raises 55P03 where a row is held by another transaction: nothing is done then.';
+'For take_up_links() and maintenance: takes up at most batch_size texts under an alias, under the lock of their bucket. Returns how many;
+0: none was left. Raises 55P03 if another transaction holds a row: nothing is done then.';
 
 create or replace procedure memfold.take_up_links(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -56,7 +56,7 @@ create or replace procedure memfold.take_up_links(
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
+-- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
 declare
     v_link record;
     v_number bigint;
@@ -77,7 +77,7 @@ begin
                 v_number := memfold_internal._take_up_batch(tenant_id, v_link.bucket_id, v_link.kind, v_link.alias, batch_size);
                 v_failures := 0;
             exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
-                -- someone holds a row, or has just written one: a minute of patience
+                -- another transaction holds a row, or has just written one: retry for a minute
                 v_failures := v_failures operator(pg_catalog.+) 1;
                 if v_failures operator(pg_catalog.>) 300 then
                     raise;
@@ -95,8 +95,9 @@ $$;
 revoke all on procedure memfold.take_up_links(text, text, bigint) from public;
 grant execute on procedure memfold.take_up_links(text, text, bigint) to memfold_app;
 comment on procedure memfold.take_up_links(text, text, bigint) is
-'Takes up what is stored under the aliases of a tenant''s links: those of one bucket (''*'': those of all buckets), or of every link (null).
-It goes on where link_subject() and link_predicate() have left off, and does all for links of all buckets. Maintenance does the same, a batch at a time (run_maintenance, task links). It commits after each batch of at
-most batch_size texts (1 to 100,000; 1 to 10 ms each), beside writers: a text that is not taken up yet is found by what its
-name was. Interrupted, call it again. Near texts of the two names are compared by the next sweep_duplicates() or consolidate(). Not inside a transaction
-block (25001). Raises MF001, MF002, MF022.';
+'Takes up the memories stored under the aliases of a tenant''s links: those of one bucket (''*'': links of all buckets), or of every link
+(null). Continues where link_subject() and link_predicate() stopped, and does all the work for links of all buckets. Maintenance does the
+same in batches (run_maintenance, task links). Commits after each batch of at most batch_size texts (1 to 100,000; 1 to 10 ms each) and
+does not block writers: a text that is not taken up yet is found under its old name. If it was interrupted, call it again. The next
+sweep_duplicates() or consolidate() compares similar texts of the two names. Not inside a transaction block (25001). Raises MF001, MF002,
+MF022.';

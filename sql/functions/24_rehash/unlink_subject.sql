@@ -14,11 +14,11 @@ begin
         and l.alias = memfold_internal._link_key(kind, alias) collate "C"
     returning l.* into v_link;
     if not found then
-        perform memfold_internal._fail('MF064', 'there is no such link', format('%L is no alias in bucket %s.', alias, bucket_id),
-            'The table links has the aliases of a tenant, each with its bucket (''*'': all).');
+        perform memfold_internal._fail('MF064', 'there is no such link', format('%L is not an alias in bucket %s.', alias, bucket_id),
+            'The table links lists the aliases of a tenant, each with its bucket (''*'': all).');
     end if;
     select r.* into v_run from memfold.runs as r where r.tenant_id = v_link.tenant_id and r.run_id = v_link.run_id;
-    -- what had led to the alias does again
+    -- aliases that pointed to the alias do so again
     update memfold.links as l
     set name = v_run.arguments ->> 'was'
     where l.tenant_id = v_link.tenant_id and l.bucket_id = v_link.bucket_id
@@ -38,7 +38,7 @@ begin
             v_number := v_number + memfold_internal._give_back(tenant_id, v_bucket_id, kind, v_link.name, v_link.run_id);
         end loop;
     end if;
-    -- not in the UPDATE: to Citus none may call what is volatile
+    -- not in the UPDATE: Citus allows no volatile function there
     v_now := clock_timestamp();
     update memfold.runs as r
     set status = 'undone', ended_at = v_now, report = r.report || jsonb_build_object('given_back', v_number)
@@ -48,8 +48,8 @@ end;
 $$;
 revoke all on function memfold_internal._unlink(text, text, text, text) from public;
 comment on function memfold_internal._unlink(text, text, text, text) is
-'Takes a link back, and what was told by its alias with it. Returns how many texts have another name now. The caller holds the locks
-(_lock_links). Raises MF064.';
+'Removes a link, and restores the names of texts that came under its alias. Returns how many texts now have another name. The caller holds
+the locks (_lock_links). Raises MF064.';
 
 create or replace function memfold.unlink_subject(
     alias text,
@@ -70,10 +70,12 @@ $$;
 revoke all on function memfold.unlink_subject(text, text, text, text) from public;
 grant execute on function memfold.unlink_subject(text, text, text, text) to memfold_app;
 comment on function memfold.unlink_subject(text, text, text, text) is
-'Takes link_subject() back: the alias stands for itself. Texts that first came under it have it again, also those that came since it was
-linked, with all that was observed of them; what was merged because it had one name comes apart. What a judge, a sweep or a person has
-merged since stays merged: undo it as well. The two names are distinct from now on: suggest_links() leaves them out, link_subject() does not. alias null: of texts without a subject that begin with this one. Returns how many texts have
-another name now. In one transaction; writers of the bucket wait for that long. Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+'Undoes link_subject(): the alias is a name of its own again. Texts that first came under it get it back, with all their observations,
+including texts that came since the link; texts that were merged because of the link are separated. Merges that a judge, a sweep or a
+person has made since remain: undo them as well. The two names are known to be distinct from then on: suggest_links() omits them,
+link_subject() still accepts them. alias null: undoes it for texts without a subject that begin with this one. Returns how many texts now
+have another name. Runs in one transaction and blocks writers of the bucket until it ends. Raises MF001 to MF003, MF025, MF064 (there is
+no such link).';
 
 create or replace function memfold.unlink_predicate(
     alias text,
@@ -92,4 +94,4 @@ $$;
 revoke all on function memfold.unlink_predicate(text, text, text) from public;
 grant execute on function memfold.unlink_predicate(text, text, text) to memfold_app;
 comment on function memfold.unlink_predicate(text, text, text) is
-'Takes link_predicate() back, as unlink_subject() does link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';
+'Undoes link_predicate(), as unlink_subject() undoes link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';

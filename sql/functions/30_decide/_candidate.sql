@@ -23,24 +23,24 @@ begin
         perform memfold_internal._fail('MF005', 'the content is too long',
             pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(content),
                 policy.max_content_length),
-            'A memory is one fact. Split the text, or raise max_content_length by set_policy().');
+            'A memory is one fact. Split the text, or raise max_content_length with set_policy().');
     end if;
     perform memfold_internal._check_marks(content);
     if not coalesce(source_confidence, 0.5) between 0 and 1 or not coalesce(extractor_confidence, 0.5) between 0 and 1 then
         perform memfold_internal._fail('MF006', 'a confidence is out of range',
             pg_catalog.format('source_confidence was %s, extractor_confidence %s.', source_confidence,
                 extractor_confidence),
-            'Confidences lie in [0, 1].');
+            'Confidences are in [0, 1].');
     end if;
     if pg_catalog.jsonb_typeof(metadata) <> 'object' then
         perform memfold_internal._fail('MF007', 'metadata is not an object',
             pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(metadata)),
-            'Pass a JSON object, {} where there is none.');
+            'Pass a JSON object, or {} if there is none.');
     elsif pg_catalog.octet_length(metadata::text) > policy.max_metadata_size then
         perform memfold_internal._fail('MF008', 'the metadata is too large',
             pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(metadata::text),
                 policy.max_metadata_size),
-            'Keep large values elsewhere, or raise max_metadata_size by set_policy().');
+            'Store large values elsewhere, or raise max_metadata_size with set_policy().');
     end if;
     if origin not in ('observed', 'inferred', 'recalled') then
         perform memfold_internal._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', origin),
@@ -48,12 +48,12 @@ begin
     end if;
     if observed_at > memfold_internal._clock() + interval '5 minutes' or observed_at = '-infinity' then
         perform memfold_internal._fail('MF010', 'observed_at is out of range', pg_catalog.format('It was %s.', observed_at),
-            'An observation lies in the past: at most 5 minutes ahead of the server''s clock are allowed for.');
+            'Pass a time in the past; at most 5 minutes ahead of the server''s clock are accepted.');
     end if;
     if pg_catalog.cardinality(source_turn_ids) > 1000 then
         perform memfold_internal._fail('MF016', 'too many source turns',
-            pg_catalog.format('There are %s.', pg_catalog.cardinality(source_turn_ids)),
-            'One fact comes from at most 1,000 turns a call.');
+            pg_catalog.format('source_turn_ids has %s elements.', pg_catalog.cardinality(source_turn_ids)),
+            'Pass at most 1,000 per call.');
     end if;
     foreach v_turn in array coalesce(source_turn_ids, '{}') loop
         perform memfold_internal._check_identifier('source_turn_ids', v_turn, true);
@@ -68,7 +68,7 @@ comment on function memfold_internal._check_candidate(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
     memfold.policies
 ) is
-'Raises MF003 to MF010, MF016 or MF061 for what a caller may not hand in. Null stands for the default where there is one.';
+'Raises MF003 to MF010, MF016 or MF061 for arguments that are not allowed. Null stands for the default if there is one.';
 
 create or replace function memfold_internal._check_validity(valid_from timestamptz, valid_until timestamptz) returns void
 language plpgsql immutable parallel safe
@@ -83,9 +83,10 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._check_validity(timestamptz, timestamptz) from public;
-comment on function memfold_internal._check_validity(timestamptz, timestamptz) is 'Raises MF065 for what no fact can be valid in.';
+comment on function memfold_internal._check_validity(timestamptz, timestamptz) is
+'Raises MF065 for a period in which no fact can be valid.';
 
--- No more nodes than it takes: PL/pgSQL initialises them all, with their privileges, in every call.
+-- As few nodes as possible: PL/pgSQL initialises them all, with their privileges, in every call.
 create or replace function memfold_internal._is_fast_path(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
@@ -112,9 +113,9 @@ revoke all on function memfold_internal._is_fast_path(
 comment on function memfold_internal._is_fast_path(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
 ) is
-'Whether a candidate that has the key of a memory is valid beyond doubt: at most one turn, observed, and nothing too long. Any
-other candidate may still have an empty bucket or type, a subject or predicate of nothing, or more content or metadata than its
-policy allows. One expression, which its callers inline.';
+'Whether a candidate with the key of a memory is certainly valid: at most one turn, observed, and nothing too long. Any other candidate
+may still have an empty bucket or type, an empty canonical subject or predicate, or more content or metadata than its policy allows. One
+expression, which its callers inline.';
 
 create or replace function memfold_internal._is_usual_text(
     content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text
@@ -127,7 +128,7 @@ return coalesce(
 );
 revoke all on function memfold_internal._is_usual_text(text, text, text, text, text, text) from public;
 comment on function memfold_internal._is_usual_text(text, text, text, text, text, text) is
-'What _is_fast_path() leaves open of a candidate that may be new, but for its policy''s limits. One expression, which its callers
+'The checks that _is_fast_path() omits for a candidate that may be new, except its policy''s limits. One expression, which its callers
 inline.';
 
 create or replace function memfold_internal._candidate(
@@ -190,12 +191,11 @@ comment on function memfold_internal._candidate(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz, bytea, timestamptz, timestamptz
 ) is
-'Validates what a caller hands in and returns it with its hash, its unit vector and the policy that applies (the scope key,
-which a tier-1 hit has no use for, is left out). Null stands for the default; observed_at stays null, for that is now, which is
-told when the candidate is written (_stated_at). default_hash: its hash by the default rules, where it is known. Raises MF003 to
-MF016, MF061, MF065; writes nothing.';
+'Validates the arguments of a caller and returns them with the hash, the unit vector and the policy that applies (without the scope key,
+which a tier-1 hit does not need). Null stands for the default; observed_at stays null, which means the time when the candidate is written
+(_stated_at). default_hash: its hash by the default rules, if known. Raises MF003 to MF016, MF061, MF065; writes nothing.';
 
--- What is said of one candidate elsewhere, as expressions for many: _candidate() calls, these are inlined.
+-- The checks of a single candidate as expressions, for many: _candidate() calls functions, these are inlined.
 
 create or replace function memfold_internal._is_valid_candidate(
     content text, bucket_id text, memory_type text, subject text, predicate text, object text,
@@ -235,5 +235,5 @@ comment on function memfold_internal._is_valid_candidate(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,
     bigint, bigint
 ) is
-'A candidate of a batch that is valid beyond doubt; any other is looked at piece by piece (_candidate). One expression,
-which its caller inlines.';
+'Whether a candidate of a batch is certainly valid; any other is checked in detail (_candidate). One expression, which its caller
+inlines.';

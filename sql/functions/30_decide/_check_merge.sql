@@ -30,7 +30,7 @@ revoke all on function memfold_internal._check_merge(
     text, text, memfold.policies, text, text, text, text, text[], boolean
 ) from public;
 comment on function memfold_internal._check_merge(text, text, memfold.policies, text, text, text, text, text[], boolean) is
-'What two texts need to merge by themselves, beside being near enough: a clean guard, and a score of their words that the policy''s
-merge_veto lets pass; where the policy has the guard off, neither. Names that the bucket has linked are one to both. mergeable: whether they
-are near enough; returned, whether they merge. guard: the guard''s signals, where they are known. veto: why not, where it is the score, which
-is asked only of what would merge.';
+'Whether two texts that are near enough merge automatically: they need a clean guard, and a score of their words that the policy''s
+merge_veto accepts; if the policy has the guard off, neither. Both treat names that the bucket has linked as equal. mergeable: whether
+they are near enough; on return, whether they merge. guard: the guard''s signals, if known. veto: the reason against, if it is the score,
+which is computed only for texts that would otherwise merge.';

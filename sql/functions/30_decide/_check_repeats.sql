@@ -21,7 +21,7 @@ end;
 $$;
 revoke all on function memfold_internal._session_repeats(text, uuid, text, bigint) from public;
 comment on function memfold_internal._session_repeats(text, uuid, text, bigint) is
-'How often a session has stated a text, among the newest ledger rows of the text. Only reads.';
+'How many times a session has stated a text, among the newest ledger rows of the text. Only reads.';
 
 create or replace function memfold_internal._fail_repeats(session_id text, repeats bigint, max_session_repeats bigint) returns void
 language plpgsql stable
@@ -29,7 +29,7 @@ as $$
 begin
     perform memfold_internal._fail('MF055', 'the session repeats itself',
         pg_catalog.format('Session %L has stated this fact %s times; this bucket accepts %s.', session_id, repeats, max_session_repeats),
-        'A loop upstream? What an agent was shown from memory is origin => ''recalled''; undo() takes restatements back; '
+        'If the caller is in a loop, fix it. Mark text that an agent was shown from memory as origin => ''recalled''; undo() undoes restatements; '
         'set_policy(max_session_repeats => ...) raises the limit.');
 end;
 $$;
@@ -54,5 +54,5 @@ end;
 $$;
 revoke all on function memfold_internal._check_repeats(memfold_internal.candidate, uuid) from public;
 comment on function memfold_internal._check_repeats(memfold_internal.candidate, uuid) is
-'Raises MF055 where the session has stated the text as often as its policy accepts, among the newest rows of the text (ten times
-the limit). Only reads.';
+'Raises MF055 if the session has stated the text as often as its policy accepts, among the newest rows of the text (ten times the limit).
+Only reads.';

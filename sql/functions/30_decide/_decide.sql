@@ -41,7 +41,7 @@ begin
         d.on_timeline := false;
         return d;
     elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold_internal._is_single(c.tenant_id, c.predicate)
-        -- contested: restated it is active, beside the value of its slot
+        -- contested: if restated it is active, in addition to the value of its slot
         and not exists (
             select from memfold_internal._derived_trees(c.tenant_id, memfold_internal._trees(c.tenant_id, array[d.root_id])) as t
             where t.memory_id = d.root_id and t.contested
@@ -81,7 +81,7 @@ begin
         end if;
         return d;
     end if;
-    -- withdrawn: as if it were new
+    -- withdrawn: treated as new
     d.action := 'inserted';
     d.target_id := null;
     return d;
@@ -147,7 +147,7 @@ begin
         return memfold_internal._decide_merge(c, d);
     end if;
 
-    -- row 11: what the agent was shown from memory is no evidence, and may not bring in anything new
+    -- row 11: text that the agent was shown from memory is not evidence, and must not add anything new
     if c.origin = 'recalled' then
         d.action := 'rejected';
         d.reason := 'recalled';
@@ -179,8 +179,8 @@ end;
 $$;
 revoke all on function memfold_internal._decide_new(memfold_internal.candidate) from public;
 comment on function memfold_internal._decide_new(memfold_internal.candidate) is
-'Rows 5 to 12 of the decision table (docs/rules.md), for a text that the bucket does not hold. What has no time (observed_at) is
-told now, and is late for nothing. Only reads.';
+'Rows 5 to 12 of the decision table (docs/rules.md), for a text that the bucket does not hold. A candidate without a time (observed_at)
+counts as observed now, so it is never a late arrival. Only reads.';
 
 create or replace function memfold_internal._decide(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
@@ -230,7 +230,7 @@ end;
 $$;
 revoke all on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) from public;
 comment on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) is
-'What another value in a single-valued slot does: rows 5, 6 and 10 of the decision table, by the conflict policy.';
+'The effect of another value in a single-valued slot: rows 5, 6 and 10 of the decision table, by the conflict policy.';
 
 create or replace function memfold_internal._refines(policy memfold.policies, content text, other text) returns boolean
 language sql immutable parallel safe
@@ -238,7 +238,7 @@ return policy.on_merge = 'strengthen' and policy.on_refinement <> 'merge' and po
 and memfold_internal._says_more(content, other);
 revoke all on function memfold_internal._refines(memfold.policies, text, text) from public;
 comment on function memfold_internal._refines(memfold.policies, text, text) is
-'Whether to this policy a text refines an older one, with which it would be merged and the guard is clean.';
+'Whether by this policy a text refines an older one that it would be merged with, given a clean guard.';
 
 create or replace function memfold_internal._decide_refinement(c memfold_internal.candidate, d memfold_internal.decision)
 returns memfold_internal.decision
@@ -263,7 +263,7 @@ end;
 $$;
 revoke all on function memfold_internal._decide_refinement(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._decide_refinement(memfold_internal.candidate, memfold_internal.decision) is
-'What becomes of an automatic merge of a candidate that says more, by the policy''s on_refinement. Only reads.';
+'The outcome of an automatic merge of a candidate that says more, by the policy''s on_refinement. Only reads.';
 
 create or replace function memfold_internal._decide_merge(c memfold_internal.candidate, d memfold_internal.decision)
 returns memfold_internal.decision
@@ -290,8 +290,8 @@ end;
 $$;
 revoke all on function memfold_internal._decide_merge(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._decide_merge(memfold_internal.candidate, memfold_internal.decision) is
-'What becomes of an automatic merge, by the policy''s on_merge and on_refinement. A candidate that is older than what it would replace
-by on_merge is merged. Only reads.';
+'The outcome of an automatic merge, by the policy''s on_merge and on_refinement. A candidate that is older than the memory it would
+replace by on_merge is merged. Only reads.';
 
 create or replace function memfold_internal._join_similar(a jsonb, b jsonb) returns jsonb
 language sql immutable parallel safe
@@ -311,4 +311,4 @@ begin atomic
 end;
 revoke all on function memfold_internal._join_similar(jsonb, jsonb) from public;
 comment on function memfold_internal._join_similar(jsonb, jsonb) is
-'What the lexical tier (a) and vectors (b) report as similar, one entry a memory. Null where neither has any.';
+'The similar memories that the lexical tier (a) and vectors (b) report, one entry per memory. Null if both are empty.';

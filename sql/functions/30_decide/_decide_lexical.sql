@@ -7,7 +7,7 @@ declare
     v_tokens constant text[] := memfold_internal._tokens(c.content, v_policy.segmenter);
     v_report constant double precision := coalesce(v_policy.similar_threshold, v_policy.lexical_threshold);
     v_neighbour record;
-    -- texts, memories and own texts of memories that were met
+    -- texts, memories and own texts of memories found so far
     v_texts bigint := 0;
     v_trees bigint := 0;
     v_owns bigint := 0;
@@ -25,7 +25,7 @@ begin
     for v_neighbour in
         select s.memory_id, m.root_id, m.content, r.content as root_content, r.object as root_object
         from (
-            -- of a word that everything has, the newest memories
+            -- for a word that all texts have, the newest memories
             select t.memory_id, pg_catalog.count(*) as shared
             from pg_catalog.unnest(v_tokens) as w (token)
             cross join lateral (
@@ -36,7 +36,7 @@ begin
                 limit 1000
             ) as t
             group by t.memory_id
-            -- here too: then nobody is looked up whom it does not come to
+            -- here too: memories that are not needed are then not looked up
             order by shared desc, t.memory_id
         ) as s
         cross join lateral (
@@ -53,7 +53,7 @@ begin
         where r.status = 'active' and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key)
         order by s.shared desc, s.memory_id
     loop
-        -- Aliases take no places: it looks on until there are enough memories, by any of their texts and by their own.
+        -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
         exit when v_trees >= v_policy.lexical_neighbours and v_owns >= v_policy.lexical_neighbours;
         v_entry := v_entries -> v_neighbour.root_id::text;
         v_is_new := v_entry is null;
@@ -80,7 +80,7 @@ begin
                 v_value := v_own;
             end if;
         end if;
-        -- What merges is what will be shown for it: an alias that is near is a reason to ask, no more.
+        -- A merge depends on the text that will be shown: a near alias is only a reason to ask.
         v_mergeable := v_own > v_policy.lexical_threshold;
         if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_value > v_policy.lexical_threshold and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
@@ -117,6 +117,7 @@ end;
 $$;
 revoke all on function memfold_internal._decide_lexical(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._decide_lexical(memfold_internal.candidate, memfold_internal.decision) is
-'Tier 2, lexical: row 7 of the decision table, over the memories that share most words with the candidate, by any of their texts
-and by their own. action: merged (the best one whose own text is above the policy''s lexical_threshold and passes guard and veto), ambiguous
-(one that guard or veto keep apart, or of which an alias is above it), or null; similarity: Jaccard to its own text, in [0, 1]. Only reads.';
+'Tier 2, lexical: row 7 of the decision table, over the memories that share most words with the candidate, by any of their texts and by
+their own. action: merged (the best one whose own text is above the policy''s lexical_threshold and passes guard and veto), ambiguous (one
+that guard or veto keep apart, or with an alias above the threshold), or null; similarity: Jaccard to its own text, in [0, 1]. Only
+reads.';

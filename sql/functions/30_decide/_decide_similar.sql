@@ -10,7 +10,7 @@ end;
 $$;
 revoke all on function memfold_internal._score(text, double precision[]) from public;
 comment on function memfold_internal._score(text, double precision[]) is
-'What the score of a calibration (embedding_models.score_function) says of a pair''s features, in [0, 1].';
+'The score of a pair''s features by a calibration (embedding_models.score_function), in [0, 1].';
 
 create or replace function memfold_internal._pair_score(
     tenant_id text, score text, similarity double precision, memory_id uuid, other_id uuid
@@ -67,17 +67,17 @@ begin atomic
 end;
 revoke all on function memfold_internal._bands(double precision, double precision, double precision, text) from public;
 comment on function memfold_internal._bands(double precision, double precision, double precision, text) is
-'What tier 2 goes by, by a policy''s thresholds (policy_..., null: it has none) and the model: above merge_threshold it merges, from
-judge_threshold on it asks, by a pair''s score (the function of that name), or by its cosine where score is null: where the model
-has none, or the policy has thresholds of its own. floor: the cosine from which on a neighbour counts at all. report: the cosine
-from which on it is reported as similar. dimensions, replaced_by: the model''s. Inlined.';
+'The thresholds of tier 2, from a policy (policy_..., null: not set) and the model: above merge_threshold it merges, at or above
+judge_threshold it asks, by a pair''s score (the function with that name), or by its cosine if score is null: the model has no score, or
+the policy sets thresholds itself. floor: the cosine at or above which a neighbour is considered at all. report: the cosine at or above
+which it is reported as similar. dimensions, replaced_by: those of the model. Inlined.';
 
 create or replace function memfold_internal._newest(scope text, subject text, predicate text) returns bigint
 language sql immutable parallel safe
 return case when scope = 'predicate' and subject is null and predicate is null then 1000 else memfold_internal._exact_limit() end;
 revoke all on function memfold_internal._newest(text, text, text) from public;
 comment on function memfold_internal._newest(text, text, text) is
-'Among how many of the newest texts of its scope, or bucket, tier 2 looks for a candidate''s neighbours.';
+'How many of the newest texts of its scope, or bucket, tier 2 searches for a candidate''s neighbours.';
 
 create or replace function memfold_internal._decide_similar(c memfold_internal.candidate, d memfold_internal.decision, except_root uuid)
 returns memfold_internal.decision
@@ -124,7 +124,7 @@ begin
             greatest(v_policy.neighbours, v_session), v_least, except_root,
             c.memory_id, c.last_id) as n
     loop
-        -- behind the nearest, only those of the candidate's own session
+        -- after the nearest, only those of the candidate's own session
         continue when v_neighbour.place > v_policy.neighbours and not exists (
             select from memfold.memories as m
             where m.tenant_id = c.tenant_id collate "C" and m.memory_id in (v_neighbour.root_id, v_neighbour.matched_id)
@@ -152,10 +152,10 @@ begin
                         v_neighbour.matched_object, c.bucket_id))));
             end if;
         end if;
-        -- What merges is what will be shown for it: an alias that is near is a reason to ask, no more.
+        -- A merge depends on the text that will be shown: a near alias is only a reason to ask.
         v_mergeable := coalesce(v_own > v_merge or v_own = v_merge and v_policy.merge_inclusive, false);
         v_unclear := coalesce(v_value >= v_judge, false);
-        -- guard and veto are asked of the best neighbour, and of further ones that would merge, until one may
+        -- guard and veto are checked for the best neighbour, and for further ones that would merge, until one may
         if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_unclear and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
@@ -197,8 +197,7 @@ end;
 $$;
 revoke all on function memfold_internal._decide_similar(memfold_internal.candidate, memfold_internal.decision, uuid) from public;
 comment on function memfold_internal._decide_similar(memfold_internal.candidate, memfold_internal.decision, uuid) is
-'Tier 2: rows 8 and 9 of the decision table. action: merged (the best memory whose own text is above the merge threshold and
-passes guard and veto), ambiguous (the best neighbour, aliases included, at or above the judge threshold), or null. Guard, veto and
-similarity are those of the memory''s own text; reason names score and veto. Method session: a neighbour that is looked at for being
-of the candidate''s session.
-similar_memories: what is near enough to be reported, and what the decision is about. Only reads.';
+'Tier 2: rows 8 and 9 of the decision table. action: merged (the best memory whose own text is above the merge threshold and passes guard
+and veto), ambiguous (the best neighbour, including aliases, at or above the judge threshold), or null. Guard, veto and similarity are
+those of the memory''s own text; reason names score and veto. Method session: a neighbour that is compared because it is of the
+candidate''s session. similar_memories: those near enough to be reported, and the one that the decision is about. Only reads.';

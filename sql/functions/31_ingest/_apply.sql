@@ -6,10 +6,10 @@ begin
     return (
         d.action,
         case d.action
-            -- of a fold the memory that now holds the fact
+            -- for a merge, the memory that now holds the fact
             when 'merged' then coalesce(d.target_id, d.root_id, memory_id)
             when 'rejected' then d.root_id
-            -- of a text that was known the memory where it leads
+            -- for a known text, its root
             else coalesce(d.root_id, memory_id)
         end,
         d.tier, d.method, d.similarity, case d.action when 'superseded' then d.target_id end, judgement_id, event_id,
@@ -18,7 +18,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) from public;
-comment on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) is 'What the caller is told of a decision.';
+comment on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) is 'The result of a decision for the caller.';
 
 create or replace function memfold_internal._event_result(tenant_id text, event_id uuid) returns memfold.ingest_result
 language plpgsql stable
@@ -41,7 +41,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._event_result(text, uuid) from public;
-comment on function memfold_internal._event_result(text, uuid) is 'What a call of ingest returned, read from its ledger row.';
+comment on function memfold_internal._event_result(text, uuid) is 'The result of an ingest call, read from its ledger row.';
 
 create or replace function memfold_internal._stated_at(c memfold_internal.candidate, d memfold_internal.decision) returns timestamptz
 language plpgsql stable
@@ -54,12 +54,12 @@ begin
     from memfold.memory_totals as k
     where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (d.root_id, d.target_id);
     if d.method = 'timeline' or d.action = 'inserted' and d.memory_id is not null then
-        -- what was superseded or withdrawn comes back, to the timelines that it was on and to what else is on them by now
+        -- a superseded or withdrawn memory becomes active again, on its former timelines and with the other memories now on them
         v_slot_seen := memfold_internal._last_seen(c.tenant_id, array[d.root_id]);
     elsif d.on_timeline and d.target_id is null then
         select v.last_seen into v_slot_seen from memfold_internal._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
         if not found then
-            -- its last value may have given way to a fact of another scope, with which its timeline now ends
+            -- its last value may have been superseded by a fact of another scope, with which its timeline now ends
             v_slot_seen := memfold_internal._last_seen(c.tenant_id, memfold_internal._slot_memories(c.tenant_id, c.bucket_id, c.scope_key));
         end if;
     end if;
@@ -68,8 +68,8 @@ end;
 $$;
 revoke all on function memfold_internal._stated_at(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._stated_at(memfold_internal.candidate, memfold_internal.decision) is
-'When a candidate was observed that does not say: now. That is the clock''s time, but not before what was last stated of the
-memories concerned, or of the slot: a clock that was ahead for a while makes nothing historical. Only reads.';
+'When a candidate without observed_at was observed: now. That is the clock''s time, but not before the last statement of the memories
+concerned, or of the slot, so that a clock that was ahead for a while makes nothing historical. Only reads.';
 
 create or replace function memfold_internal._insert_text(
     tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text,
@@ -108,7 +108,7 @@ revoke all on function memfold_internal._insert_text(
 comment on function memfold_internal._insert_text(
     text, uuid, text, text, text, text, text, text, text, text, text, uuid, text, jsonb, boolean, bigint, vector, text
 ) is
-'Stores a new text with its vector, if it has one, as a root or as an alias of root_id. False: the text is there already.';
+'Stores a new text with its vector, if it has one, as a root or as an alias of root_id. False: the text already exists.';
 
 create or replace function memfold_internal._insert_memory(
     c memfold_internal.candidate, root_id uuid
@@ -119,7 +119,7 @@ declare
     v_memory_id uuid := c.memory_id;
 begin
     if memfold_internal._displace_stale_hash(c) then
-        -- what was decided before that no longer counts
+        -- earlier decisions no longer count
         return null;
     end if;
     if v_memory_id is null then
@@ -142,8 +142,8 @@ end;
 $$;
 revoke all on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) from public;
 comment on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) is
-'Stores a new text with its vector and, where the policy compares them, its words, as a root or as an alias of root_id. Null: the
-text is there already.';
+'Stores a new text with its vector and, if the policy compares them, its words, as a root or as an alias of root_id. Null: the text
+already exists.';
 
 create or replace function memfold_internal._insert_counters(
     tenant_id text, memory_id uuid, source_turn_ids text[], source_confidence double precision,
@@ -168,7 +168,7 @@ revoke all on function memfold_internal._insert_counters(
     text, uuid, text[], double precision, double precision, timestamptz, uuid
 ) from public;
 comment on function memfold_internal._insert_counters(text, uuid, text[], double precision, double precision, timestamptz, uuid) is
-'The counters and sources of a new root that its one observation has made.';
+'Stores the counters and sources of a new root with one observation.';
 
 create or replace function memfold_internal._apply(c memfold_internal.candidate, d memfold_internal.decision) returns memfold.ingest_result
 language plpgsql volatile
@@ -183,11 +183,11 @@ declare
     v_derive boolean := d.on_timeline or v_memory_id is not null or pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0;
 begin
     if v_memory_id is not null then
-        -- the one that gives a row its observation derives it: not for what was recalled
+        -- the first observation of a row derives it: a recalled text is not one
         if c.origin <> 'recalled' then
             perform memfold_internal._adopt_row(c.tenant_id, v_memory_id);
         end if;
-        -- so that its id is above those that others, who hold the root's row and no scope, give to restatements
+        -- so that its id is above those that others, who hold the root's row but no scope, give to restatements
         if v_observation then
             perform memfold_internal._lock_texts(c.tenant_id, memfold_internal._texts_to_lock(c.tenant_id,
                 pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null)));
@@ -204,15 +204,15 @@ begin
     elsif c.observed_at is null then
         c.observed_at := memfold_internal._stated_at(c, d);
     end if;
-    -- a batch has given its own, in the order of its candidates, since it has the locks
+    -- a batch has assigned its own, in the order of its candidates, since it took the locks
     if c.event_id is null then
         c.event_id := memfold_internal._new_event_id(c.tenant_id);
     end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
-        -- a ledger row only
+        -- only a ledger row
         v_derive := false;
     elsif v_memory_id is null and d.action in ('merged', 'replaced') then
-        -- locks the root before its new alias, or what it becomes an alias of, is there
+        -- locks the root before its new alias exists, or what it becomes an alias of
         select k.on_timeline into v_on_timeline
         from memfold.memory_counters as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.is_active
@@ -242,7 +242,7 @@ begin
                 c.extractor_confidence, c.observed_at, c.event_id);
         end if;
         if d.judgement is not null then
-            -- of a judgement the similarity is a cosine
+            -- the similarity of a judgement is a cosine
             v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
                 case when d.method <> 'lexical' then d.similarity end, d.guard, null);
         end if;
@@ -261,5 +261,5 @@ end;
 $$;
 revoke all on function memfold_internal._apply(memfold_internal.candidate, memfold_internal.decision) from public;
 comment on function memfold_internal._apply(memfold_internal.candidate, memfold_internal.decision) is
-'Carries out a decision that was made under the scope''s lock, and records it. Only writes. Null: the state has changed in
-spite of the lock (a plain INSERT), decide again.';
+'Carries out and records a decision that was made under the scope''s lock. Only writes. Null: the state has changed in spite of the lock
+(a plain INSERT); decide again.';

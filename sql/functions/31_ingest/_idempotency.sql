@@ -18,7 +18,7 @@ end;
 $$;
 revoke all on function memfold_internal._key_differs(memfold.memory_events, memfold.memory_events) from public;
 comment on function memfold_internal._key_differs(memfold.memory_events, memfold.memory_events) is
-'In what two candidates with one idempotency key differ, as a list; null: they are one. What says how the fact was come by may
+'The list of fields in which two candidates with one idempotency key differ; null: they are the same. Fields about the circumstances may
 differ in a retry: vector, time, session, origin, turns, confidences.';
 
 create or replace function memfold_internal._as_event(c memfold_internal.candidate) returns memfold.memory_events
@@ -37,7 +37,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._as_event(memfold_internal.candidate) from public;
-comment on function memfold_internal._as_event(memfold_internal.candidate) is 'What _key_differs() compares of a candidate.';
+comment on function memfold_internal._as_event(memfold_internal.candidate) is 'The fields of a candidate that _key_differs() compares.';
 
 create or replace function memfold_internal._check_key(
     tenant_id text, idempotency_key text, event_id uuid, content text, memory_type text, subject text, predicate text, object text,
@@ -63,15 +63,15 @@ end;
 $$;
 revoke all on function memfold_internal._check_key(text, text, uuid, text, text, text, text, text, jsonb) from public;
 comment on function memfold_internal._check_key(text, text, uuid, text, text, text, text, text, jsonb) is
-'Raises MF062 where the candidate is another one than that whose call has used the key, and left the event.';
+'Raises MF062 if the candidate differs from the one whose call used the key and wrote the event.';
 
 create or replace function memfold_internal._fail_key(idempotency_key text, used_by text, differs text) returns void
 language plpgsql stable
 as $$
 begin
-    perform memfold_internal._fail('MF062', 'the idempotency key belongs to another candidate',
+    perform memfold_internal._fail('MF062', 'the idempotency key was used for another candidate',
         pg_catalog.format('Key %L was used by %s; they differ in: %s.', idempotency_key, used_by, differs),
-        'Give each candidate a key of its own; a retry passes what the first call did.');
+        'Use a new key for each candidate; a retry must pass the arguments of the first call.');
 end;
 $$;
 revoke all on function memfold_internal._fail_key(text, text, text) from public;

@@ -1,4 +1,4 @@
--- Longer than 150 lines: three statements are copies, each with the list of what it puts in the place of what.
+-- Longer than 150 lines: three statements are copies, each with the list of its replacements.
 create or replace function memfold_internal._ingest_fast_path(
     content_hash bytea, content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
@@ -25,8 +25,8 @@ begin
     into v_memory_id, v_event_id, v_seen
     from memfold_internal._known_text(_ingest_fast_path.tenant_id, _ingest_fast_path.bucket_id, content_hash) as m
     where m.status = 'active'
-        -- Rules that say otherwise, whatever bucket they are for: row level security shows this tenant's and '*'s.
-        -- The condition is that of policies_slow_path_idx.
+        -- Other rules, for any bucket: row-level security shows this tenant's and '*'s. The condition is that of
+        -- policies_slow_path_idx.
         and not exists (
             select from memfold.policies as p
             where p.dedup <> 'on' or p.canonicalizer <> 'prose/1' or p.key_fields <> 'type,subject,predicate'
@@ -37,9 +37,9 @@ begin
     if v_memory_id is null then
         return null;
     end if;
-    -- What this session found striped last, and probably still is: saves the UPDATE that would find it so.
+    -- Roots that this session last found striped, and that probably still are: saves the UPDATE that would find out.
     v_is_striped := coalesce(pg_catalog.current_setting('memfold.striped', true) = v_memory_id::text, false);
-    -- An UPDATE that had to wait looks again: a root that has been merged or retired since is not active.
+    -- An UPDATE that had to wait checks again: a root that has been merged or retired since is not active.
     for v_attempt in 1..2 loop
         if not v_is_striped then
             -- copy of count_in_row
@@ -56,7 +56,7 @@ begin
                 extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
                 first_seen = least(k.first_seen, _ingest_fast_path.observed_at),
                 last_seen = greatest(k.last_seen, v_seen),
-                -- what a batch has written of later candidates is no reason to give this one another id
+                -- a batch having written later candidates is no reason to give this one another id
                 last_event = case when k.last_event <= null::uuid then greatest(k.last_event, v_event_id)
                     else memfold_internal._id_after(v_event_id, k.last_event) end,
                 aliases = k.aliases + 0
@@ -75,7 +75,7 @@ begin
             exit when v_aliases is not null;
         end if;
         if metadata = '{}' then
-            -- _add_to_stripe(), in this function: the call of another one costs a tenth
+            -- _add_to_stripe(), in this function: calling it takes 10 % longer
             v_event_id := coalesce(event_id, memfold_internal._new_id());
             -- copy of count_in_stripe
             --     _add_to_stripe.root_id => v_memory_id
@@ -90,7 +90,7 @@ begin
                 last_seen = greatest(x.last_seen, v_seen),
                 last_event = memfold_internal._id_after(v_event_id, greatest(x.last_event, n.event_id))
             from (
-                -- above all that the tenant has: what was stated before, whatever the clock says, may be in other stripes
+                -- above every id of the tenant: earlier statements may be in other stripes, whatever the clock says
                 select e.event_id from memfold.memory_events as e
                 where e.tenant_id = _ingest_fast_path.tenant_id collate "C"
                 order by e.event_id desc
@@ -98,9 +98,9 @@ begin
             ) as n
             where x.tenant_id = _ingest_fast_path.tenant_id collate "C" and x.memory_id = v_memory_id
                 and x.stripe = memfold_internal._own_stripe()
-                -- who has added to it before holds it, and must not wait for all others
+                -- if this transaction has added to it, it holds it, and must not wait for all others
                 and (x.observations < memfold_internal._block_size() or memfold_internal._adds_to(v_memory_id))
-                -- a snapshot from before others' calls does not show what to come after
+                -- a snapshot from before others' calls does not show which statements this one follows
                 and pg_catalog.current_setting('transaction_isolation') = 'read committed'
             -- end of copy
             returning 0, false, case when _ingest_fast_path.observed_at is null then x.last_seen else v_seen end, x.last_event, x.stripe
@@ -115,7 +115,7 @@ begin
                 exit;
             end if;
         end if;
-        -- what cannot be added beside others, or there were stripes until a moment ago, or this one is full
+        -- an observation that cannot be added concurrently, or the stripes were joined just now, or this one is full
         v_fills_block := nullif(memfold_internal._join_stripes(tenant_id, array[v_memory_id]), false);
         v_is_striped := false;
     end loop;
@@ -151,7 +151,7 @@ begin
         end if;
     end if;
     if _ingest_fast_path.metadata <> '{}' then
-        -- its own statement: what another call has written by now is what this adds to
+        -- a separate statement: it adds to what other calls have written by now
         update memfold.memories as m
         set metadata = memfold_internal._merge_metadata(m.metadata, _ingest_fast_path.metadata, 'merge', '{}')
         where m.tenant_id = _ingest_fast_path.tenant_id collate "C" and m.memory_id = v_memory_id
@@ -201,9 +201,9 @@ comment on function memfold_internal._ingest_fast_path(
     bytea, text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb,
     timestamptz, uuid
 ) is
-'The fast path: a candidate hits the text of an active memory (row 3 of the decision table). What _candidate, _decide_known,
-_record_observation and _record do in general, as five statements without composites in between, which takes a quarter off a
-replay; those that write are copies of theirs. Where a policy of the tenant has rules that it does not know (policies_slow_path_idx)
+'The fast path: a candidate matches the text of an active memory (row 3 of the decision table). Does what _candidate, _decide_known,
+_record_observation and _record do in general, as five statements without composites in between, which saves a quarter of the time of a
+replay; those that write are copies of theirs. If a policy of the tenant has rules that it does not implement (policies_slow_path_idx),
 the slow path is taken. event_id: the ledger row''s, unless the memory has a later one; null: a new one. content_hash: by the default
-rules; the candidate is one of _is_fast_path. action null: it is another case and nothing was written; method says whether a row
-may be held.';
+rules; the candidate meets _is_fast_path. action null: it is another case and nothing was written; method says whether a row may be
+held.';

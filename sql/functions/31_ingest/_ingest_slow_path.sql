@@ -8,7 +8,7 @@ declare
 begin
     for v_attempt in 1..10 loop
         d := case when v_is_new then memfold_internal._decide_new(c) else memfold_internal._decide(c) end;
-        -- the INSERT of what is new is the look for it under the lock
+        -- the INSERT of a new text checks for it under the lock
         if not v_is_new or d.action <> 'rejected' then
             r := memfold_internal._apply(c, d);
         end if;
@@ -17,20 +17,20 @@ begin
         end if;
         v_is_new := false;
     end loop;
-    raise exception 'the bucket changes too fast' using
+    raise exception 'too many concurrent changes in this bucket' using
         errcode = 'serialization_failure',
-        detail = 'Ten times in a row a row changed between decision and deed.',
+        detail = 'Ten times in succession a row changed between decision and write.',
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
 revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) from public;
 comment on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) is
-'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold
-the text before the lock.';
+'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold the
+text before the lock.';
 
 create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
--- The caller holds rows. If it waits for another one, others may wait for it.
+-- The caller holds rows. If it waits for another one, others may wait for its rows.
 set lock_timeout = '100ms'
 as $$
 declare
@@ -39,7 +39,7 @@ declare
 begin
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        -- of a single call, which has no id yet, a new one: null would be the memory's last
+        -- a single call has no id yet, so a new one: null would be the memory's last
         v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, coalesce(c.event_id, memfold_internal._new_id()));
         d.on_timeline := v_said.on_timeline;
         if d.on_timeline is not null then
@@ -54,8 +54,8 @@ end;
 $$;
 revoke all on function memfold_internal._ingest_slow_path(memfold_internal.candidate) from public;
 comment on function memfold_internal._ingest_slow_path(memfold_internal.candidate) is
-'One candidate that takes more than an addition, under the locks that its caller holds, rows among them: it waits for no other
-row for long (55P03; the caller has _fail_busy() for that).';
+'Ingests one candidate that needs more than an addition, under the locks that its caller holds, including rows: it waits only briefly for
+other rows (55P03; the caller then uses _fail_busy()).';
 
 create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
 language plpgsql volatile
@@ -72,7 +72,7 @@ begin
         c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
         return memfold_internal._ingest_locked(c, true);
     end if;
-    -- A text that is known and active needs no lock but its root's row.
+    -- A known and active text needs only the lock of its root's row.
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' and pg_catalog.num_nonnulls(c.valid_from, c.valid_until) = 0 then
         if not v_patient then
@@ -93,7 +93,7 @@ begin
         c := memfold_internal._embed(c);
     end if;
 
-    -- Where the hash, the neighbourhood or the tree reaches beyond one scope, so must the lock.
+    -- If the hash, the neighbours or the tree extend beyond one scope, so must the lock.
     c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
     v_wide := memfold_internal._is_wide((c.policy).scope, (c.policy).key_fields, (c.policy).rehash_run);
     if d.memory_id is not null and not v_wide then
@@ -102,8 +102,8 @@ begin
             where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id), false);
     end if;
 
-    -- Everything else looks again under the lock. Lock and look are statements of their own: a statement sees what was
-    -- committed before it began.
+    -- All other cases check again under the lock. Lock and check are separate statements: a statement sees what was committed before it
+    -- began.
     if (c.policy).dedup = 'on' then
         perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
         perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
@@ -122,5 +122,5 @@ end;
 $$;
 revoke all on function memfold_internal._ingest(memfold_internal.candidate, text) from public;
 comment on function memfold_internal._ingest(memfold_internal.candidate, text) is
-'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (a root''s,
-maybe), ''locked'' (the scope, by the rules that hold now) or nothing.';
+'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (possibly a root''s),
+''locked'' (the scope, by the present rules) or nothing.';

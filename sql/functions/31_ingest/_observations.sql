@@ -30,8 +30,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_sources(text, uuid, uuid, text[], uuid) from public;
 comment on function memfold_internal._add_sources(text, uuid, uuid, text[], uuid) is
-'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 where the whole
-tree did not have one of them yet, or it came without turns, else 0. The caller holds the root''s row.';
+'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 if one of them is new to
+the whole tree, or it came without turns, else 0. The caller holds the root''s row.';
 
 create or replace function memfold_internal._merge_metadata(
     metadata jsonb, addition jsonb, metadata_merge text, metadata_max text[]
@@ -60,8 +60,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._merge_metadata(jsonb, jsonb, text, text[]) from public;
 comment on function memfold_internal._merge_metadata(jsonb, jsonb, text, text[]) is
-'Folds the metadata of a later observation into what is there; keys of metadata_max keep their largest number. Empty metadata
-says nothing.';
+'Merges the metadata of a later observation into the existing metadata; keys of metadata_max keep their largest number. Empty metadata
+changes nothing.';
 
 create or replace function memfold_internal._record_observation(
     c memfold_internal.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
@@ -88,7 +88,7 @@ begin
         into on_timeline, observed_at
         from memfold.memory_totals as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id;
-        -- it holds no row that has the last id; a batch has given its own
+        -- it holds no row with the last id; a batch has assigned its own
         if c.last_event_id is null then
             event_id := memfold_internal._id_after(event_id, memfold_internal._newest_event(c.tenant_id));
         end if;
@@ -97,9 +97,9 @@ begin
     if pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0 then
         return;
     end if;
-    -- The root's row first. An UPDATE that had to wait looks again at what it finds: a root that is no longer active is
-    -- not touched. What cannot simply be added (a late value of a slot, metadata out of order, validity) is derived under the
-    -- scope's lock. A turn is taken for new here.
+    -- The root's row first. An UPDATE that had to wait checks its row again: a root that is no longer active is not updated.
+    -- Observations that cannot simply be added (a late value of a slot, metadata out of order, validity) are derived under the scope's
+    -- lock. A turn is assumed to be new here.
     for v_attempt in 1..2 loop
         -- rule count_in_row
         update memfold.memory_counters as k
@@ -109,7 +109,7 @@ begin
             extractor_confidence = greatest(k.extractor_confidence, c.extractor_confidence),
             first_seen = least(k.first_seen, c.observed_at),
             last_seen = greatest(k.last_seen, v_seen),
-            -- what a batch has written of later candidates is no reason to give this one another id
+            -- a batch having written later candidates is no reason to give this one another id
             last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _record_observation.event_id)
                 else memfold_internal._id_after(_record_observation.event_id, k.last_event) end,
             aliases = k.aliases + new_aliases
@@ -126,7 +126,7 @@ begin
         into v_aliases, v_on_timeline, v_last_event, observed_at, v_fills_block;
         -- end of rule
         exit when v_aliases is not null;
-        -- Several turns may be new in part, which depends on who came before: not beside others.
+        -- Several turns may be partly new, depending on earlier observations: not concurrently.
         if c.metadata = '{}' and new_aliases = 0 and v_turns <= 1 and c.last_event_id is null
             and (c.observed_at > memfold_internal._clock()) is not true
         then
@@ -151,9 +151,9 @@ begin
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.memory_id
             and m.root_id = _record_observation.root_id;
         if not found then
-            raise exception 'the alias leads elsewhere now' using
+            raise exception 'the alias now points to another memory' using
                 errcode = 'serialization_failure',
-                detail = 'Its fold was changed while this call waited for its memory.',
+                detail = 'Its merge was changed while this call waited for its root.',
                 hint = 'Retry the call, with the same idempotency_key if it has one.';
         end if;
     end if;
@@ -173,7 +173,7 @@ begin
         end if;
     end if;
     if c.metadata <> '{}' then
-        -- its own statement: what another call has written by now is what this adds to
+        -- a separate statement: it adds to what other calls have written by now
         update memfold.memories as m
         set metadata = memfold_internal._merge_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.root_id
@@ -189,7 +189,7 @@ end;
 $$;
 revoke all on function memfold_internal._record_observation(memfold_internal.candidate, uuid, uuid, bigint, uuid) from public;
 comment on function memfold_internal._record_observation(memfold_internal.candidate, uuid, uuid, bigint, uuid) is
-'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is
-a value of a single-valued slot (on_timeline), and what its ledger row is to have: event_id (as given where that is above the
-root''s rows) and observed_at (told now: not before what the root has). on_timeline null: nothing was added, because the root is
-no longer active or the observation cannot simply be added; its row may then be locked.';
+'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is a value of a
+single-valued slot (on_timeline), and the values for its ledger row: event_id (as given if it is above those of the root''s rows) and
+observed_at (without one, now, but not before what the root has). on_timeline null: nothing was added, because the root is no longer
+active or the observation cannot simply be added; its row may then be locked.';

@@ -25,7 +25,7 @@ begin
     end if;
     perform memfold_internal._lock_memories(tenant_id, array[memory_id]);
 
-    -- whatever it had to wait for may have changed what it goes by, or erased the memory
+    -- while it waited, its rules may have changed, or the memory may have been erased
     perform memfold_internal._check_embedding(embedding, embedding_model);
     select m.* into v_memory
     from memfold.memories as m
@@ -42,12 +42,12 @@ begin
         on conflict do nothing
         returning 1
     )
-    -- not by FOUND: Citus takes rows that are left out for inserted ones
+    -- not by FOUND: Citus counts skipped rows as inserted
     select count(*) = 1 into v_is_given from given;
     if not v_is_given then
-        perform memfold_internal._fail('MF019', 'the memory has a vector of this model',
+        perform memfold_internal._fail('MF019', 'the memory already has a vector of this model',
             format('Memory %s, model %L.', memory_id, embedding_model),
-            'A text never changes, nor does its vector.');
+            'Neither a text nor its vector ever changes.');
     end if;
     update memfold.memories as m
     set embedding_pending = false
@@ -63,11 +63,11 @@ $$;
 revoke all on function memfold.attach_embedding(uuid, vector, text, text) from public;
 grant execute on function memfold.attach_embedding(uuid, vector, text, text) to memfold_app;
 comment on function memfold.attach_embedding(uuid, vector, text, text) is
-'Gives a memory that was stored without a vector its vector, and runs the tier 2 that was skipped: action is merged (the
-newer of the two memories is folded into the older, which memory_id names), replaced (by the policy''s on_merge, the older into
-the newer), escalated, or embedded (nothing else to do). Where it was one value of a single-valued slot against another for want
-of a vector (row 10), and is none beside it, that is taken back, whichever of the two is current.
-Raises MF012 to MF015, MF018 (no such memory), MF019 (it has one of this model), MF022, MF025.';
+'Adds the vector of a memory that was stored without one, and runs the skipped tier 2. action: merged (the newer of the two memories
+becomes an alias of the older, which is memory_id), replaced (by the policy''s on_merge, the older becomes an alias of the newer),
+escalated, or embedded (nothing else to do). If the memory was taken for a different value of a single-valued slot only because it had no
+vector (row 10), and the vector shows that it is not, that decision is undone, whichever of the two is current. Raises MF012 to MF015,
+MF018 (no such memory), MF019 (it already has a vector of this model), MF022, MF025.';
 
 create or replace function memfold_internal._stored_candidate(m memfold.memories, embedding vector, embedding_model text)
 returns memfold_internal.candidate
@@ -95,7 +95,7 @@ end;
 $$;
 revoke all on function memfold_internal._stored_candidate(memfold.memories, vector, text) from public;
 comment on function memfold_internal._stored_candidate(memfold.memories, vector, text) is
-'A stored text as tier 2 sees a candidate, with this unit vector. Only reads.';
+'A stored text in the form of a candidate for tier 2, with this unit vector. Only reads.';
 
 create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, action text)
 returns memfold.ingest_result
@@ -113,8 +113,8 @@ end;
 $$;
 revoke all on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) from public;
 comment on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) is
-'Tier 2 for a root that is stored already, with its new vector: folds the newer of two duplicates into the older (by on_merge,
-the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
+'Tier 2 for an already stored root with its new vector: merges the newer of two duplicates into the older (or by on_merge the older into
+the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
 
 create or replace function memfold_internal._decide_stored(
     c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision
@@ -153,21 +153,21 @@ $$;
 revoke all on function memfold_internal._decide_stored(memfold_internal.candidate, memfold.memories, memfold_internal.decision)
 from public;
 comment on function memfold_internal._decide_stored(memfold_internal.candidate, memfold.memories, memfold_internal.decision) is
-'What becomes of what tier 2 has found for a root that is stored: merged (the newer, which has the higher id, into the older), replaced
-(the older into the newer) or ambiguous, with the kind of judgement that is asked, if one is. Only reads.';
+'The outcome for the neighbour that tier 2 has found for a stored root: merged (the newer, which has the higher id, into the older),
+replaced (the older into the newer) or ambiguous, with the kind of judgement to queue, if any. Only reads.';
 
 create or replace function memfold_internal._was_compared(tenant_id text, m memfold.memories, d memfold_internal.decision) returns boolean
 language plpgsql stable
 as $$
 begin
-    -- nor is a pair folded or asked again whose other side has been folded elsewhere since
+    -- nor is a pair merged or asked about again if its other side has been merged elsewhere since
     return memfold_internal._was_asked(tenant_id, m.memory_id, d.target_id)
         or memfold_internal._was_asked(tenant_id, m.memory_id, d.memory_id);
 end;
 $$;
 revoke all on function memfold_internal._was_compared(text, memfold.memories, memfold_internal.decision) from public;
 comment on function memfold_internal._was_compared(text, memfold.memories, memfold_internal.decision) is
-'Whether a root and what tier 2 found for it (_decide_similar) are queued or judged already. Only reads.';
+'Whether a root and the neighbour that tier 2 found for it (_decide_similar) are already queued or judged. Only reads.';
 
 create or replace function memfold_internal._record_comparison(
     c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision, action text
@@ -184,7 +184,7 @@ declare
 begin
     v_fold := d.action in ('merged', 'replaced') and not v_asked;
     if v_fold then
-        -- a duplicate folds the newer memory into the older, a replacement the older into the newer
+        -- a duplicate merges the newer memory into the older, a replacement the older into the newer
         v_other_id := d.target_id;
         v_text_id := greatest(m.memory_id, v_other_id);
         d.target_id := least(m.memory_id, v_other_id);
@@ -219,7 +219,7 @@ $$;
 revoke all on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text)
 from public;
 comment on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) is
-'Carries out what tier 2 has decided about a stored root m (c: itself): see _match_stored_memory().';
+'Carries out tier 2''s decision about a stored root m (c: itself): see _match_stored_memory().';
 
 create or replace function memfold_internal._compare_rivals(c memfold_internal.candidate, m memfold.memories) returns memfold.ingest_result
 language plpgsql volatile
@@ -241,7 +241,7 @@ begin
     select b.floor into v_floor
     from memfold_internal._bands((c.policy).merge_threshold, (c.policy).judge_threshold, (c.policy).similar_threshold,
         c.embedding_model) as b;
-    -- Of two that are merged each may have had another rival: it looks again, with one supersession less each time.
+    -- Two merged memories may each have had another rival: it checks again, with one supersession less each time.
     loop
         v_merges := false;
         for v_rivals in
@@ -256,14 +256,14 @@ begin
             continue when d.target_id is distinct from v_rivals.loser_id or memfold_internal._was_compared(c.tenant_id, w, d);
             d := memfold_internal._decide_stored(w_c, w, d);
             v_merges := d.action in ('merged', 'replaced');
-            -- what is not merged stays active beside the other, which is asked about
+            -- a memory that is not merged stays active in addition to the other, and a question is asked
             continue when not v_merges
                 and not memfold_internal._parts_in_two(c.tenant_id, v_rivals.event_id, w.memory_id, v_rivals.loser_id);
             insert into memfold.memory_events (
                 tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, undoes, actor
             )
             select e.tenant_id, memfold_internal._new_event_id(e.tenant_id), e.bucket_id, 'undone', d.tier, d.method, e.memory_id, e.target_id, d.similarity, d.guard,
-                'compared by vectors that came later', e.event_id, memfold_internal._actor()
+                'compared by a late vector', e.event_id, memfold_internal._actor()
             from memfold.memory_events as e
             where e.tenant_id = c.tenant_id and e.event_id = v_rivals.event_id;
             v_result := memfold_internal._record_comparison(w_c, w, d, 'embedded');
@@ -279,10 +279,10 @@ end;
 $$;
 revoke all on function memfold_internal._compare_rivals(memfold_internal.candidate, memfold.memories) from public;
 comment on function memfold_internal._compare_rivals(memfold_internal.candidate, memfold.memories) is
-'For a root m of a single-valued slot that has got its vector. Row 10 (predicate) holds texts for two values that tier 2 does not
-find alike, and without vectors it finds nothing: the decision is made again between m and each value that has retired it, or was
-retired by it. Where they are one, or unclear, the supersession is taken back, and what tier 2 says is carried out as it would
-have been at once. Null: nothing was. The caller holds the lock.';
+'For a root m of a single-valued slot that has got its vector. Row 10 (predicate) treats texts as two values if tier 2 does not find them
+similar, and without vectors it finds nothing: the decision is made again between m and each value that superseded it, or was superseded
+by it. If the two are the same, or unclear, the supersession is undone, and tier 2''s decision is carried out as if the vector had been
+there from the start. Null: nothing was undone. The caller holds the lock.';
 
 create or replace function memfold_internal._rivals(tenant_id text, m memfold.memories)
 returns table (event_id uuid, winner_id uuid, loser_id uuid)
@@ -294,7 +294,7 @@ begin
     return query
     select e.event_id, w.memory_id, l.memory_id
     from memfold.memories as t
-    -- what row 10 decides about is a new text: no row about it is older
+    -- row 10 decides about a new text: no row about it is older
     cross join lateral (
         select e.* from memfold_internal._ledger as e
         where e.tenant_id = t.tenant_id and e.memory_id = t.memory_id
@@ -317,8 +317,8 @@ end;
 $$;
 revoke all on function memfold_internal._rivals(text, memfold.memories) from public;
 comment on function memfold_internal._rivals(text, memfold.memories) is
-'The supersessions in force of row 10 of the decision table between the root of m and another one of its slot: which one has
-retired which. Only reads.';
+'The supersessions in force of row 10 of the decision table between the root of m and another root of its slot: which one superseded
+which. Only reads.';
 
 create or replace function memfold_internal._decide_as_neighbour(
     c memfold_internal.candidate, root_id uuid, other_id uuid, floor double precision
@@ -337,7 +337,7 @@ begin
         where v.tenant_id = c.tenant_id collate "C" and v.memory_id = i.id and v.model = c.embedding_model collate "C"
         offset 0
     ) as v
-    -- mostly none is near, and nothing is written
+    -- usually none is near, and nothing is written
     having max(memfold_internal._similarity(v.embedding, c.embedding)) >= floor;
     if not found then
         return null;
@@ -359,8 +359,8 @@ end;
 $$;
 revoke all on function memfold_internal._decide_as_neighbour(memfold_internal.candidate, uuid, uuid, double precision) from public;
 comment on function memfold_internal._decide_as_neighbour(memfold_internal.candidate, uuid, uuid, double precision) is
-'What tier 2 says of a stored root while another one counts as active, which may be history by now. Null: none of that one''s texts
-has a cosine of floor. The caller holds the lock.';
+'Tier 2''s decision about a stored root while another one counts as active, which may now be history. Null: none of that one''s texts has
+a cosine of floor. The caller holds the lock.';
 
 create or replace function memfold_internal._parts_in_two(tenant_id text, event_id uuid, winner_id uuid, loser_id uuid) returns boolean
 language plpgsql stable
@@ -387,5 +387,5 @@ end;
 $$;
 revoke all on function memfold_internal._parts_in_two(text, uuid, uuid, uuid) from public;
 comment on function memfold_internal._parts_in_two(text, uuid, uuid, uuid) is
-'Whether two values of a slot would both be active without the supersession event_id: one of them is, and nothing else makes the
-winner a value of the slot. Only reads.';
+'Whether two values of a slot would both be active without the supersession event_id: one of them is, and nothing else makes the winner a
+value of the slot. Only reads.';

@@ -15,7 +15,7 @@ begin
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 1000.');
     end if;
     if not exists (select from memfold.policies as p where p.embed = 'in_database')
-        -- one session at a time, for all would take the same
+        -- one session at a time, because all would take the same memories
         or not pg_try_advisory_xact_lock(hashtextextended('memfold embed_pending ' || tenant_id, 0))
     then
         return 0;
@@ -53,8 +53,8 @@ $$;
 revoke all on function memfold.embed_pending(text, text, bigint) from public;
 grant execute on function memfold.embed_pending(text, text, bigint) to memfold_app;
 comment on function memfold.embed_pending(text, text, bigint) is
-'Where a policy embeds in the database: makes the vectors of memories that were stored without one, and runs the tier 2 that
-was skipped, as attach_embedding() does. For what came by a plain INSERT or before the policy, or while as many sessions as are
-allowed held a model. At most max_results (1 to 1,000) a call, oldest first, of one bucket where given; returns how many: call
-it until it returns 0, which it also does where this session may hold no model, or another one is at it. Raises MF001 to
+'If a policy embeds in the database, computes the vectors of memories stored without one and runs the skipped tier 2, as
+attach_embedding() does: for rows of a plain INSERT, rows older than the policy, and rows stored while the maximum number of sessions held
+a model. Handles at most max_results (1 to 1,000) per call, oldest first, of one bucket or of all (null), and returns how many: call it
+until it returns 0. It also returns 0 if this session may not hold a model, or if another session is doing the same. Raises MF001 to
 MF003, MF022, MF056 to MF059; 40001 and 40P01 as ingest_memory() does.';

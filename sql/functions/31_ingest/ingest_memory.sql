@@ -50,14 +50,14 @@ begin
                     object, metadata);
                 return memfold_internal._event_result(tenant_id, v_event_id);
             end if;
-            -- it expired in between: a new call
+            -- it expired in between: treated as a new call
         end loop;
     end if;
     if valid_from is null and valid_until is null and memfold_internal._is_fast_path(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence,
         session_id, origin, metadata, observed_at)
         -- The default canonicalizer may leave nothing of a text that the bucket's own one keeps. One letter shows in 0.3 us that
-        -- it leaves something (Latin, Cyrillic, kana, Han, Hangul; of other scripts it is computed, in 5 us).
+        -- something is left (Latin, Cyrillic, kana, Han, Hangul; for other scripts it is computed, in 5 us).
         and (
             content ~ E'[0-9A-Za-z\\u0400-\\u0481\\u3041-\\u3096\\u30A1-\\u30FA\\u4E00-\\u9FFF\\uAC00-\\uD7A3]' collate "C"
             or memfold_internal._prose_1(content) <> ''
@@ -65,7 +65,7 @@ begin
     then
         v_content_hash := memfold_internal._content_hash(
             memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate', null);
-        -- With a vector it is a new fact, mostly: clients embed what is not known.
+        -- A candidate with a vector is usually a new fact: clients embed unknown texts.
         if embedding is null and embedding_model is null then
             r := memfold_internal._ingest_fast_path(
                 v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
@@ -115,12 +115,12 @@ comment on function memfold.ingest_memory(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
     timestamptz, timestamptz, text
 ) is
-'Takes in one candidate memory and decides, atomically, whether its fact is new, known, changed or unclear.
-Returns (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, similar); action is inserted,
-merged, replaced, superseded, escalated, historical or rejected, memory_id the memory that now holds the fact.
-embedding: the content''s vector by a registered embedding_model (it is normalised here); without one tier 2 waits for
-attach_embedding(). source_turn_ids: at most 1,000. Confidences in [0, 1]. origin: observed, inferred or recalled.
-observed_at: at most 5 minutes ahead; null: now, after all that was stated of this. valid_from, valid_until (exclusive): recall shows
-the memory in between only; null: no bound; what its latest observation says holds. idempotency_key: a second call with it
-returns the first one''s result, and raises MF062 where it is about another candidate (content, type, subject, predicate, object or metadata).
-Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing; a call may raise 40001 or 40P01: retry it with the same key.';
+'Ingests one candidate memory and decides atomically whether its fact is new, known, changed or unclear. Returns (action, memory_id, tier,
+method, similarity, superseded_id, judgement_id, event_id, similar). action is inserted, merged, replaced, superseded, escalated,
+historical or rejected; memory_id is the memory that now holds the fact. embedding: the vector of the content, from a registered
+embedding_model (it is normalized here); without one, tier 2 waits for attach_embedding(). source_turn_ids: at most 1,000. Confidences in
+[0, 1]. origin: observed, inferred or recalled. observed_at: at most 5 minutes ahead; null: now, later than every earlier statement about
+the same. valid_from, valid_until (exclusive): recall shows the memory only in between; null: no bound; the latest observation decides.
+idempotency_key: a second call with the same key returns the result of the first, and raises MF062 if it is about another candidate
+(content, type, subject, predicate, object or metadata). Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing. A call may
+raise 40001 or 40P01: retry it with the same key.';

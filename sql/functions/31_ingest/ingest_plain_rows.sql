@@ -34,11 +34,11 @@ begin
         ) as x
         order by 1
     loop
-        -- writers of the buckets wait for as long as this takes
+        -- blocks writers of the buckets
         exit when r.ingested >= max_rows or clock_timestamp() > v_locked_at + interval '100 milliseconds';
         v_rows := 0;
         begin
-            -- It waits once, and holding nothing; then it may hold rows, and only tries.
+            -- It waits once, while it holds nothing; later it may hold rows, and only tries.
             perform memfold_internal._lock(tenant_id, v_bucket_id, null, v_waits);
             v_waits := false;
             v_locked_at := coalesce(v_locked_at, clock_timestamp());
@@ -51,7 +51,7 @@ begin
             end loop;
             r.ingested := r.ingested + v_rows;
         exception when lock_not_available or serialization_failure then
-            -- left as it was
+            -- left unchanged
             r.busy := r.busy + 1;
             v_waits := false;
         end;
@@ -62,11 +62,11 @@ $$;
 revoke all on function memfold.ingest_plain_rows(text, text, bigint) from public;
 grant execute on function memfold.ingest_plain_rows(text, text, bigint) to memfold_app;
 comment on function memfold.ingest_plain_rows(text, text, bigint) is
-'Gives rows that came by a plain INSERT into memories, of one bucket or of all (null), what it did not give them: a ledger row
-(an observation at the time they were written), counters, and words where the policy compares them. Their vectors stay
-pending: attach_embedding() runs tier 2. At most max_rows (1 to 100,000) or about 100 ms a call. Returns how many it has seen to
-(ingested), and how many buckets it has left because others worked there (busy): it waits for one of them, for at most 500 ms.
-Call it again until both are 0. Raises MF001 to MF003, MF022, MF025.';
+'Adds what a plain INSERT into memories did not write, for the rows of one bucket or of all (null): a ledger row (an observation at the
+time they were written), counters, and words if the policy compares them. Their vectors stay pending: attach_embedding() runs tier 2.
+Handles at most max_rows (1 to 100,000) or about 100 ms per call. Returns how many rows it handled (ingested), and how many buckets it
+skipped because others held their locks (busy); it waits for one of them, for at most 500 ms. Call it again until both are 0. Raises MF001
+to MF003, MF022, MF025.';
 
 create or replace function memfold_internal._adopt_plain(tenant_id text, bucket_id text, rows_at_most bigint) returns bigint
 language plpgsql volatile
@@ -87,7 +87,7 @@ begin
     end if;
     perform memfold_internal._adopt_row(tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
     perform memfold.derive_scope(v_ids, tenant_id);
-    -- before what follows: it may fold one of them into another
+    -- before the following, which may merge one of them into another
     update memfold.memories as m
     set is_ingested = true
     from pg_catalog.unnest(v_ids) as i (id)
@@ -104,7 +104,7 @@ begin
     cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.content_hash is not null and p.lexical_threshold is not null
     on conflict do nothing;
-    -- its transaction may have begun before the rules of the bucket were others
+    -- its transaction may have begun before the rules of the bucket changed
     for v_row in
         select m.memory_id, p.rehash_run
         from pg_catalog.unnest(v_ids) as i (id)
@@ -132,4 +132,4 @@ end;
 $$;
 revoke all on function memfold_internal._adopt_plain(text, text, bigint) from public;
 comment on function memfold_internal._adopt_plain(text, text, bigint) is
-'A few rows that came by a plain INSERT get their ledger rows and counters. The caller holds the bucket''s lock.';
+'Writes ledger rows and counters for a few rows that came by a plain INSERT. The caller holds the bucket''s lock.';

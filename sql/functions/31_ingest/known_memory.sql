@@ -13,7 +13,7 @@ declare
     c memfold_internal.candidate;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
-    -- what it does not have as ingest_memory() has it by default: then it is looked at quickly
+    -- its missing arguments have the defaults of ingest_memory(), so that the fast check applies
     c := memfold_internal._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
         0.5, 0.5, null, 'observed', metadata, null);
     return query
@@ -29,6 +29,6 @@ $$;
 revoke all on function memfold.known_memory(text, text, text, text, text, text, jsonb) from public;
 grant execute on function memfold.known_memory(text, text, text, text, text, text, jsonb) to memfold_app;
 comment on function memfold.known_memory(text, text, text, text, text, text, jsonb) is
-'The tier-1 probe alone: the memory that holds this text, if the bucket knows it (memory_id: where an alias leads;
-matched_id: the text itself; status: the memory''s). A known text needs no embedding. No row: it is not known.
-Nothing is written. Raises what ingest_memory() raises for bad input.';
+'Runs only the tier-1 lookup: returns the memory that holds this text, if the bucket knows it (memory_id: the root, for an alias;
+matched_id: the text itself; status: that of the memory). A known text needs no embedding. Returns no row if the text is not known. Writes
+nothing. Raises what ingest_memory() raises for bad input.';

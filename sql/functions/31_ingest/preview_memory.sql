@@ -65,5 +65,5 @@ comment on function memfold.preview_memory(
     text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
     jsonb, timestamptz, timestamptz, timestamptz, text
 ) is
-'What ingest_memory() would do with the same arguments now: the same row, without ids of what is not there yet. Nothing is
-written, no lock is taken. Raises what ingest_memory() raises for bad input.';
+'Returns what ingest_memory() would return now for the same arguments, without the ids of rows that do not exist yet. Writes nothing and
+takes no lock. Raises what ingest_memory() raises for bad input.';

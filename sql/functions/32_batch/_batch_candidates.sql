@@ -41,7 +41,7 @@ end;
 $$;
 revoke all on function memfold_internal._batch_policies(memfold_internal.batch, memfold_internal.batch_candidate[]) from public;
 comment on function memfold_internal._batch_policies(memfold_internal.batch, memfold_internal.batch_candidate[]) is
-'Sets the policy of each bucket and type that the candidates name (buckets, types, policies), and which is whose (policy_of).';
+'Sets the policy of each bucket and type that the candidates name (buckets, types, policies), and which one applies to each (policy_of).';
 
 create or replace function memfold_internal._batch_candidates(
     b memfold_internal.batch, elements memfold_internal.batch_candidate[]
@@ -55,7 +55,7 @@ declare
     v_embeddings constant memfold_internal.batch.embeddings%type := b.embeddings;
     v_has_links constant boolean := memfold_internal._has_links(b.tenant_id);
 begin
-    -- No aggregate here may have an order of its own: the others would get their rows in that one.
+    -- No aggregate here may have its own ORDER BY: the others would get their rows in that order.
     select pg_catalog.array_agg(case when x.sound then 'todo' else 'error' end), pg_catalog.array_agg(x.idempotency_key),
         pg_catalog.array_agg(row(
             b.tenant_id, x.bucket_id, x.memory_type, x.content, x.subject, x.predicate, x.object, null,
@@ -111,14 +111,14 @@ end;
 $$;
 revoke all on function memfold_internal._batch_candidates(memfold_internal.batch, memfold_internal.batch_candidate[]) from public;
 comment on function memfold_internal._batch_candidates(memfold_internal.batch, memfold_internal.batch_candidate[]) is
-'The candidates of a batch (items, idempotency_keys, and embeddings as unit vectors), validated and hashed at once. Class todo, or
-error where one is not valid beyond doubt: _doubtful_candidates() is to follow.';
+'Validates and hashes the candidates of a batch together (items, idempotency_keys, and embeddings as unit vectors). Class todo, or error
+if a candidate is not certainly valid: _doubtful_candidates() must follow.';
 
 create or replace function memfold_internal._doubtful_candidates(b memfold_internal.batch, given vector[]) returns memfold_internal.batch
 language plpgsql stable
 as $$
 declare
-    -- changed as variables: of a field of b, each change would copy the array
+    -- changed as variables: changing a field of b would copy the array each time
     v_items memfold_internal.candidate[] := b.items;
     v_classes text[] := b.classes;
     v_keys constant text[] := b.idempotency_keys;
@@ -140,7 +140,7 @@ begin
                 given[v_i], c.embedding_model, c.source_turn_ids, c.source_confidence, c.extractor_confidence,
                 c.session_id, c.origin, c.metadata, c.observed_at, valid_from => c.valid_from, valid_until => c.valid_until);
             c.policy := null;
-            -- beside it, as those of the others
+            -- next to it, like the others
             c.embedding := null;
             v_items[v_i] := c;
             v_classes[v_i] := 'todo';
@@ -157,5 +157,5 @@ end;
 $$;
 revoke all on function memfold_internal._doubtful_candidates(memfold_internal.batch, vector[]) from public;
 comment on function memfold_internal._doubtful_candidates(memfold_internal.batch, vector[]) is
-'Those that _batch_candidates() is not sure of, one by one: class todo after all, or a row of errors.
-given: their embeddings as they came.';
+'Checks one by one the candidates that _batch_candidates() is not sure of: class todo after all, or a row of errors. given: their original
+embeddings.';

@@ -40,8 +40,8 @@ end;
 $$;
 revoke all on function memfold_internal._take_keys(memfold_internal.batch) from public;
 comment on function memfold_internal._take_keys(memfold_internal.batch) is
-'Makes the keys of the sound candidates of a batch, as far as they are not there. Returns for each candidate whose key this call has made
-the place of the first with that key. A call with the same key waits here for the other to commit.';
+'Stores the missing idempotency keys of a batch''s valid candidates. Returns for each candidate whose key this call has stored the
+position of the first with that key. A call with the same key waits here for the other to commit.';
 
 create or replace function memfold_internal._key_error(
     idempotency_key text, ordinal bigint, used_by text, differs text
@@ -82,7 +82,7 @@ begin
         if v_first_of_key[v_i] < v_i then
             v_classes[v_i] := 'again';
         elsif v_first_of_key[v_i] is null and v_keys[v_i] is not null then
-            -- an error if it is one, for a key that another call has used is answered first
+            -- an error if there is one, because a key that another call has used is answered first
             select i.event_id into v_event_id from memfold.idempotency_keys as i
             where i.tenant_id = b.tenant_id and i.bucket_id = (v_items[v_i]).bucket_id and i.idempotency_key = v_keys[v_i];
             if v_event_id is not null then
@@ -90,11 +90,11 @@ begin
                 v_classes[v_i] := 'known';
             elsif v_classes[v_i] = 'todo' then
                 perform memfold_internal._retry('an idempotency key has expired',
-                    'It was there when this call began, and maintenance has removed it since.');
+                    'It existed when this call began, and maintenance has removed it since.');
             end if;
         end if;
         continue when v_classes[v_i] not in ('again', 'known');
-        -- the same candidate, or an error of its own
+        -- the same candidate, or its own error
         v_differs := memfold_internal._key_differs(
             case when v_event_id is null then memfold_internal._as_event(v_items[v_first_of_key[v_i]])
                 else memfold_internal._event(b.tenant_id, v_event_id) end,
@@ -107,7 +107,7 @@ begin
                 else format('event %s', v_event_id) end, v_differs);
         end if;
     end loop;
-    -- what is answered is not refused, whatever is wrong with it
+    -- an answered candidate is not refused, whatever is wrong with it
     b.errors := array(
         select x from unnest(b.errors) as x
         where not exists (
@@ -122,9 +122,9 @@ end;
 $$;
 revoke all on function memfold_internal._batch_keys(memfold_internal.batch) from public;
 comment on function memfold_internal._batch_keys(memfold_internal.batch) is
-'Takes the idempotency keys of a batch, before any lock. first_of_key: for each candidate whose key this call makes, the place of
-the first with that key; known: the ledger row of a key that another call has made. Classes known and again, or error (MF062) where
-the candidate is another.';
+'Takes the idempotency keys of a batch, before any lock. first_of_key: for each candidate whose key this call stores, the position of the
+first with that key; known: the ledger row of a key that another call has stored. Classes known and again, or error (MF062) if the
+candidate differs.';
 
 create or replace function memfold_internal._answer_keys(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -150,4 +150,5 @@ end;
 $$;
 revoke all on function memfold_internal._answer_keys(memfold_internal.batch) from public;
 comment on function memfold_internal._answer_keys(memfold_internal.batch) is
-'Notes what the keys of a batch have left, and answers the candidates whose key was used, by another call or by an earlier candidate.';
+'Records the ledger row of each key of a batch, and sets the results of candidates whose key was used, by another call or by an earlier
+candidate.';

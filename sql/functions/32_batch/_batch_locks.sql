@@ -1,6 +1,6 @@
 create or replace function memfold_internal._additive_roots(tenant_id text, root_ids uuid[]) returns table (memory_id uuid)
 language plpgsql stable rows 1000
--- planned on what the table holds now: before PostgreSQL 17 a plan of its beginning would read all of the tenant
+-- planned for the present contents of the table: before PostgreSQL 17 a plan made earlier would read all of the tenant
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 as $$
@@ -15,8 +15,8 @@ end;
 $$;
 revoke all on function memfold_internal._additive_roots(text, uuid[]) from public;
 comment on function memfold_internal._additive_roots(text, uuid[]) is
-'Which of some roots can be added to in any order: active ones that are on no timeline and have no validity. All at once, in a third
-of the time that they take one by one. Only reads.';
+'The roots among the given ones that can be added to in any order: active, on no timeline and without validity. All together, in a third
+of the time of single lookups. Only reads.';
 
 create or replace function memfold_internal._probe_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
@@ -31,7 +31,7 @@ declare
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
     v_rehashed constant boolean := exists (select from unnest(b.policies) as p where p.rehash_run is not null);
-    -- what the last of several observations says holds: all of them one by one, and in order
+    -- the last of several observations decides: one by one, and in order
     v_timed constant boolean := exists (select from unnest(b.items) as c where num_nonnulls(c.valid_from, c.valid_until) > 0);
 begin
     with texts as materialized (
@@ -47,7 +47,7 @@ begin
     select array_agg(x.memory_id order by x.i), array_agg(x.root_id order by x.i), array_agg(x.root_scope order by x.i),
         array_agg(case
             when x.class not in ('todo', 'hit', 'rest') then x.class
-            -- one by one, for a text may stand under either of two hashes
+            -- one by one, because a text may be stored under either of two hashes
             when v_timed then 'rest'
             when v_rehashed and (v_policies[v_policy_of[x.i]]).rehash_run is not null then 'rest'
             when x.hit then 'hit'
@@ -59,7 +59,7 @@ begin
             case when t.memory_id = t.root_id then t.scope_key when t.memory_id is not null then (
                 select r.scope_key from memfold.memories as r where r.tenant_id = b.tenant_id and r.memory_id = t.root_id
             ) end as root_scope,
-            -- what can be added, in any order
+            -- roots that can be added to, in any order
             k.memory_id is not null and t.is_plain as hit
         from texts as t
         left join memfold_internal._additive_roots(b.tenant_id, array(select t.root_id from texts as t)) as k
@@ -71,8 +71,8 @@ end;
 $$;
 revoke all on function memfold_internal._probe_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._probe_batch(memfold_internal.batch) is
-'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope (matched, roots, root_scopes), and
-its class by that: hit, todo, or rest. Candidates that are refused or answered are left alone. Only reads.';
+'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope (matched, roots, root_scopes), and its
+resulting class: hit, todo, or rest. Skips candidates that are refused or answered. Only reads.';
 
 create or replace function memfold_internal._scope_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
@@ -86,7 +86,7 @@ declare
     v_slots bigint[];
 begin
     if b.singles <> '{}' and 'hit' = any(v_classes) then
-        -- What may supersede the value of a slot is decided in order with everything that hits the slot.
+        -- A candidate that may supersede the value of a slot is decided in order with everything that hits the slot.
         select array_agg(distinct memfold_internal._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] in ('todo', 'rest') and c.predicate = any(b.singles);
@@ -96,7 +96,7 @@ begin
         b.classes := v_classes;
     end if;
     select array_agg(x.scope_key),
-        -- an alias may lead elsewhere
+        -- an alias may be re-pointed
         array_agg(coalesce(
             x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.rehashed or x.root_scope <> x.scope_key,
             false))
@@ -116,8 +116,8 @@ end;
 $$;
 revoke all on function memfold_internal._scope_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._scope_batch(memfold_internal.batch) is
-'The scopes that those of a batch need which are no hits (scope_keys), and where the bucket''s key is needed instead (wide). A hit on a
-slot that another candidate may change is a rest.';
+'The scopes that the candidates of a batch other than hits need (scope_keys), and whether the bucket''s key is needed instead (wide). A
+hit on a slot that another candidate may change becomes class rest.';
 
 create or replace function memfold_internal._check_batch_rules(b memfold_internal.batch) returns void
 language plpgsql volatile
@@ -125,7 +125,7 @@ as $$
 declare
     v_classes constant text[] := b.classes;
     v_models constant text[] := (
-        -- not of those that were refused for it, nor of those that were taken in before it was replaced
+        -- except candidates that were refused for it, and those ingested before it was replaced
         select pg_catalog.array_agg(distinct c.embedding_model) filter (
             where c.embedding_model is not null and v_classes[c.ordinality] not in ('error', 'known', 'again')
         )
@@ -164,11 +164,11 @@ declare
     v_held text[] := array[]::text[];
     v_locks text[];
 begin
-    -- Look, lock what must be locked, and look again: a statement sees what was committed before it began.
+    -- Check, take the locks, and check again: a statement sees what was committed before it began.
     loop
         b := memfold_internal._probe_batch(b);
         exit when not b.classes && array['todo', 'rest'];
-        -- again after each wait, as the texts: set_predicate() takes no lock
+        -- again after each wait, like the texts: set_predicate() takes no lock
         b.singles := array(select p.predicate from unnest(v_predicates) as p (predicate) where memfold_internal._is_single(b.tenant_id, p.predicate));
         if b.classes = v_seen.classes and b.root_scopes is not distinct from v_seen.root_scopes
             and b.singles <@ v_seen.singles and b.singles @> v_seen.singles
@@ -186,7 +186,7 @@ begin
         v_seen.singles := b.singles;
         b := memfold_internal._scope_batch(b);
         v_decided := b.classes;
-        -- Nothing is compared, nor locked, where dedup is off.
+        -- If dedup is off, nothing is compared or locked.
         v_locks := null;
         select memfold_internal._lock_scopes(b.tenant_id, array_agg(b.buckets[o.rule]), array_agg(o.scope_key), array_agg(o.wide), v_held)
         into v_locks
@@ -202,7 +202,7 @@ end;
 $$;
 revoke all on function memfold_internal._lock_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._lock_batch(memfold_internal.batch) is
-'Tier 1 (_probe_batch), then the locks of the scopes for what is no hit, and tier 1 again under them, until nothing changes. Texts that
+'Tier 1 (_probe_batch), then the locks of the scopes for all but the hits, and tier 1 again under them, until nothing changes. Texts that
 the database embeds get their vectors before the first lock. May raise 40001.';
 
 create or replace function memfold_internal._single_candidates(b memfold_internal.batch) returns memfold_internal.candidate[]
@@ -229,7 +229,7 @@ end;
 $$;
 revoke all on function memfold_internal._single_candidates(memfold_internal.batch) from public;
 comment on function memfold_internal._single_candidates(memfold_internal.batch) is
-'The candidates of a batch, where those of class rest have what those of single calls have: policy, scope and vector.';
+'The candidates of a batch, those of class rest with what single calls need: policy, scope and vector.';
 
 create or replace function memfold_internal._lock_batch_rows(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -271,7 +271,7 @@ begin
         ) as i
     ) as i
     cross join lateral memfold_internal._lock_roots(b.tenant_id, i.ids, i.hits) as l;
-    -- A text that led to a root is read again, by a new statement.
+    -- A text that pointed to a root is read again, by a new statement.
     if exists (
         select from unnest(v_classes, b.matched, b.roots) as o (class, memory_id, root_id)
         where o.class = 'hit' and (o.root_id = any(v_changed) or o.memory_id <> o.root_id and not exists (
@@ -279,15 +279,15 @@ begin
             where m.tenant_id = b.tenant_id and m.memory_id = o.memory_id and m.root_id = o.root_id
         ))
     ) then
-        raise exception 'a memory leads elsewhere now' using
+        raise exception 'a memory was merged or retired' using
             errcode = 'serialization_failure',
-            detail = 'It was folded or retired while this call waited for it.',
-            hint = 'Retry the call, with the same idempotency keys if it has some.';
+            detail = 'It was merged or retired while this call waited for it.',
+            hint = 'Retry the call, with the same idempotency keys if it has any.';
     end if;
     return b;
 end;
 $$;
 revoke all on function memfold_internal._lock_batch_rows(memfold_internal.batch) from public;
 comment on function memfold_internal._lock_batch_rows(memfold_internal.batch) is
-'Locks the counters of all that a batch is known to touch, in one order, before the first is written: then nothing here waits any
-more for what another one may hold. Sets aliased and latest. Raises 40001 where a text leads elsewhere since it was looked up.';
+'Locks the counters of all memories that a batch is known to change, in one order, before the first write: afterwards it never waits for
+what another call may hold. Sets aliased and latest. Raises 40001 if the root of a text has changed since it was looked up.';

@@ -37,8 +37,8 @@ end;
 $$;
 revoke all on function memfold_internal._check_batch_repeats(memfold_internal.batch) from public;
 comment on function memfold_internal._check_batch_repeats(memfold_internal.batch) is
-'The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session has stated
-the text, and the limit (most). Only reads.';
+'The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session has stated the text,
+and the limit (most). Only reads.';
 
 create or replace function memfold_internal._refuse_repeats(
     ordinal bigint, c memfold_internal.candidate, idempotency_key text, repeats bigint, max_session_repeats bigint, on_error text
@@ -58,7 +58,7 @@ begin
     if on_error = 'abort' then
         perform memfold_internal._fail('MF055', v_message, pg_catalog.format('Candidate %s: %s', ordinal, v_detail), v_hint);
     end if;
-    -- as if it had never come
+    -- as if it had never arrived
     delete from memfold.idempotency_keys as i
     where i.tenant_id = c.tenant_id collate "C" and i.bucket_id = c.bucket_id collate "C"
         and i.idempotency_key = _refuse_repeats.idempotency_key collate "C" and i.event_id is null;
@@ -67,7 +67,7 @@ end;
 $$;
 revoke all on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) from public;
 comment on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) is
-'A candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate''s error and forgets its key.';
+'Refuses a candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate''s error and deletes its key.';
 
 create or replace function memfold_internal._limit_repeats(b memfold_internal.batch, on_error text) returns memfold_internal.batch
 language plpgsql volatile
@@ -81,7 +81,7 @@ declare
 begin
     for v_repeated in select r.place, r.repeats, r.most from memfold_internal._check_batch_repeats(b) as r loop
         for v_i in 1..pg_catalog.cardinality(v_items) loop
-            -- and those that have its key
+            -- and those with the same key
             if v_i = v_repeated.place or v_classes[v_i] = 'again' and b.first_of_key[v_i] = v_repeated.place then
                 b.errors := b.errors || memfold_internal._refuse_repeats(b.ordinals[v_i], v_items[v_repeated.place],
                     v_keys[v_i], v_repeated.repeats, v_repeated.most, on_error);
@@ -89,7 +89,7 @@ begin
             end if;
         end loop;
     end loop;
-    -- what was counted here is not counted again by those that are decided one by one
+    -- those that are decided one by one do not count again what was counted here
     for v_i in 1..pg_catalog.cardinality(v_policies) loop
         v_policies[v_i].max_session_repeats := null;
     end loop;
@@ -100,5 +100,5 @@ end;
 $$;
 revoke all on function memfold_internal._limit_repeats(memfold_internal.batch, text) from public;
 comment on function memfold_internal._limit_repeats(memfold_internal.batch, text) is
-'Refuses the candidates of a batch whose session repeats itself (MF055), and those that have their keys; raises it
-where on_error is abort.';
+'Refuses the candidates of a batch whose session repeats itself (MF055), and those with the same keys; raises the error if on_error is
+abort.';

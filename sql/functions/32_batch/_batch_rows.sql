@@ -1,5 +1,5 @@
--- Statements of a batch that have to reach rows by their index, whatever the statistics say (there may be none yet), alone in
--- functions of their own, so that the settings meet no other plan.
+-- Statements of a batch that must reach rows by their index, whatever the statistics say (there may be none yet), each in a separate
+-- function, so that the settings affect no other plan.
 
 create or replace function memfold_internal._seen_in_batch(b memfold_internal.batch) returns memfold_internal.candidate[]
 language plpgsql stable
@@ -36,8 +36,8 @@ end;
 $$;
 revoke all on function memfold_internal._seen_in_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._seen_in_batch(memfold_internal.batch) is
-'The candidates of a batch, where those that only add say when they were observed: as the caller says, else now (told_at), but not
-before what their memory has by then (_stated_at). Only reads.';
+'The candidates of a batch; those that only add get the time when they were observed: as the caller says, else now (told_at), but not
+before the last statement of their memory (_stated_at). Only reads.';
 
 create or replace function memfold_internal._roots_of_both(b memfold_internal.batch) returns uuid[]
 language plpgsql stable
@@ -102,7 +102,7 @@ begin
                 where s.tenant_id = v_tenant_id and s.source_turn_id = x.turn and s.memory_id = m.memory_id
                 offset 0
             ) as s
-            -- another text of the tree that had it before
+            -- another text of the tree already had it
             where m.memory_id <> x.memory_id and not row(m.memory_id, x.turn)::memfold_internal.batch_turn = any(turns)
         )
     );
@@ -110,7 +110,7 @@ end;
 $$;
 revoke all on function memfold_internal._new_to_tree(text, memfold_internal.batch_turn[]) from public;
 comment on function memfold_internal._new_to_tree(text, memfold_internal.batch_turn[]) is
-'Of turns that were just added to texts, those that are evidence: their tree did not have them. Each with its root, once.';
+'Of turns that were just added to texts, those that are evidence, because their tree did not have them. Each with its root, once.';
 
 create or replace function memfold_internal._add_batch_sources(b memfold_internal.batch) returns memfold_internal.batch_turn[]
 language plpgsql volatile
@@ -130,7 +130,7 @@ begin
         from unnest(b.items) with ordinality as c
         cross join lateral unnest(c.source_turn_ids) as t (turn)
         where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-        -- of several in one turn the first
+        -- the first of several in one turn
         order by 2, 3, c.ordinality
         on conflict do nothing
         returning s.source_turn_id, s.memory_id
@@ -144,8 +144,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_batch_sources(memfold_internal.batch) from public;
 comment on function memfold_internal._add_batch_sources(memfold_internal.batch) is
-'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts,
-and where a tree has aliases, to the whole tree.';
+'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts, and if a tree has aliases,
+to the whole tree.';
 
 create or replace function memfold_internal._add_batch_counters(b memfold_internal.batch, turns memfold_internal.batch_turn[])
 returns uuid[]
@@ -161,12 +161,12 @@ declare
     v_classes constant text[] := b.classes;
     v_roots constant uuid[] := b.roots;
     v_event_ids constant uuid[] := b.event_ids;
-    -- of at most one turn each, a new turn is one candidate's
+    -- with at most one turn each, a new turn belongs to one candidate
     v_windows constant boolean := exists (select from unnest(b.items) as c where cardinality(c.source_turn_ids) > 1);
     v_filled uuid[];
 begin
-    -- An upsert finds each row by the key, where a join may read all of a tenant that was small when it was planned. The
-    -- rows that are there are held already.
+    -- An upsert finds each row by the key; a join may read all of a tenant that was small when it was planned. Existing rows are
+    -- already locked.
     with counted as (
         insert into memfold.memory_counters as k (
             tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
@@ -182,7 +182,7 @@ begin
             union all
             select t.memory_id, 1, null, null, null, null from unnest(turns) as t where not v_windows
             union all
-            -- one a candidate, the first of those that have a new turn
+            -- one per candidate, the first of those that have a new turn
             select distinct f.root_id, 1, null::double precision, null::double precision, null::timestamptz, f.i
             from (
                 select t.root_id, min(t.i) as i
@@ -212,7 +212,7 @@ begin
     )
     select array_agg(k.memory_id) into v_filled
     from counted as k
-    -- it may have passed a multiple
+    -- it may have passed a multiple of the block size
     where k.observations >= memfold_internal._block_size()
         and k.observations % memfold_internal._block_size() < cardinality(v_classes);
     return v_filled;
@@ -220,8 +220,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_batch_counters(memfold_internal.batch, memfold_internal.batch_turn[]) from public;
 comment on function memfold_internal._add_batch_counters(memfold_internal.batch, memfold_internal.batch_turn[]) is
-'Counters of the candidates that only add. turns: those that are evidence. Returns the roots that may have a block to be summed by it
-(null: none). The caller holds the rows of their roots.';
+'Adds to the counters of the candidates that only add. turns: those that are evidence. Returns the roots that may now have a block to be
+summed (null: none). The caller holds the rows of their roots.';
 
 create or replace function memfold_internal._use_keys(
     tenant_id text, buckets text[], idempotency_keys text[], event_ids uuid[]
@@ -233,7 +233,7 @@ as $$
 declare
     v_event_id uuid;
 begin
-    -- one by one: joined, and before the first ANALYZE, they may be looked for among all keys of the tenant
+    -- one by one: in a join before the first ANALYZE, they may be looked for among all keys of the tenant
     for v_i in 1..coalesce(cardinality(event_ids), 0) loop
         v_event_id := event_ids[v_i];
         update memfold.idempotency_keys as i
@@ -244,4 +244,4 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._use_keys(text, text[], text[], uuid[]) from public;
-comment on function memfold_internal._use_keys(text, text[], text[], uuid[]) is 'Notes which ledger row each key has left.';
+comment on function memfold_internal._use_keys(text, text[], text[], uuid[]) is 'Records the ledger row of each idempotency key.';

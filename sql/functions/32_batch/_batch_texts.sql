@@ -46,8 +46,9 @@ end;
 $$;
 revoke all on function memfold_internal._sort_texts(memfold_internal.batch) from public;
 comment on function memfold_internal._sort_texts(memfold_internal.batch) is
-'Class new or repeat (firsts: of which text) for unknown texts that decide nothing but to be there, rest for the others: recalled ones,
-values of a slot, those whose words are compared, and texts that have a neighbour, stored or earlier in the batch.';
+'Sets the class of unknown texts: new or repeat (firsts: of which text) for those that decide nothing but their existence, rest for the
+others: recalled ones, values of a slot, those whose words are compared, and texts that have a neighbour, stored or earlier in the
+batch.';
 
 create or replace function memfold_internal._batch_ids(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -95,10 +96,10 @@ begin
         where v_classes[c.ordinality] = 'new'
         order by c.ordinality;
     exception when unique_violation then
-        raise exception 'a text of the batch is there already' using
+        raise exception 'a text of the batch already exists' using
             errcode = 'serialization_failure',
-            detail = 'A plain INSERT has brought it in while this call worked.',
-            hint = 'Retry the call, with the same idempotency keys if it has some.';
+            detail = 'A plain INSERT added it during this call.',
+            hint = 'Retry the call, with the same idempotency keys if it has any.';
     end;
     if v_embeddings is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
@@ -111,4 +112,4 @@ end;
 $$;
 revoke all on function memfold_internal._add_texts(memfold_internal.batch) from public;
 comment on function memfold_internal._add_texts(memfold_internal.batch) is
-'Stores the new texts of a batch (class new) and their vectors. Raises 40001 where one has come in by a plain INSERT since.';
+'Stores the new texts of a batch (class new) and their vectors. Raises 40001 if a plain INSERT has added one since.';

@@ -11,8 +11,8 @@ begin
         perform memfold_internal._add_texts(b);
     end if;
     if v_adds then
-        -- What is told now is not before what its memory has: of the future is only what was given so, or a clock's that
-        -- has been put back since.
+        -- A statement without a time is not before those of its memory: a time in the future was either given, or comes from a clock
+        -- that was since set back.
         if greatest(b.latest, b.told_at) > b.told_at or exists (
             select from pg_catalog.unnest(b.items) as c where c.observed_at > b.told_at
         ) then
@@ -37,8 +37,8 @@ end;
 $$;
 revoke all on function memfold_internal._add_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._add_batch(memfold_internal.batch) is
-'Makes the ids of a batch, in the order of its candidates, and writes all that only adds (classes hit, new and repeat) at once: texts,
-vectors, source turns, counters, ledger. It commutes with everything else in the batch.';
+'Creates the ids of a batch, in the order of its candidates, and writes everything that only adds (classes hit, new and repeat) together:
+texts, vectors, source turns, counters, ledger. It commutes with everything else in the batch.';
 
 create or replace function memfold_internal._ingest_rest(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -54,7 +54,7 @@ declare
     v_last_event_id constant uuid := b.event_ids[v_count];
     c memfold_internal.candidate;
 begin
-    -- in one sub-transaction: with one each, 64 of them, and every snapshot on the server reads pg_subtrans
+    -- in one subtransaction: with 64 or more, one each, every snapshot on the server reads pg_subtrans
     begin
         for v_i in 1..v_count loop
             continue when v_classes[v_i] <> 'rest';
@@ -64,7 +64,7 @@ begin
             c.last_id := v_memory_ids[v_count];
             c.last_event_id := v_last_event_id;
             v_results[v_i] := memfold_internal._ingest_slow_path(c);
-            -- a higher one where another call has added to its memory since (_record_observation)
+            -- a higher one if another call has added to its memory since (_record_observation)
             v_event_ids[v_i] := (v_results[v_i]).event_id;
         end loop;
     exception when lock_not_available then
@@ -72,7 +72,7 @@ begin
     end;
     b.event_ids := v_event_ids;
     b.results := v_results;
-    -- How much of it is independent depends on the order of windows of turns, and what only adds was added first.
+    -- Whether windows of turns are independent depends on their order, and candidates that only add were added first.
     if exists (select from pg_catalog.unnest(v_items) as c where pg_catalog.cardinality(c.source_turn_ids) > 1) then
         perform memfold.derive_scope(t.roots, b.tenant_id)
         from (select memfold_internal._roots_of_both(b) as roots) as t
@@ -83,7 +83,8 @@ end;
 $$;
 revoke all on function memfold_internal._ingest_rest(memfold_internal.batch) from public;
 comment on function memfold_internal._ingest_rest(memfold_internal.batch) is
-'The candidates of a batch that are more than additions (class rest), one by one and in order, under the locks that are held (results).';
+'Ingests the candidates of a batch that are more than additions (class rest), one by one and in order, under the locks that are held
+(results).';
 
 create or replace function memfold_internal._batch_results(b memfold_internal.batch) returns setof memfold.batch_result
 language plpgsql stable
@@ -115,13 +116,14 @@ end;
 $$;
 revoke all on function memfold_internal._batch_results(memfold_internal.batch) from public;
 comment on function memfold_internal._batch_results(memfold_internal.batch) is
-'What the caller of a batch is told, in the order of the candidates: what only added, what was decided one by one (results), and errors.';
+'The results for the caller of a batch, in the order of the candidates: of those that only added, of those decided one by one (results),
+and errors.';
 
 create or replace function memfold_internal._ingest_batch(
     tenant_id text, candidates jsonb, on_error text, embeddings vector []
 ) returns setof memfold.batch_result
 language plpgsql volatile
--- arrays tempt the planner to plan again
+-- arrays tempt the planner to replan
 set plan_cache_mode = force_generic_plan
 as $$
 declare
@@ -171,6 +173,6 @@ end;
 $$;
 revoke all on function memfold_internal._ingest_batch(text, jsonb, text, vector []) from public;
 comment on function memfold_internal._ingest_batch(text, jsonb, text, vector []) is
-'Takes in a batch, with the same outcome as its candidates one by one, in order. Most of them only add: replays of active memories, and
-new texts without a neighbour. These are written at once, before the rest, which is decided one by one. Each step takes the batch and
-returns it with what it has found out.';
+'Ingests a batch, with the same outcome as its candidates one by one, in order. Most of them only add: replays of active memories, and new
+texts without a neighbour. These are written together, before the rest, which is decided one by one. Each step takes the batch and returns
+it with its findings.';

@@ -29,8 +29,8 @@ end;
 $$;
 revoke all on function memfold_internal._batch_vectors(memfold_internal.batch) from public;
 comment on function memfold_internal._batch_vectors(memfold_internal.batch) is
-'The vectors of the new texts of a batch, with their places: whether tier 2 would look beside them (asks), in the whole bucket (wide) or
-in the scope, from which cosine on (threshold) and among how many of the newest. Only reads.';
+'The vectors of the new texts of a batch, with their positions: whether tier 2 would look for their neighbours (asks), in the whole bucket
+(wide) or in the scope, the lowest cosine (threshold) and among how many of the newest. Only reads.';
 
 create or replace function memfold_internal._revived_in_batch(b memfold_internal.batch) returns table (bucket_id text, scope_key bigint)
 language plpgsql stable
@@ -60,11 +60,11 @@ end;
 $$;
 revoke all on function memfold_internal._revived_in_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._revived_in_batch(memfold_internal.batch) is
-'Scopes where a candidate that restates what is not active may bring vectors back. Only reads.';
+'Scopes in which a candidate that restates an inactive memory may make vectors active again. Only reads.';
 
 create or replace function memfold_internal._near_in_batch(b memfold_internal.batch) returns bigint[]
 language plpgsql stable
--- planned on what the tables hold now: the same order can be had from an index that would read the whole tenant
+-- planned for the present contents of the tables: the same order can be had from an index that would read the whole tenant
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 as $$
@@ -72,7 +72,7 @@ as $$
 declare
     v_tenant_id constant text collate "C" := b.tenant_id;
     v_near bigint[];
-    -- a candidate that restates what is not active may bring vectors back, one of a slot may take some away
+    -- a candidate that restates an inactive memory may make vectors active, one of a slot may make some inactive
     v_slack constant bigint := (select count(*) from unnest(b.classes) as o (class) where o.class = 'rest');
 begin
     with vectors as materialized (
@@ -81,8 +81,8 @@ begin
     revived as (
         select * from memfold_internal._revived_in_batch(b) where v_slack > 0
     ),
-    -- pairs within a group only: of a scope, of a bucket where one of them looks there; without the vectors, most of which
-    -- are alone
+    -- only pairs within a group: of a scope, or of a bucket if one of them searches it; without the vectors, most of which have no
+    -- neighbour
     grouped as (
         select v.i, v.bucket_id, v.model,
             case when bool_or(v.wide) over (partition by v.bucket_id) then 0 else v.scope_key end as place
@@ -155,5 +155,5 @@ end;
 $$;
 revoke all on function memfold_internal._near_in_batch(memfold_internal.batch) from public;
 comment on function memfold_internal._near_in_batch(memfold_internal.batch) is
-'Which of the new texts of a batch (by place) may have a neighbour that tier 2 would look at: stored, earlier in the batch, or
-one that the batch may bring back. Rather one too many. Only reads.';
+'Which of the new texts of a batch (by position) may have a neighbour that tier 2 would compare: stored, earlier in the batch, or one that
+the batch may make active again. May include texts without one, but omits none. Only reads.';

@@ -4,7 +4,7 @@ return '{content,tenant_id,bucket_id,memory_type,subject,predicate,object,embedd
 source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,valid_from,valid_until,idempotency_key}'::text[];
 revoke all on function memfold_internal._candidate_keys() from public;
 comment on function memfold_internal._candidate_keys() is
-'The arguments of ingest_memory(): what an element of ingest_memories() may have.';
+'The arguments of ingest_memory(): the keys that an element of ingest_memories() may have.';
 
 create or replace function memfold_internal._has_text_values(element jsonb) returns boolean
 language sql immutable parallel safe
@@ -15,8 +15,8 @@ return pg_catalog.jsonb_path_exists(
 and not pg_catalog.jsonb_path_exists(element, 'strict $.source_turn_ids[*] ? (@.type() != "string" && @.type() != "null")', '{}', true);
 revoke all on function memfold_internal._has_text_values(jsonb) from public;
 comment on function memfold_internal._has_text_values(jsonb) is
-'Whether what a candidate says as text is JSON strings or null: anything else would be stored as the text it is written with.
-One expression, which its callers inline.';
+'Whether the text values of a candidate are JSON strings or null: anything else would be stored as its JSON text. One expression, which
+its callers inline.';
 
 create or replace function memfold_internal._batch_error(ordinal bigint, sqlstate text, error text, detail text, hint text)
 returns memfold.batch_result
@@ -25,7 +25,7 @@ as $$
 declare
     r memfold.batch_result;
 begin
-    -- not the candidate's fault: lost locks, resources, the server going down, broken data
+    -- not caused by the candidate: lost locks, resources, shutdown of the server, corrupted data
     if left(_batch_error.sqlstate, 2) in ('40', '53', '55', '57', '58', 'XX') then
         raise exception using errcode = _batch_error.sqlstate, message = error, detail = _batch_error.detail, hint = _batch_error.hint;
     end if;
@@ -39,7 +39,7 @@ end;
 $$;
 revoke all on function memfold_internal._batch_error(bigint, text, text, text, text) from public;
 comment on function memfold_internal._batch_error(bigint, text, text, text, text) is
-'The result of a candidate that is refused; raises the error again where that was not about the candidate.';
+'The result of a refused candidate; raises the error again if it was not about the candidate.';
 
 create or replace function memfold_internal._fail_batch(e memfold.batch_result) returns void
 language plpgsql volatile
@@ -50,7 +50,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._fail_batch(memfold.batch_result) from public;
-comment on function memfold_internal._fail_batch(memfold.batch_result) is 'Raises the error of a candidate for the batch that it is in.';
+comment on function memfold_internal._fail_batch(memfold.batch_result) is 'Raises the error of a candidate as that of its batch.';
 
 create or replace function memfold_internal._check_batch(candidates jsonb, on_error text, embeddings vector[]) returns void
 language plpgsql immutable parallel safe
@@ -71,9 +71,9 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             pg_catalog.format('on_error was %s.', pg_catalog.quote_nullable(on_error)), 'on_error is report or abort.');
     elsif pg_catalog.cardinality(embeddings) <> v_number then
-        perform memfold_internal._fail('MF035', 'embeddings has another length than the batch',
+        perform memfold_internal._fail('MF035', 'embeddings and candidates differ in length',
             pg_catalog.format('It has %s elements for %s candidates.', pg_catalog.cardinality(embeddings), v_number),
-            'Pass one element for each candidate, null where one has no vector.');
+            'Pass one element for each candidate, null if it has no vector.');
     end if;
 end;
 $$;
@@ -93,30 +93,30 @@ begin
             'Pass an object whose keys are the arguments of ingest_memory().');
     elsif element - memfold_internal._candidate_keys() <> '{}' then
         perform memfold_internal._fail('MF036', 'a candidate has an unknown key',
-            pg_catalog.format('There is no %s.', (
+            pg_catalog.format('Unknown: %s.', (
                 select pg_catalog.string_agg(pg_catalog.quote_literal(k.key), ', ' order by k.key)
                 from pg_catalog.jsonb_object_keys(element - memfold_internal._candidate_keys()) as k (key)
             )),
             'The keys are the arguments of ingest_memory().');
     elsif not memfold_internal._has_text_values(element) then
-        perform memfold_internal._fail('MF036', 'a value of a candidate is of another type',
-            'What is a text for ingest_memory(), a turn or a time is a JSON string here.',
-            'Pass values of the types that ingest_memory() takes.');
+        perform memfold_internal._fail('MF036', 'a value of a candidate has the wrong type',
+            'Arguments of ingest_memory() that are texts, turns or times must be JSON strings.',
+            'Pass values of the types of the arguments of ingest_memory().');
     end if;
     begin
         r := pg_catalog.jsonb_populate_record(null::memfold_internal.batch_candidate, element);
     exception when data_exception then
-        perform memfold_internal._fail('MF036', 'a value of a candidate is of another type', left(sqlerrm, 500),
-            'Pass values of the types that ingest_memory() takes.');
+        perform memfold_internal._fail('MF036', 'a value of a candidate has the wrong type', left(sqlerrm, 500),
+            'Pass values of the types of the arguments of ingest_memory().');
     end;
     if r.tenant_id <> tenant_id then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             'The tenant_id of the candidate differs from that of the batch.',
-            'A batch belongs to one tenant: leave tenant_id out of the candidates.');
+            'A batch belongs to one tenant: omit tenant_id in the candidates.');
     elsif r.embedding is not null and embedding is not null then
         perform memfold_internal._fail('MF036', 'a candidate has two embeddings',
-            'It has a member embedding, and there is an element of embeddings for it.',
-            'Pass one of the two: an element of embeddings is read in a tenth of the time.');
+            'It has a key embedding, and an element of embeddings.',
+            'Pass only one of them: an element of embeddings takes a tenth of the time to read.');
     end if;
     r.embedding := coalesce(r.embedding, embedding);
     return r;
@@ -124,7 +124,7 @@ end;
 $$;
 revoke all on function memfold_internal._parse_candidate(text, jsonb, vector) from public;
 comment on function memfold_internal._parse_candidate(text, jsonb, vector) is
-'One element of ingest_memories(), read. embedding: its element of embeddings. Raises MF002, MF036.';
+'Reads one element of ingest_memories(). embedding: its element of embeddings. Raises MF002, MF036.';
 
 create or replace function memfold_internal._read_batch_singly(
     tenant_id text, candidates jsonb, given vector[],
@@ -160,7 +160,7 @@ end;
 $$;
 revoke all on function memfold_internal._read_batch_singly(text, jsonb, vector[]) from public;
 comment on function memfold_internal._read_batch_singly(text, jsonb, vector[]) is
-'_read_batch(), one by one: what can be read, and errors for the other candidates.';
+'_read_batch(), one by one: the readable candidates, and errors for the others.';
 
 create or replace function memfold_internal._read_batch(
     tenant_id text, candidates jsonb, given vector[],
@@ -171,7 +171,7 @@ as $$
 declare
     v_odd boolean;
 begin
-    -- All at once. Only where one of them cannot be read, one by one, to find out which.
+    -- All at once. Only if one of them cannot be read, one by one, to find out which.
     begin
         select pg_catalog.array_agg(row(
             t.content, t.tenant_id, t.bucket_id, t.memory_type, t.subject, t.predicate, t.object, null, t.embedding_model,
@@ -203,5 +203,5 @@ end;
 $$;
 revoke all on function memfold_internal._read_batch(text, jsonb, vector[]) from public;
 comment on function memfold_internal._read_batch(text, jsonb, vector[]) is
-'Reads the candidates of ingest_memories(). given: its embeddings. elements, ordinals (places in candidates, from 0 on) and embeddings
-(null: none has one) of those that can be read, in their order, and errors for the others.';
+'Reads the candidates of ingest_memories(). given: its embeddings. Returns elements, ordinals (positions in candidates, from 0) and
+embeddings (null: none has one) of the readable ones, in their order, and errors for the others.';

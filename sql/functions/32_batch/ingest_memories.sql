@@ -15,10 +15,10 @@ $$;
 revoke all on function memfold.ingest_memories(jsonb, text, text, vector []) from public;
 grant execute on function memfold.ingest_memories(jsonb, text, text, vector []) to memfold_app;
 comment on function memfold.ingest_memories(jsonb, text, text, vector []) is
-'Takes in many candidates at once: a JSON array of at most 10,000 objects whose keys are the arguments of ingest_memory().
-The same memories, counters and ledger as those calls one by one, in order. One row a candidate: its place in the array
-(ordinal, from 0 on), what ingest_memory() returns, or sqlstate, error, detail and hint of what it would have raised: a bad
-candidate does not keep the others out. on_error abort: the first one''s error is raised, and nothing is written.
-JSON null stands for the default. embeddings: one vector for each candidate, null where it has none; best sent in binary form.
-A candidate may have a member embedding instead, an array of numbers or a string as pgvector prints a vector: it is read in
-ten times the time. Raises MF022, MF025, MF035; may raise 40001: retry it with the same idempotency keys.';
+'Ingests many candidates: a JSON array of at most 10,000 objects whose keys are the arguments of ingest_memory(). Produces the same
+memories, counters and ledger as single calls in the same order. Returns one row per candidate: its position in the array (ordinal, from
+0), and either what ingest_memory() returns, or sqlstate, error, detail and hint of what it would have raised: one bad candidate does not
+affect the others. on_error abort: raises the first error and writes nothing. JSON null stands for the default. embeddings: one vector per
+candidate, or null; most efficient in binary form. Alternatively, a candidate may have the key embedding, an array of numbers or a string
+in pgvector''s format: this takes ten times as long to read. Raises MF022, MF025, MF035; may raise 40001: retry it with the same
+idempotency keys.';

@@ -20,13 +20,13 @@ begin
         perform memfold_internal._fail('MF028', 'the cost of a call is out of range',
             pg_catalog.format('input_tokens was %s, output_tokens %s, cost %s.', coalesce(input_tokens::text, 'null'),
                 coalesce(output_tokens::text, 'null'), coalesce(cost::text, 'null')),
-            'Pass what the endpoint counted, 0 to 1e12, or nothing.');
+            'Pass the endpoint''s figures, 0 to 1e12, or omit them.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_usage(bigint, bigint, double precision) from public;
 comment on function memfold_internal._check_usage(bigint, bigint, double precision) is
-'Raises MF028 unless tokens and cost are 0 to 1e12: what they add up to has to be a number as well.';
+'Raises MF028 unless tokens and cost are 0 to 1e12: their sums must be numbers as well.';
 
 create or replace function memfold_internal._check_answer(
     confidence double precision, input_tokens bigint, output_tokens bigint, cost double precision
@@ -63,7 +63,7 @@ begin
     elsif j.status in ('done', 'obsolete') then
         perform memfold_internal._fail('MF027', 'the judgement is closed',
             pg_catalog.format('Judgement %s is %s%s.', j.judgement_id, j.status, coalesce(': ' || j.verdict, '')),
-            'The first answer counts. undo() takes back what it did.');
+            'The first answer counts. undo() undoes its effect.');
     end if;
     j.model := _waiting_judgement.model;
     j.input_tokens := coalesce(j.input_tokens + _waiting_judgement.input_tokens, j.input_tokens, _waiting_judgement.input_tokens);
@@ -74,7 +74,7 @@ end;
 $$;
 revoke all on function memfold_internal._waiting_judgement(text, uuid, text, bigint, bigint, double precision) from public;
 comment on function memfold_internal._waiting_judgement(text, uuid, text, bigint, bigint, double precision) is
-'A judgement that is about to be answered, locked, with who answers and what that has cost added. Raises MF026, MF027.';
+'Locks a judgement that is about to be answered, and returns it with the answering judge and the added cost. Raises MF026, MF027.';
 
 create or replace function memfold_internal._close_judgement(j memfold.judgements) returns void
 language plpgsql volatile
@@ -89,4 +89,4 @@ end;
 $$;
 revoke all on function memfold_internal._close_judgement(memfold.judgements) from public;
 comment on function memfold_internal._close_judgement(memfold.judgements) is
-'Writes down the answer of a judgement, and that it is closed.';
+'Records the answer of a judgement and closes it.';

@@ -11,9 +11,9 @@ declare
     v_why text;
 begin
     if not coalesce(verdict in ('duplicate', 'distinct'), false) then
-        perform memfold_internal._fail('MF028', 'the verdict does not fit',
-            pg_catalog.format('verdict was %s, the question is whether two names are one.', pg_catalog.quote_nullable(verdict)),
-            'Of names, a verdict is duplicate (they are one) or distinct; say doubt by a low confidence.');
+        perform memfold_internal._fail('MF028', 'the verdict does not apply to names',
+            pg_catalog.format('verdict was %s; the question is whether two names mean the same.', pg_catalog.quote_nullable(verdict)),
+            'For names, a verdict is duplicate (they mean the same) or distinct; express doubt with a low confidence.');
     end if;
     perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
     select o.* into j
@@ -36,7 +36,7 @@ begin
                 coalesce(j.link ->> 'alias', j.link ->> 'name'), j.link ->> 'name');
             r.action := 'linked';
         exception when sqlstate 'MF063' then
-            -- what was linked since it was asked does not admit it
+            -- links created since the question do not allow it
             get stacked diagnostics v_why = pg_exception_detail;
             j.status := 'obsolete';
             j.verdict := null;
@@ -58,4 +58,4 @@ comment on function memfold_internal._resolve_identity(
     text, uuid, text, double precision, text, text, bigint, bigint, double precision
 ) is
 'Answers a question about two names, for resolve_judgement(): duplicate links the alias to the name. Status obsolete: other links do not
-admit it.';
+allow it.';

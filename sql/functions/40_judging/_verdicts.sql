@@ -3,7 +3,7 @@ language plpgsql stable
 as $$
 begin
     return memfold.canonicalize(content, canonicalizer) = ''
-        -- the punctuation of every script in use, spelled out: what a class of characters holds depends on the locale
+        -- the punctuation of every script in use, spelled out: the contents of a character class depend on the locale
         or pg_catalog.regexp_replace(memfold_internal._prose_1(content),
             E'[\\u0001-/:-@\\[-`{-\\u00a1\\u00a7\\u00ab\\u00b6\\u00b7\\u00bb\\u00bf'
             || E'\\u037e\\u0387\\u055a-\\u055f\\u0589\\u058a\\u05be\\u05c0\\u05c3\\u05c6\\u05f3\\u05f4\\u060c\\u061b\\u061d-\\u061f\\u066a-\\u066d\\u06d4'
@@ -15,7 +15,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_wordless(text, text) from public;
 comment on function memfold_internal._is_wordless(text, text) is
-'Whether a text says nothing: nothing is left of it in canonical form, or without its punctuation. Only reads.';
+'Whether a text says nothing: it is empty in canonical form, or without its punctuation. Only reads.';
 
 create or replace function memfold_internal._synthesise(j memfold.judgements, members memfold.memories[]) returns uuid
 language plpgsql volatile
@@ -28,7 +28,7 @@ declare
     v_object text;
     v_metadata jsonb := '{}'::jsonb;
 begin
-    -- what the newest says of its object holds
+    -- what the newest says about its object applies
     foreach m in array members loop
         v_object := coalesce(m.object, v_object);
         v_metadata := v_metadata || m.metadata;
@@ -56,8 +56,8 @@ end;
 $$;
 revoke all on function memfold_internal._synthesise(memfold.judgements, memfold.memories[]) from public;
 comment on function memfold_internal._synthesise(memfold.judgements, memfold.memories[]) is
-'Makes the judgement''s merged text a memory, unless it is one, and folds its members (oldest to newest) into it; returns its id. It
-has no observation of its own: with its folds undone it is withdrawn. Null: a person has rejected that text.';
+'Stores the judgement''s merged text as a memory, unless it already is one, and merges its members (oldest to newest) into it; returns its
+id. It has no observation itself: if its merges are undone, it is withdrawn. Null: a person has rejected that text.';
 
 create or replace function memfold_internal._merge_members(
     j memfold.judgements, members memfold.memories[], leader uuid
@@ -76,7 +76,7 @@ begin
         end if;
         return memfold_internal._record_relation(j, 'replaced', leader, (members[1]).memory_id, null, null);
     end if;
-    -- derived once, not once a member
+    -- derived once, not once per member
     r.tenant_id := j.tenant_id;
     r.bucket_id := j.bucket_id;
     r.run_id := j.run_id;
@@ -106,8 +106,8 @@ end;
 $$;
 revoke all on function memfold_internal._merge_members(memfold.judgements, memfold.memories[], uuid) from public;
 comment on function memfold_internal._merge_members(memfold.judgements, memfold.memories[], uuid) is
-'Folds members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged. Returns the last
-ledger row. The caller holds the lock.';
+'Merges members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged. Returns the last ledger
+row. The caller holds the lock.';
 
 create or replace function memfold_internal._contradict(
     j memfold.judgements, members memfold.memories[], conflict text, is_judged boolean
@@ -123,7 +123,7 @@ begin
     r.action := 'judged';
     r.memory_id := (members[pg_catalog.cardinality(members)]).memory_id;
     if conflict = 'newest_wins' then
-        -- what a plain INSERT has brought was stated when it was written
+        -- a row of a plain INSERT was stated when it was written
         perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where not o.is_ingested;
         if found then
             perform memfold.derive_scope(array(
@@ -164,15 +164,15 @@ end;
 $$;
 revoke all on function memfold_internal._contradict(memfold.judgements, memfold.memories[], text, boolean) from public;
 comment on function memfold_internal._contradict(memfold.judgements, memfold.memories[], text, boolean) is
-'What a conflict policy does to memories (oldest to newest) that answer one question. is_judged: a judge has said that they
-contradict one another; else they are values of one slot, of which equal ones are no conflict. The caller holds the lock.';
+'Applies a conflict policy to memories (oldest to newest) that answer one question. is_judged: a judge has found that they contradict one
+another; else they are values of one slot, of which equal ones are no conflict. The caller holds the lock.';
 
 create or replace function memfold_internal._is_same_value(a memfold.memories, b memfold.memories) returns boolean
 language sql stable
 return coalesce(memfold.canonicalize(a.object, 'prose/1') = memfold.canonicalize(b.object, 'prose/1'), false);
 revoke all on function memfold_internal._is_same_value(memfold.memories, memfold.memories) from public;
 comment on function memfold_internal._is_same_value(memfold.memories, memfold.memories) is
-'Whether two memories state the same value of their slot: both have an object, and it is the same. Only reads.';
+'Whether two memories state the same value of their slot: both have an object, and the objects are equal. Only reads.';
 
 create or replace function memfold_internal._keep_apart(j memfold.judgements, members memfold.memories[]) returns memfold.resolution
 language plpgsql volatile
@@ -194,7 +194,7 @@ begin
     loop
         v_slot := array(select u from pg_catalog.unnest(members) as u where u.scope_key = v_scope order by u.memory_id);
         v_oldest := v_slot[1];
-        -- at most one value of a slot is current, whatever a judge says
+        -- a slot has at most one current value, whatever a judge says
         if memfold_internal._is_single(j.tenant_id, v_oldest.predicate) and exists (
             select from pg_catalog.unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
         ) then
@@ -224,7 +224,7 @@ end;
 $$;
 revoke all on function memfold_internal._keep_apart(memfold.judgements, memfold.memories[]) from public;
 comment on function memfold_internal._keep_apart(memfold.judgements, memfold.memories[]) is
-'What becomes of memories (oldest to newest) that are distinct, or of which nobody is sure: all are kept, but of unequal values of a
+'The outcome for memories (oldest to newest) that are distinct, or of which the judge is unsure: all are kept, except unequal values of a
 single-valued slot, which the conflict policy decides. The caller holds the lock.';
 
 create or replace function memfold_internal._conflict_of(members memfold.memories[]) returns text
@@ -242,7 +242,7 @@ end;
 $$;
 revoke all on function memfold_internal._conflict_of(memfold.memories[]) from public;
 comment on function memfold_internal._conflict_of(memfold.memories[]) is
-'The conflict policy for memories (oldest to newest): the predicate''s where they are of one scope, else the bucket''s. Only reads.';
+'The conflict policy for memories (oldest to newest): the predicate''s if they are of one scope, else the bucket''s. Only reads.';
 
 create or replace function memfold_internal._apply_verdict(
     j memfold.judgements, members uuid[], richer_memory_id uuid
@@ -271,7 +271,7 @@ begin
         if memfold_internal._is_wordless(coalesce(j.merged_text, ''),
             (memfold_internal._policy(j.tenant_id, j.bucket_id, v_oldest.memory_type)).canonicalizer)
         then
-            raise warning 'judgement %: the merged text is empty, all memories are kept', j.judgement_id;
+            raise warning 'judgement %: the merged text is empty, so all memories are kept', j.judgement_id;
         else
             r.memory_id := memfold_internal._synthesise(j, v_members);
         end if;
@@ -284,7 +284,7 @@ begin
             limit 1;
             return r;
         end if;
-        -- kept: the newest holds its own fact
+        -- kept: the newest is a separate fact
         r.action := 'judged';
         r.memory_id := v_newest.memory_id;
         for i in 2..pg_catalog.cardinality(v_members) loop
@@ -316,4 +316,4 @@ end;
 $$;
 revoke all on function memfold_internal._apply_verdict(memfold.judgements, uuid[], uuid) from public;
 comment on function memfold_internal._apply_verdict(memfold.judgements, uuid[], uuid) is
-'What a verdict does to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';
+'Applies a verdict to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';

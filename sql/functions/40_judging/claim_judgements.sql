@@ -24,7 +24,7 @@ end;
 $$;
 revoke all on function memfold_internal._judged_side(text, uuid) from public;
 comment on function memfold_internal._judged_side(text, uuid) is
-'What a judge is shown of a memory; provenance is that of its first observation.';
+'A memory as shown to a judge; provenance is that of its first observation.';
 
 create or replace function memfold_internal._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
 language plpgsql volatile
@@ -42,7 +42,7 @@ begin
     elsif j.attempts >= 8 then
         -- its lease expired without an answer
         n.status := 'dead';
-        n.last_error := coalesce(j.last_error, 'its worker never came back');
+        n.last_error := coalesce(j.last_error, 'lease expired without an answer');
     else
         n.status := 'leased';
         n.worker := worker;
@@ -59,8 +59,8 @@ end;
 $$;
 revoke all on function memfold_internal._lease(memfold.judgements, text, interval) from public;
 comment on function memfold_internal._lease(memfold.judgements, text, interval) is
-'Leases one judgement, which the caller has locked, after a look at the present state of its pair: status is leased, or obsolete,
-dead (its eighth lease has ended), or open (one of its memories was merged: asked again under another id).';
+'Leases one judgement, which the caller has locked, after a check of the present state of its pair: status is leased, or obsolete, dead
+(its eighth lease has expired), or open (one of its memories was merged: asked again under another id).';
 
 create or replace function memfold_internal._claim(
     worker text, max bigint, lease interval, review boolean, only_tenant text, judgement_ids uuid[]
@@ -69,7 +69,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    -- each claim of a session begins behind the tenant that the last one served: round robin without a table
+    -- each claim of a session begins after the tenant that the last one served: round robin without a table
     v_start constant text collate "C" := coalesce(current_setting('memfold.claimed_tenant', true), '');
     v_last text collate "C" := v_start;
     v_wrapped boolean := false;
@@ -88,7 +88,7 @@ begin
         if only_tenant is not null then
             v_tenants := array[only_tenant];
         else
-            -- the next tenants that have something in the queue: one probe of the index each
+            -- the next tenants with something in the queue: one index lookup each
             select array_agg(t.tenant_id) into v_tenants
             from (
                 with recursive t (tenant_id) as (
@@ -143,7 +143,7 @@ begin
                     v_given := v_given + 1;
                     n := memfold_internal._lease(j, worker, lease);
                     if n.status = 'open' then
-                        -- asked again: the tenant's next turn meets it
+                        -- asked again: the tenant's next turn finds it
                         v_given := v_share;
                     end if;
                     if n.status = 'leased' then
@@ -174,7 +174,7 @@ end;
 $$;
 revoke all on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) from public;
 comment on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) is
-'claim_judgements() across tenants: owned by memfold_queue, which alone sees the queue of every tenant.';
+'claim_judgements() across tenants: owned by memfold_queue, the only role that sees the queue of every tenant.';
 
 create or replace function memfold_internal._claim_all_tenants(
     worker text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]
@@ -185,8 +185,8 @@ begin atomic
 end;
 revoke all on function memfold_internal._claim_all_tenants(text, bigint, interval, boolean, uuid[]) from public;
 comment on function memfold_internal._claim_all_tenants(text, bigint, interval, boolean, uuid[]) is
-'A hook: claim_judgements() of no tenant in particular. On Citus, where no node has every queue, it calls claim_judgements() of one
-tenant after the other.';
+'A hook: claim_judgements() without a tenant. On Citus, where no node has every queue, it calls claim_judgements() for one tenant after
+the other.';
 
 create or replace function memfold.claim_judgements(
     worker text,
@@ -205,7 +205,7 @@ begin
     if not coalesce(max_results between 1 and 1000, false)
         or not coalesce(lease between interval '1 second' and interval '1 day', false) or review is null
     then
-        perform memfold_internal._fail('MF028', 'the claim is not possible',
+        perform memfold_internal._fail('MF028', 'an argument of the claim is out of range',
             format('max_results was %s, lease %s, review %s.', coalesce(max_results::text, 'null'), coalesce(lease::text, 'null'),
                 coalesce(review::text, 'null')),
             'Claim 1 to 1,000 judgements for one second to one day.');
@@ -221,8 +221,8 @@ revoke all on function memfold.claim_judgements(text, text, bigint, interval, bo
 grant execute on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[])
 to memfold_judge, memfold_app;
 comment on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[]) is
-'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others
-do not see them until the lease (1 s to 1 day) ends; each claim counts one attempt of eight. review: those that wait for
-a person. members: of a cluster, all of its memories, oldest to newest. link: of kind identity, the names
-that are asked about. tenant_id null: of all tenants, which members of memfold_judge may. judgement_ids: only these. Answer each with
-resolve_judgement() or fail_judgement(). Raises MF001 to MF003, MF028.';
+'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others do not
+see them until the lease (1 s to 1 day) expires; each claim counts as one of eight attempts. review: claims those that wait for a person.
+members: the memories of a cluster, oldest to newest. link: for kind identity, the names in question. tenant_id null: all tenants, only
+for members of memfold_judge. judgement_ids: only these. Answer each with resolve_judgement() or fail_judgement(). Raises MF001 to MF003,
+MF028.';

@@ -25,7 +25,7 @@ begin
         perform memfold_internal._no_judgement(judgement_id);
     end if;
     if counted and j.attempts >= 8 and memfold_internal._falls_back(j) then
-        -- it may be the last word: then the pair is decided here, under its lock, which comes before the row's
+        -- this may be the last attempt: the pair is then decided here, under its lock, which is taken before the row's
         perform memfold_internal._lock_memories(j.tenant_id, memfold_internal._members(j));
         v_is_locked := true;
     end if;
@@ -40,9 +40,9 @@ begin
     perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
     if not coalesce(retry_after between '0' and '1 year', true) then
         perform memfold_internal._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
-            'It is 0 to one year, or null: as the number of attempts has it.');
+            'It is 0 to one year, or null to derive it from the number of attempts.');
     end if;
-    -- what it has cost is spent, no matter who holds it now
+    -- its cost was spent, no matter who holds it now
     update memfold.judgements as o
     set model = coalesce(fail_judgement.model, o.model),
         input_tokens = coalesce(o.input_tokens + fail_judgement.input_tokens, o.input_tokens, fail_judgement.input_tokens),
@@ -57,14 +57,14 @@ begin
         j.attempts := greatest(j.attempts - 1, 0);
     end if;
     j.status := case when j.attempts >= 8 then 'dead' else 'open' end;
-    -- 5 s, 10 s, 20 s and so on to one hour, a fifth more or less so that they do not all come back at once
+    -- 5 s, 10 s, 20 s and so on up to one hour, plus or minus a fifth so that they do not all return at once
     j.next_attempt_at := clock_timestamp() + coalesce(retry_after,
         least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()));
     update memfold.judgements as o
     set status = j.status, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
         next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    -- where that was not foreseen (the policy has changed since), maintenance does it, under the lock
+    -- if that was not foreseen (the policy has changed since), maintenance does it, under the lock
     if v_is_locked and j.status = 'dead' and memfold_internal._falls_back(j) then
         return case memfold_internal._fall_back(j) when 'done' then 'replaced' else 'obsolete' end;
     end if;
@@ -80,11 +80,11 @@ grant execute on function memfold.fail_judgement(
 comment on function memfold.fail_judgement(
     uuid, text, text, text, boolean, interval, text, bigint, bigint, double precision
 ) is
-'Gives a leased judgement back without an answer, and returns its status: open (it comes back after retry_after, else after
-5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, of a
-synthesis where on_judge_failure is replace: the newest memory has replaced the others), obsolete (there is nothing to decide any more), or
-what it was where it is not leased (or not to worker). counted => false: the attempt does not count, for it was not the pair''s fault.
-error: the first 1,000 characters are kept. Tokens and cost are added to the judgement''s. Raises MF026, MF028.';
+'Returns a leased judgement to the queue without an answer. The result is its status: open (available again after retry_after, by default
+after 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, for a
+synthesis with on_judge_failure replace: the newest memory has replaced the others), obsolete (nothing is left to decide), or its present
+status if it is not leased, or not to this worker. counted => false: the attempt does not count, because the pair was not the cause.
+error: the first 1,000 characters are kept. Tokens and cost are added to those of the judgement. Raises MF026, MF028.';
 
 create or replace function memfold_internal._falls_back(j memfold.judgements) returns boolean
 language plpgsql stable
@@ -103,7 +103,7 @@ begin
     if v_policy.on_judge_failure is distinct from 'replace' then
         return false;
     end if;
-    -- Nobody has looked at them: they must be near by the texts that are shown, not through an alias.
+    -- No judge has compared them: they must be near by the texts that are shown, not through an alias.
     n := memfold_internal._refresh_judgement(j);
     return n.status = 'obsolete' or not exists (
         select from pg_catalog.unnest(memfold_internal._members(n)) as i (id)
@@ -113,8 +113,8 @@ end;
 $$;
 revoke all on function memfold_internal._falls_back(memfold.judgements) from public;
 comment on function memfold_internal._falls_back(memfold.judgements) is
-'Whether the newest memory replaces the others where the judge of this question fails for good: by the policy, and where it is near
-each of them by their own texts.';
+'Whether the newest memory replaces the others if the judge of this question fails permanently: by the policy, and if it is near each of
+them by their own texts.';
 
 create or replace function memfold_internal._is_pair_near(
     policy memfold.policies, tenant_id text, memory_id uuid, other_id uuid
@@ -149,7 +149,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_pair_near(memfold.policies, text, uuid, uuid) from public;
 comment on function memfold_internal._is_pair_near(memfold.policies, text, uuid, uuid) is
-'Whether two memories are near enough to be asked about by their own texts: by a model''s vectors, or by words. Only reads.';
+'Whether two memories are near enough by their own texts for a question: by a model''s vectors, or by words. Only reads.';
 
 create or replace function memfold_internal._fall_back(j memfold.judgements) returns text
 language plpgsql volatile
@@ -177,8 +177,8 @@ end;
 $$;
 revoke all on function memfold_internal._fall_back(memfold.judgements) from public;
 comment on function memfold_internal._fall_back(memfold.judgements) is
-'What holds where the judge of a synthesis has failed for good and the policy says replace: the newest memory replaces the others.
-Returns the judgement''s status: done, or obsolete. The caller holds the lock.';
+'Applies the fallback of a synthesis whose judge has failed permanently, if the policy says replace: the newest memory replaces the
+others. Returns the judgement''s status: done, or obsolete. The caller holds the lock.';
 
 create or replace function memfold_internal._fall_back_dead(tenant_id text) returns bigint
 language plpgsql volatile
@@ -187,7 +187,7 @@ declare
     j memfold.judgements;
     v_count bigint := 0;
 begin
-    -- those whose last worker never came back; one a call, for each takes a lock of its own
+    -- those whose lease expired without an answer; one per call, because each takes a separate lock
     for j in
         select o.* from memfold.judgements as o
         where o.tenant_id = _fall_back_dead.tenant_id collate "C" and o.status = 'dead' and o.kind = 'synthesis'

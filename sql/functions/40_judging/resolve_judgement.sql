@@ -8,8 +8,8 @@ declare
 begin
     return n.member_ids is null or pg_catalog.cardinality(v_left) < 2
         or coalesce(richer_memory_id <> all(v_left), false)
-        -- The text of a synthesis has what all of them say: of a member that is gone, and not by becoming one with those that
-        -- are left, it must not bring back what was rejected or retired.
+        -- The text of a synthesis contains what all of them say: if a member is gone, unless it was merged with one of the others, it
+        -- must not bring back what was rejected or retired.
         or n.kind = 'synthesis' and exists (
             select
             from pg_catalog.unnest(about) as i (id)
@@ -24,9 +24,9 @@ end;
 $$;
 revoke all on function memfold_internal._is_outdated(memfold.judgements, uuid[], uuid) from public;
 comment on function memfold_internal._is_outdated(memfold.judgements, uuid[], uuid) is
-'Whether an answer about these memories no longer fits those that the question n is about now. A pair whose sides have changed
-always; a cluster that has lost members only where fewer than two that were answered about are left, or its text or its fullest
-memory has gone. Only reads.';
+'Whether an answer about these memories no longer fits those that the question n is now about. A pair if one of its sides has changed; a
+cluster that has lost members only if fewer than two of the answered ones are left, or its text or its richest memory is gone. Only
+reads.';
 
 create or replace function memfold_internal._answer_rest(j memfold.judgements, led uuid, rest uuid[]) returns void
 language plpgsql volatile
@@ -58,8 +58,8 @@ end;
 $$;
 revoke all on function memfold_internal._answer_rest(memfold.judgements, uuid, uuid[]) from public;
 comment on function memfold_internal._answer_rest(memfold.judgements, uuid, uuid[]) is
-'What becomes of the members of a cluster that its verdict is not about: each is distinct from the memory that now leads the others,
-and they are asked about among themselves, in a question of their own. The caller holds the lock.';
+'The outcome for the members of a cluster that its verdict is not about: each is distinct from the memory that is now the root of the
+others, and a separate question is asked about them. The caller holds the lock.';
 
 create or replace function memfold.resolve_judgement(
     judgement_id uuid,
@@ -102,18 +102,18 @@ begin
             output_tokens, cost);
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
         perform memfold_internal._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
-            'A verdict is duplicate, refinement, contradiction or distinct; say doubt by a low confidence.');
+            'A verdict is duplicate, refinement, contradiction or distinct; express doubt with a low confidence.');
     elsif cardinality(v_about) < 2 or not coalesce(v_about <@ v_asked, false) then
         perform memfold_internal._fail('MF028', 'member_ids does not fit',
             format('member_ids was %s, the question is about %s.', member_ids, v_asked),
-            'Name at least two of the memories that were asked about, or leave it out: then the verdict is about all of them.');
+            'Name at least two of the memories in question, or omit it to answer for all of them.');
     elsif richer_memory_id is not null and (verdict <> 'refinement' or richer_memory_id <> all(v_about)) then
         perform memfold_internal._fail('MF028', 'richer_memory_id does not fit',
             format('richer_memory_id was %s, the verdict %s, about %s.', richer_memory_id, verdict, v_about),
-            'Of a refinement, name the memory that says more, or leave it out: then it is the longest text.');
+            'For a refinement, name the memory that says more, or omit it to use the longest text.');
     end if;
     perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
-    -- The judge was asked without a lock. What it answered is applied to what is there now.
+    -- The judge was asked without a lock. Its answer is applied to the present state.
     perform memfold_internal._lock_memories(j.tenant_id, v_asked);
     j := memfold_internal._waiting_judgement(j.tenant_id, j.judgement_id, model, input_tokens, output_tokens, cost);
     n := memfold_internal._refresh_judgement(j);
@@ -123,7 +123,7 @@ begin
         perform memfold_internal._requeue_judgement(n);
         r.status := 'open';
         n.status := 'obsolete';
-        n.reason := 'one of its memories was merged: asked again about what is left';
+        n.reason := 'one of its memories was merged: a new question is about the rest';
     else
         n.verdict := resolve_judgement.verdict;
         n.confidence := resolve_judgement.confidence;
@@ -137,7 +137,7 @@ begin
         ) then
             n.verdict := 'unsure';
             n.reason := concat_ws(': ', resolve_judgement.verdict, n.reason);
-            -- of none of them is anything known
+            -- nothing is known about any of them
             v_about := memfold_internal._members(n);
             v_rest := '{}';
         end if;
@@ -164,14 +164,13 @@ grant execute on function memfold.resolve_judgement(
 comment on function memfold.resolve_judgement(
     uuid, text, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[]
 ) is
-'Answers a judgement, under the lock of its scope and only if its memories are still what was judged. verdict: duplicate (the
-newer memories are folded into the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
-decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Of unequal
-values of a single-valued slot, which cannot all be kept, the conflict policy decides then too.
-richer_memory_id: of a refinement, the memory that says more; null: the longest text. merged_text: of kind synthesis, the text that says
-what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
-verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
-Of kind identity, where two names are asked about, duplicate links the alias to the name (action linked; undo_run() of the result''s run_id
-takes it back) and distinct keeps them apart; both for good.
-model null: a person answered. The first answer counts.
-Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
+'Answers a judgement, under the lock of its scope and only if its memories have not changed since they were judged. verdict: duplicate
+(the newer memories become aliases of the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
+decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Unequal values of
+a single-valued slot cannot all be kept: in both cases the conflict policy decides between them. richer_memory_id: for a refinement, the
+memory that says more; null: the longest text. merged_text: for kind synthesis, one text that says what all say; if it is missing or only
+punctuation, all are kept, with a warning. member_ids: for a cluster, the members that the verdict is about (null: all); the others are
+distinct from them, and if there are several, a new question is asked about them. For kind identity, which asks about two names, duplicate
+links the alias to the name (action linked; undo_run() of the result''s run_id undoes it) and distinct keeps them apart; both permanently.
+model null: a person answered. The first answer counts. Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed),
+MF028 (an argument is not allowed).';

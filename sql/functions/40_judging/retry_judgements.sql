@@ -7,7 +7,7 @@ begin
     with revived as (
         select j.tenant_id, j.judgement_id
         from (
-            -- of a pair that was asked about twice the later question
+            -- if a pair was asked about twice, the later question
             select distinct on (o.tenant_id, coalesce(least(o.memory_id, o.other_id), o.judgement_id), greatest(o.memory_id, o.other_id))
                 o.tenant_id, o.judgement_id
             from memfold.judgements as o
@@ -37,7 +37,7 @@ language sql volatile
 return memfold_internal._retry_judgements(null);
 revoke all on function memfold_internal._retry_all_tenants() from public;
 comment on function memfold_internal._retry_all_tenants() is
-'A hook: retry_judgements() of no tenant in particular. On Citus it calls retry_judgements() of one tenant after the other.';
+'A hook: retry_judgements() without a tenant. On Citus it calls retry_judgements() for one tenant after the other.';
 
 create or replace function memfold.retry_judgements(
     tenant_id text default nullif(current_setting('memfold.tenant_id', true), '')
@@ -54,5 +54,5 @@ $$;
 revoke all on function memfold.retry_judgements(text) from public;
 grant execute on function memfold.retry_judgements(text) to memfold_judge, memfold_app;
 comment on function memfold.retry_judgements(text) is
-'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: of all tenants, which
-members of memfold_judge may. Raises MF001 to MF003.';
+'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: all tenants, only for members of
+memfold_judge. Raises MF001 to MF003.';

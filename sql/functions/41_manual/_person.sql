@@ -12,7 +12,7 @@ end;
 $$;
 revoke all on function memfold_internal._person(text, text, text) from public;
 comment on function memfold_internal._person(text, text, text) is
-'A decision that a person makes without being asked, for _record_relation().';
+'A manual decision, not an answer to a question, for _record_relation().';
 
 create or replace function memfold_internal._person_result(action text, memory_id uuid, superseded_id uuid, event_id uuid)
 returns memfold.ingest_result
@@ -21,26 +21,26 @@ return (
     action, memory_id, 3, 'person'::text, null::double precision, superseded_id, null::uuid, event_id, null::jsonb
 )::memfold.ingest_result;
 revoke all on function memfold_internal._person_result(text, uuid, uuid, uuid) from public;
-comment on function memfold_internal._person_result(text, uuid, uuid, uuid) is 'What a person is told of a decision.';
+comment on function memfold_internal._person_result(text, uuid, uuid, uuid) is 'The result of a manual decision for the caller.';
 
 create or replace function memfold_internal._check_pair(a memfold.memories, b memfold.memories) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
     if a.memory_id = b.memory_id then
-        perform memfold_internal._fail('MF034', 'the two are one memory already',
-            pg_catalog.format('Both ids lead to %s.', a.memory_id),
-            'explain_memory() shows its aliases; undo(event_id) takes a merge back.');
+        perform memfold_internal._fail('MF034', 'both ids are the same memory',
+            pg_catalog.format('The root of both is %s.', a.memory_id),
+            'explain_memory() shows its aliases; undo(event_id) undoes a merge.');
     elsif a.bucket_id <> b.bucket_id then
-        perform memfold_internal._fail('MF034', 'the two are in different buckets',
+        perform memfold_internal._fail('MF034', 'the memories are in different buckets',
             pg_catalog.format('%s is in %L, %s in %L.', a.memory_id, a.bucket_id, b.memory_id, b.bucket_id),
-            'Nothing is ever compared or merged across buckets.');
+            'Memories of different buckets are never compared or merged.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._check_pair(memfold.memories, memfold.memories) from public;
 comment on function memfold_internal._check_pair(memfold.memories, memfold.memories) is
-'Raises MF034 unless these are two memories of one bucket.';
+'Raises MF034 unless these are two different memories of one bucket.';
 
 create or replace function memfold_internal._authorize_pair(
     tenant_id text, memory_id uuid, other_id uuid
@@ -62,5 +62,5 @@ end;
 $$;
 revoke all on function memfold_internal._authorize_pair(text, uuid, uuid) from public;
 comment on function memfold_internal._authorize_pair(text, uuid, uuid) is
-'What a person relates to each other: the roots of two memories, looked at again under the locks of both. Raises MF001 to
-MF003, MF018, MF034, MF025.';
+'The roots of two memories that a person relates to each other, looked up again under the locks of both. Raises MF001 to MF003, MF018,
+MF034, MF025.';

@@ -19,6 +19,6 @@ $$;
 revoke all on function memfold.merge_memories(uuid, uuid, text, text) from public;
 grant execute on function memfold.merge_memories(uuid, uuid, text, text) to memfold_app;
 comment on function memfold.merge_memories(uuid, uuid, text, text) is
-'A person folds one memory into another of the same bucket, whatever their scopes: memory_id becomes an alias of into_id,
-which counts its observations from now on. Ids of aliases stand for where they lead. undo(event_id) takes it back.
-Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';
+'Merges a memory into another of the same bucket, in any scope, as a manual action: memory_id becomes an alias of into_id, which counts
+its observations from now on. The id of an alias stands for its root. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (the
+same memory, another bucket, rejected or withdrawn), MF025.';

@@ -20,6 +20,6 @@ $$;
 revoke all on function memfold.reject_memory(uuid, text, text) from public;
 grant execute on function memfold.reject_memory(uuid, text, text) to memfold_app;
 comment on function memfold.reject_memory(uuid, text, text) is
-'A person says: not this. The memory (of an alias: where it leads) becomes a tombstone: it is no longer shown, and its text
-and those of its aliases are rejected when they arrive again. A value that it had superseded is current again.
-undo(event_id) takes it back. Raises MF018 (no such memory), MF034 (it is rejected already), MF025.';
+'Rejects a memory (for an alias: its root) as a manual action: it becomes a tombstone, which is no longer shown, and its text and those of
+its aliases are refused when they arrive again. A value that it had superseded becomes current again. undo(event_id) undoes it. Raises
+MF018 (no such memory), MF034 (it is already rejected), MF025.';

@@ -12,8 +12,8 @@ declare
     b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
 begin
-    -- It holds from now on, whatever was dated ahead of the memories that are, or by this come again, on a timeline with these
-    -- two. A row of a plain INSERT has no counters yet.
+    -- It holds from now on, even if statements about memories now (or again) on a timeline with these two have later dates. A row of a
+    -- plain INSERT has no counters yet.
     v_stated_at := greatest(memfold_internal._clock(), case when not a.is_ingested then a.created_at end,
         memfold_internal._last_seen(a.tenant_id, array[a.memory_id, b.memory_id]
             || case when b.scope_key = a.scope_key and memfold_internal._is_single(a.tenant_id, a.predicate) then
@@ -26,6 +26,6 @@ $$;
 revoke all on function memfold.supersede_memory(uuid, uuid, text, text) from public;
 grant execute on function memfold.supersede_memory(uuid, uuid, text, text) to memfold_app;
 comment on function memfold.supersede_memory(uuid, uuid, text, text) is
-'A person retires a memory in favour of another of the same bucket: memory_id becomes history from now on, by_id is current.
-Stated again later, the retired one is current again. Ids of aliases stand for where they lead. undo(event_id) takes it
-back. Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';
+'Retires a memory in favour of another of the same bucket, as a manual action: memory_id becomes history from now on, by_id is current. If
+the retired memory is stated again later, it becomes current again. The id of an alias stands for its root. undo(event_id) undoes it.
+Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';

@@ -7,7 +7,7 @@ return coalesce(
 );
 revoke all on function memfold_internal._is_undoable(text, integer, boolean) from public;
 grant execute on function memfold_internal._is_undoable(text, integer, boolean) to memfold_app, memfold_auditor;
-comment on function memfold_internal._is_undoable(text, integer, boolean) is 'Whether undo() takes a ledger row of this kind back.';
+comment on function memfold_internal._is_undoable(text, integer, boolean) is 'Whether undo() can undo a ledger row of this kind.';
 
 create or replace function memfold_internal._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void
 language plpgsql volatile
@@ -18,7 +18,7 @@ declare
 begin
     for t in
         with recursive undone as materialized (
-            -- each text with the one that it was folded into
+            -- each text with the one that it was merged into
             select v.run_id, v.bucket_id, v.similarity, v.guard, x.child, x.parent
             from pg_catalog.unnest(event_ids) as i (id)
             cross join lateral (
@@ -33,7 +33,7 @@ begin
             where v.run_id is not null and v.action in ('merged', 'replaced') and v.tier >= 2
         ),
         edges as materialized (
-            -- all that the run has folded, undone before or not at all: what was one memory by it
+            -- everything that the run has merged, even if it was undone before: the texts that it made one memory
             select distinct v.run_id, case v.action when 'merged' then v.memory_id else v.target_id end as child,
                 case v.action when 'merged' then v.target_id else v.memory_id end as parent
             from (select distinct u.run_id from undone as u) as u
@@ -83,8 +83,8 @@ end;
 $$;
 revoke all on function memfold_internal._tell_apart(text, uuid[], text) from public;
 comment on function memfold_internal._tell_apart(text, uuid[], text) is
-'Records that the texts which a run had made one memory, and whose folds are undone now, are distinct, each from each: a row for
-each text, with a cluster_id that is the same for all that had become one. The caller holds the lock.';
+'Records that the texts which an undone run had merged into one memory are distinct from each other: one row per text, with the same
+cluster_id for all that had been one memory. The caller holds the lock.';
 
 create or replace function memfold_internal._undo(
     tenant_id text, event_ids uuid[], reason text, run_id uuid
@@ -100,7 +100,7 @@ declare
     v_undo_ids uuid[];
     v_sides uuid[];
 begin
-    -- With a restatement go its turns and what it adds to sums: under the rows of counters, as a restatement has them.
+    -- With a restatement its turns and its share of sums are removed: under the rows of counters, as a restatement writes them.
     v_sides := array(
         select distinct x.id
         from pg_catalog.unnest(event_ids) as i (id)
@@ -113,7 +113,7 @@ begin
             select e.into_id from memfold_internal._merges_in_force(_undo.tenant_id, v_sides) as e
         )));
     end if;
-    -- an archived restatement is in force by a row that stands for many, and its metadata by what was left of its kind
+    -- an archived restatement is in force through the row that replaces it, and its metadata through the remaining ones of its kind
     perform memfold_internal._unarchive(_undo.tenant_id, array(
         select v.memory_id
         from pg_catalog.unnest(event_ids) as i (id)
@@ -157,13 +157,13 @@ begin
         if e.action in ('superseded', 'historical') and e.tier >= 2
             or e.action in ('merged', 'replaced') and e.tier >= 2 and e.on_timeline
         then
-            -- which of the two holds is a person's to say
+            -- a person must say which of the two holds
             perform memfold_internal._queue_judgement(e.tenant_id, 'review', a.memory_id, b.memory_id, e.similarity, e.guard, true)
             from memfold_internal._memory_root(e.tenant_id, e.memory_id, '{}') as a
             cross join memfold_internal._memory_root(e.tenant_id, e.target_id, '{}') as b
             where a.memory_id <> b.memory_id and a.status = 'active' and b.status = 'active';
         elsif e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null then
-            -- so that nothing folds or asks it again; those of runs are told apart together, below
+            -- so that nothing merges or asks about it again; those of runs are separated together, below
             insert into memfold.judgements (
                 tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence,
                 reason, resolved_at
@@ -191,8 +191,8 @@ end;
 $$;
 revoke all on function memfold_internal._undo(text, uuid[], text, uuid) from public;
 comment on function memfold_internal._undo(text, uuid[], text, uuid) is
-'Takes events back that are not undone yet, and returns the memories of those that were not, each with the last row that it got.
-run_id: of the run that is undone. The caller holds the locks.';
+'Undoes events that are not undone yet, and returns the memories concerned, each with its last new row. run_id: the run that is undone.
+The caller holds the locks.';
 
 create or replace function memfold.undo(
     event_id uuid,
@@ -212,25 +212,25 @@ begin
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
     elsif e.method = 'rehash' then
         perform memfold_internal._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
-            'Texts that are one under the rules of now cannot be two: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
+            'Texts that are equal under the present rules cannot be separate: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
     elsif not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
         perform memfold_internal._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
-            'Merges, supersessions, rejections of a memory and restatements can be; reject_memory() takes a memory itself away.');
+            'Merges, supersessions, prunings, restatements and rejections of a memory can be; to remove a memory itself, use reject_memory().');
     end if;
     perform memfold_internal._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
     return query
     select u.* from memfold_internal._undo(e.tenant_id, array[e.event_id], undo.reason, null) as u;
     if not found then
-        perform memfold_internal._fail('MF033', 'the event is undone already', format('event_id was %s.', e.event_id),
-            'explain_memory() marks what is undone.');
+        perform memfold_internal._fail('MF033', 'the event is already undone', format('event_id was %s.', e.event_id),
+            'explain_memory() marks undone events.');
     end if;
 end;
 $$;
 revoke all on function memfold.undo(uuid, text, text) from public;
 grant execute on function memfold.undo(uuid, text, text) to memfold_app;
 comment on function memfold.undo(uuid, text, text) is
-'Takes back one event of the ledger, no matter who made it, in any order: a fold (both texts are memories of their own again, with
-every observation that arrived by them), a supersession (both are active, and a person is asked), a rejection, a pruning, or one
-restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Nothing is
-deleted: an undone row follows in the ledger. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is).';
+'Undoes one event of the ledger, no matter who made it, in any order: a merge (both texts are memories of their own again, each with the
+observations that arrived by it), a supersession (both are active, and a person is asked), a rejection, a pruning, or one restatement (tier
+1: the observation no longer counts). Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with
+action undone. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone).';

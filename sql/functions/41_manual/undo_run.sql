@@ -14,8 +14,8 @@ begin
     r := memfold_internal._run(tenant_id, run_id);
     if r.kind in ('decay', 'maintenance', 'rehash', 'reembedding', 'dropping', 'erasure') then
         perform memfold_internal._fail('MF039', 'the run cannot be undone', format('Run %s is of kind %s.', r.run_id, r.kind),
-            case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) takes it back.'
-                else 'Runs that merge or prune can be: consolidation, sweep, session, cleaning and pruning.' end);
+            case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) undoes it.'
+                else 'Runs that merge or prune can be undone: consolidation, sweep, session, cleaning and pruning.' end);
     end if;
     if r.kind = 'link' then
         perform memfold_internal._lock_links(tenant_id, r.bucket_id);
@@ -24,7 +24,7 @@ begin
     end if;
     r := memfold_internal._run(tenant_id, run_id);
     if r.status = 'undone' then
-        perform memfold_internal._fail('MF039', 'the run is undone already', format('Run %s was undone at %s.', r.run_id, r.ended_at),
+        perform memfold_internal._fail('MF039', 'the run is already undone', format('Run %s was undone at %s.', r.run_id, r.ended_at),
             'runs_overview shows the status of runs.');
     end if;
     if r.kind = 'link' then
@@ -61,7 +61,9 @@ $$;
 revoke all on function memfold.undo_run(uuid, text, text) from public;
 grant execute on function memfold.undo_run(uuid, text, text) to memfold_app;
 comment on function memfold.undo_run(uuid, text, text) is
-'Takes a whole run of maintenance back, as undo() does its events one by one: what it folded, replaced, superseded, rejected or pruned. What
-was stated since stays, and counts where its text leads now. Its judgements that wait are obsolete. A text that its judge had
-written is withdrawn. What it had made one memory is told apart, each text from each: no run merges or asks about it again. Returns the memories concerned as they are now. Writers of the bucket wait for it: up to three seconds
-for 1,000 folds. Of a run of link_subject() or link_predicate() it takes back the link (unlink_subject()), and returns no row. Raises MF001 to MF003, MF025, MF038 (no such run), MF039 (it is undone, or of a kind that cannot be).';
+'Undoes a whole maintenance run, as undo() does for each event: whatever it merged, replaced, superseded, rejected or pruned. Statements
+made since remain, and count for the memory that now holds their text. Open judgements of the run become obsolete. A text that a judge
+wrote for the run is withdrawn. The texts that the run had merged into one memory are marked as distinct from each other: no run merges
+them or asks about them again. Returns the memories concerned as they are now. Blocks writers of the bucket: up to three seconds for 1,000
+merges. For a run of link_subject() or link_predicate() it removes the link (unlink_subject()) and returns no row. Raises MF001 to MF003,
+MF025, MF038 (no such run), MF039 (it is already undone, or of a kind that cannot be).';

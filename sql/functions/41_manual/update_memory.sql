@@ -26,7 +26,7 @@ begin
 
     select s.memory_id into o.memory_id from memfold_internal._known_before_insert(c) as s;
     if found then
-        -- the bucket has that text: the edit is a fold into where it leads
+        -- the bucket has that text: the update is a merge into its root
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{rejected}');
         perform memfold_internal._check_pair(m, o);
         perform memfold_internal._lock_memories(tenant_id, array[m.memory_id, o.memory_id]);
@@ -36,14 +36,14 @@ begin
     end if;
     o.memory_id := memfold_internal._insert_memory(c, null);
     if o.memory_id is null then
-        raise exception 'the bucket changes too fast' using
+        raise exception 'too many concurrent changes in this bucket' using
             errcode = 'serialization_failure',
-            detail = 'Another call has stored the same text at this moment.', hint = 'Retry the call.';
+            detail = 'Another call stored the same text at the same time.', hint = 'Retry the call.';
     end if;
     v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced',
         o.memory_id, m.memory_id, content, null);
     if embedding is not null then
-        -- the new text may say what another memory says
+        -- the new text may say the same as another memory
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{}');
         v_compared := memfold_internal._match_stored_memory(c, o, null);
         if v_compared.action is not null then
@@ -56,7 +56,7 @@ $$;
 revoke all on function memfold.update_memory(uuid, text, text, text, vector, text, text) from public;
 grant execute on function memfold.update_memory(uuid, text, text, text, vector, text, text) to memfold_app;
 comment on function memfold.update_memory(uuid, text, text, text, vector, text, text) is
-'A person gives a memory another text (and object): a text never changes, so the new one becomes a memory of the same
-scope, into which the old one is folded; ids and observations of the old one lead to it. With an embedding tier 2 runs for
-the new text: action is then merged or escalated where it meets another memory, else replaced. undo(event_id) takes it
-back. Raises MF018 (no such memory), MF034 (it says this already, or is rejected or withdrawn), MF004 to MF015, MF025.';
+'Gives a memory a new text (and object), as a manual action: a text never changes, so the new one becomes a memory of the same scope and
+the old one its alias; ids and observations of the old one count for it. With an embedding, tier 2 runs for the new text: action is merged
+or escalated if it matches another memory, otherwise replaced. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (it already
+has this text, or is rejected or withdrawn), MF004 to MF015, MF025.';

@@ -9,7 +9,7 @@ declare
     v_events memfold.memory_events[];
     v_policies memfold.policies[];
 begin
-    -- two conditions for the two indexes that lead to a bucket
+    -- two conditions for the two indexes that begin with a bucket
     v_texts := array(
         select m from memfold.memories as m
         where (m.tenant_id = _copy_known.tenant_id collate "C" and m.bucket_id = _copy_known.bucket_id collate "C"
@@ -31,7 +31,7 @@ begin
         ) as e
     );
     v_policies := array(select p from memfold.policies as p where p.tenant_id = _copy_known.tenant_id collate "C");
-    -- row level security shows one tenant at a time
+    -- row-level security shows one tenant at a time
     perform pg_catalog.set_config('memfold.tenant_id', into_tenant, true);
     for v_i in 1..pg_catalog.cardinality(v_policies) loop
         v_policies[v_i].tenant_id := into_tenant;
@@ -57,8 +57,8 @@ end;
 $$;
 revoke all on function memfold_internal._copy_known(text, text, timestamptz, text) from public;
 comment on function memfold_internal._copy_known(text, text, timestamptz, text) is
-'Gives a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows that were recorded by
-then, which the caller derives. Returns the texts. From then on memfold.tenant_id is the new one.';
+'Copies to a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows recorded until then, which
+the caller derives. Returns the texts. Afterwards memfold.tenant_id is the new tenant.';
 
 create or replace function memfold_internal._believed_memories(
     tenant_id text, bucket_id text, as_of timestamptz, known_at timestamptz
@@ -71,14 +71,14 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if current_setting('transaction_read_only') = 'on' then
-        perform memfold_internal._fail('MF022', 'known_at needs a transaction that may write',
-            'What was known then is derived in rows of its own, which are taken back.',
-            'Ask the primary, in a transaction that is not read-only.');
+        perform memfold_internal._fail('MF022', 'known_at requires a read-write transaction',
+            'It derives past state in temporary rows, which it rolls back.',
+            'Call it on the primary, in a transaction that is not read-only.');
     end if;
     begin
         perform memfold_internal._derive_all(v_tenant, memfold_internal._copy_known(tenant_id, bucket_id, known_at, v_tenant));
         select jsonb_agg(m) into v_told from memfold.current_memories(v_tenant, bucket_id, as_of) as m;
-        -- all of it is taken back, but for what the variable holds
+        -- everything is rolled back, except the variable
         raise exception using errcode = 'MFROL';
     exception when sqlstate 'MFROL' then
         null;
@@ -89,5 +89,5 @@ $$;
 revoke all on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) from public;
 grant execute on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) to memfold_app, memfold_auditor;
 comment on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) is
-'current_memories() by what the ledger had at known_at, as an array. It derives a copy of the bucket under a tenant of its own, and takes
-it back: nobody''s rows are locked or changed. Raises MF001 to MF003, MF022.';
+'current_memories() by the state of the ledger at known_at, as an array. It derives a copy of the bucket under a temporary tenant, and
+rolls it back: no other rows are locked or changed. Raises MF001 to MF003, MF022.';

@@ -4,7 +4,7 @@ create or replace function memfold_internal._recall_rules(
 language plpgsql stable
 as $$
 begin
-    -- The default is first: it holds for types without rules of their own.
+    -- The default comes first: it applies to types without their own rules.
     select array_agg(t.memory_type order by t.memory_type <> '*'),
         array_agg(row(
             p.guard, p.weight_source, p.weight_extractor, p.weight_repetition, o.min_confidence, o.search_threshold, o.touch,
@@ -28,8 +28,8 @@ end;
 $$;
 revoke all on function memfold_internal._recall_rules(text, text) from public;
 comment on function memfold_internal._recall_rules(text, text) is
-'What recall reads of the policies and options of a bucket, by type; ''*'', any type without any of its own, first. They are looked
-up once for each type that has some, not once for each memory.';
+'What recall reads of the policies and options of a bucket, by type; first ''*'', for types without their own. Looked up once per type
+that has some, not once per memory.';
 
 create or replace function memfold_internal._search_limit() returns bigint
 language sql immutable parallel safe
@@ -37,13 +37,13 @@ return 100000;
 revoke all on function memfold_internal._search_limit() from public;
 comment on function memfold_internal._search_limit() is
 'How many texts of a bucket recall compares one by one: of a larger bucket its newest ones, unless there is an index. Finding the newest
-ones reads an entry of each anyway: of 100,000 vectors of 384 dimensions all take 0.23 s, and the newest 10,000 took as long.';
+ones reads an entry of each anyway: all 100,000 vectors of 384 dimensions take 0.23 s, and so did the newest 10,000 of them.';
 
 create or replace function memfold_internal._exceeds_search_limit(
     tenant_id text, bucket_id text, scope_key bigint, embedding_model text
 ) returns boolean
 language plpgsql stable
--- by the index, as _exceeds_exact_limit()
+-- by the index, as in _exceeds_exact_limit()
 set enable_seqscan = off
 as $$
 begin
@@ -64,7 +64,7 @@ end;
 $$;
 revoke all on function memfold_internal._exceeds_search_limit(text, text, bigint, text) from public;
 comment on function memfold_internal._exceeds_search_limit(text, text, bigint, text) is
-'Whether a scope (null: the bucket) has more active vectors of a model than recall compares one by one. Reads so many entries of an
+'Whether a scope (null: the bucket) has more active vectors of a model than recall compares one by one. Reads that many entries of an
 index: 8 ms.';
 
 create or replace function memfold_internal._knn_by_memory(
@@ -77,7 +77,7 @@ create or replace function memfold_internal._knn_by_memory(
 language plpgsql stable
 as $$
 begin
-    -- from memories to vectors: those of a session are few, and those of history are in no index of vectors
+    -- from memories to vectors: a session has few, and those of history are in no index of vectors
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
     from (
@@ -128,7 +128,7 @@ comment on function memfold_internal._knn_by_memory(
     text, text, vector, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
     text[], memfold_internal.recall_rule[]
 ) is
-'As _knn_search(), of a session, or of a bucket''s history (session_id null): all of it, however large.';
+'_knn_search() for a session, or for a bucket''s history (session_id null): all of it, however large.';
 
 create or replace function memfold_internal._knn_search(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
@@ -158,7 +158,7 @@ begin
 
     v_index := memfold_internal._vector_index(embedding_model);
     v_outgrown := memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, memfold_internal._exact_limit(), null, null);
-    -- a scope is read by itself, unless it is too large for that
+    -- a scope is read separately, unless it is too large for that
     if v_outgrown and (scope_key is not null or v_index is null)
         and memfold_internal._exceeds_search_limit(tenant_id, bucket_id, scope_key, embedding_model)
     then
@@ -178,7 +178,7 @@ begin
     end if;
     v_is_scoped := v_outgrown and scope_key is not null;
     v_is_whole := shortfall is null;
-    -- An index's scan gives up where nearly all that is near is of others, or does not pass: then the newest ones beside it.
+    -- An index scan gives up if nearly everything near belongs to others, or does not pass: then the newest are searched as well.
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
     from (
@@ -189,7 +189,7 @@ begin
                 from (
                     select i.memory_id, memfold_internal._similarity(i.embedding, _knn_search.embedding) as similarity
                     from (
-                        -- sorted are ids alone: sorting 100,000 vectors took as long as comparing them
+                        -- sort only the ids: sorting 100,000 vectors took as long as comparing them
                         select v.memory_id, v.embedding
                         from memfold.memory_vectors as v
                         where not v_is_scoped and v_is_whole
@@ -266,11 +266,11 @@ comment on function memfold_internal._knn_search(
     text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
     text[], memfold_internal.recall_rule[]
 ) is
-'The max_vectors vectors of a bucket nearest to a unit vector of those that recall may show (_recallable), each (text_ids)
-with the root where it leads: a root as often as it has texts among them. Exact among a session''s, among all for as_of, among a scope''s
-(of a large bucket; scope_key null: no scope) and among the newest 100,000 of a bucket; of all of one with more than 10,000 approximately,
-where there is an index. shortfall: why it may not have looked at all: no_index (nor is the bucket small enough to be compared), or
-scan_ended (the index''s scan gave up, and the bucket is as large). Null: it has. Only reads.';
+'The max_vectors vectors of a bucket nearest to a unit vector among those that recall may show (_recallable), each (text_ids) with its
+root: a root appears once for each of its texts. Exact for a session, for as_of, for a scope (of a large bucket; scope_key null: no scope)
+and for the newest 100,000 of a bucket; for all of one with more than 10,000 approximate, if there is an index. shortfall: why it may not
+have searched everything: no_index (and the bucket is too large to be compared), or scan_ended (the index''s scan gave up, and the bucket
+is too large). Null: it has. Only reads.';
 
 create or replace function memfold_internal._indexed_knn_search(
     tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
@@ -327,5 +327,5 @@ comment on function memfold_internal._indexed_knn_search(
     text, text, vector, text, bigint, text, text, text, jsonb, jsonpath, double precision, timestamptz, text[],
     memfold_internal.recall_rule[], boolean, oid
 ) is
-'As _knn_search(), of all of a bucket by an index (_vector_index): nearly always. Fewer than max_vectors, where the scan gave up:
-after 4,000 entries, 20,000 with filters.';
+'_knn_search() over a whole bucket by an index (_vector_index), which rarely misses one. Fewer than max_vectors if the scan gave up: after
+4,000 entries, 20,000 with filters.';

@@ -21,7 +21,7 @@ begin
         perform memfold_internal._check_identifier('bucket_prefix', bucket_prefix, true);
         v_bucket := bucket_prefix;
         loop
-            -- the next one, by each of the two indexes that lead to a bucket
+            -- the next one, by each of the two indexes that begin with a bucket
             v_bucket := least(
                 (select m.bucket_id from memfold.memories as m
                 where m.tenant_id = _search_buckets.tenant_id collate "C" and m.bucket_id >= v_bucket collate "C"
@@ -34,7 +34,7 @@ begin
             );
             exit when v_bucket is null or not starts_with(v_bucket, bucket_prefix) or cardinality(v_buckets) > 1000;
             v_buckets := v_buckets || v_bucket;
-            -- what follows it at once: no text has a character before this one
+            -- its direct successor: no text has a character before this one
             v_bucket := v_bucket || E'\x01';
         end loop;
         v_buckets := array(select distinct u.id from unnest(v_buckets) as u (id));
@@ -42,15 +42,15 @@ begin
     if cardinality(v_buckets) > 1000 then
         perform memfold_internal._fail('MF022', 'too many buckets for one search',
             format('bucket_ids has %s, bucket_prefix was %s.', coalesce(cardinality(bucket_ids), 0), quote_nullable(bucket_prefix)),
-            'A search looks into 1,000 buckets at most: name fewer, or a longer prefix.');
+            'A search covers at most 1,000 buckets: name fewer, or a longer prefix.');
     end if;
     return array(select u.id from unnest(v_buckets) as u (id) order by u.id collate "C");
 end;
 $$;
 revoke all on function memfold_internal._search_buckets(text, text, text[], text) from public;
 comment on function memfold_internal._search_buckets(text, text, text[], text) is
-'The buckets that a search looks into, sorted: bucket_ids, and those that begin with bucket_prefix; bucket_id where neither is given.
-Raises MF003, MF022.';
+'The buckets that a search covers, sorted: bucket_ids, and those that begin with bucket_prefix; bucket_id if neither is given. Raises
+MF003, MF022.';
 
 create or replace function memfold_internal._recall_settings(
     tenant_id text, bucket_ids text[], memory_type text,
@@ -78,7 +78,8 @@ end;
 $$;
 revoke all on function memfold_internal._recall_settings(text, text[], text) from public;
 comment on function memfold_internal._recall_settings(text, text[], text) is
-'By what the buckets of a search rank and count, one each, and by what they show two memories as one: the strictest of them.';
+'The settings by which the buckets of a search rank and count, one row each, and by which they show two memories as one: the strictest of
+them.';
 
 create or replace function memfold_internal._recall_candidates(
     tenant_id text, bucket_ids text[], embedding vector, embedding_model text, query text, max_texts bigint,
@@ -107,7 +108,7 @@ begin
     foreach v_bucket in array bucket_ids loop
         v_place := v_place + 1;
         select r.types, r.rules into v_rules from memfold_internal._recall_rules(tenant_id, v_bucket) as r;
-        -- what a name stands for is a bucket's own
+        -- links belong to a bucket
         select n.subject, n.predicate into v_name
         from memfold_internal._resolve_names(tenant_id, v_bucket, _recall_candidates.subject, _recall_candidates.predicate, null) as n;
         v_subject := memfold.canonicalize(v_name.subject, 'prose/1');
@@ -158,10 +159,9 @@ revoke all on function memfold_internal._recall_candidates(
 comment on function memfold_internal._recall_candidates(
     text, text[], vector, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz
 ) is
-'What a search finds, before it ranks: of each bucket (places: which) the max_texts texts nearest to a vector (_knn_search; shares are
-null), and those with most of a query''s words (_word_search; similarities are null). has_more: one of these, or all together, have as
-many as are looked at. shortfalls:
-why they may not be all.';
+'What a search finds before it ranks: for each bucket (places: which) the max_texts texts nearest to a vector (_knn_search; shares are
+null), and those with most of a query''s words (_word_search; similarities are null). has_more: one of these, or all together, reached the
+limit. shortfalls: why some may be missing.';
 
 create or replace function memfold_internal._notify_incomplete(shortfalls text[], embedding_model text, text_search text)
 returns void
@@ -171,7 +171,7 @@ declare
     v_limit constant text := to_char(memfold_internal._search_limit(), 'FM999,999,999');
 begin
     raise notice 'the search is not complete' using
-        -- a subclass of warnings, so that a client knows it
+        -- a subclass of warnings, so that clients can recognize it
         errcode = '01M01',
         detail = array_to_string(array[
             case when 'no_index' = any(shortfalls) then format(
@@ -192,14 +192,14 @@ begin
             case when 'no_text_index' = any(shortfalls) then format(
                 E'As a member of memfold_owner: select memfold.text_index_ddl(%L) \\gexec', text_search) end,
             case when 'scan_ended' = any(shortfalls) then
-                'Search with fewer filters, or one session: those are searched whole.' end,
-            case when 'near_scan_ended' = any(shortfalls) then 'Pass a memory_type: then one scope is searched, by itself.' end
+                'Search with fewer filters, or one session: those are searched completely.' end,
+            case when 'near_scan_ended' = any(shortfalls) then 'Pass a memory_type to search one scope.' end
         ], '; ');
 end;
 $$;
 revoke all on function memfold_internal._notify_incomplete(text[], text, text) from public;
 comment on function memfold_internal._notify_incomplete(text[], text, text) is
-'Says by a NOTICE (SQLSTATE 01M01) why a search has not looked at all that it could have found, and what to do.';
+'Explains in a NOTICE (SQLSTATE 01M01) why a search has not covered everything, and what to do.';
 
 create or replace function memfold_internal._fuse(
     places bigint[], root_ids uuid[], text_ids uuid[], similarities double precision[], shares double precision[],
@@ -217,7 +217,7 @@ begin atomic
     from (
         select b.*, row_number() over (partition by b.is_near order by b.fit desc, b.id) as rank
         from (
-            -- a root once by each, by the best of its texts, its own where none is better
+            -- each root once per kind, by the best of its texts, its own if none is better
             select distinct on (u.id, u.similarity is null)
                 u.place, u.id, u.text_id, u.similarity, u.share, u.confidence, u.feedback,
                 u.similarity is not null as is_near, coalesce(u.similarity, u.share) as fit
@@ -236,9 +236,8 @@ revoke all on function memfold_internal._fuse(
 comment on function memfold_internal._fuse(
     bigint[], uuid[], uuid[], double precision[], double precision[], double precision[], double precision[], bigint, boolean
 ) is
-'The max_texts best by each of what _recall_candidates() has found, each root once, and how well it fits, in [0, 1]:
-its similarity, or its share of the query''s words,
-or by both: their reciprocal ranks, 1 / (60 + rank), of which those of the first by both make 1.';
+'The max_texts best results of each kind from _recall_candidates(), each root once, and how well it fits, in [0, 1]: its similarity, or
+its share of the query''s words, or with both their reciprocal ranks, 1 / (60 + rank), scaled so that the first by both has 1.';
 
 create or replace function memfold_internal._stored_similarity(
     tenant_id text, memory_id uuid, embedding_model text, unit vector
@@ -259,4 +258,4 @@ end;
 $$;
 revoke all on function memfold_internal._stored_similarity(text, uuid, text, vector) from public;
 comment on function memfold_internal._stored_similarity(text, uuid, text, vector) is
-'The cosine of a stored text to a unit vector. Null: it has no vector of the model, or there is nothing to compare it with.';
+'The cosine of a stored text to a unit vector. Null: it has no vector of the model, or the unit vector is null.';

@@ -3,7 +3,7 @@ language sql immutable parallel safe
 return 0.8;
 revoke all on function memfold_internal._same_words() from public;
 comment on function memfold_internal._same_words() is
-'Jaccard similarity of words from which recall shows two memories as one, where one of them has no vector.';
+'Jaccard similarity of words at or above which recall shows two memories as one if one of them has no vector.';
 
 create or replace function memfold_internal._alike(
     tenant_id text, memory_ids uuid[], embedding_model text, threshold double precision, out later bigint[], out earlier bigint[]
@@ -54,7 +54,7 @@ end;
 $$;
 revoke all on function memfold_internal._alike(text, uuid[], text, double precision) from public;
 comment on function memfold_internal._alike(text, uuid[], text, double precision) is
-'The places of pairs of these memories that are alike: by the cosine of their vectors, at least threshold; where one has no vector of the
+'The positions of pairs of these memories that are alike: by the cosine of their vectors, at least threshold; if one has no vector of the
 model, by their words (_same_words).';
 
 create or replace function memfold_internal._recall_clusters(
@@ -122,7 +122,7 @@ begin
                 offset 0
             ) as o
         ),
-        -- told apart from the same one, in one cluster
+        -- kept apart from the same one, in one cluster
         told as materialized (
             select c.memory_id as id, j.cluster_id
             from c
@@ -141,7 +141,7 @@ begin
         where a.predicate is not distinct from b.predicate
             and (a.subject <> b.subject) is not true
             and (a.object <> b.object) is not true
-            -- two answers to one question are two, unless they are known to be the same answer
+            -- two answers to one question differ, unless they are known to be the same answer
             and not (a.memory_type = b.memory_type and a.subject is not distinct from b.subject and (a.object = b.object) is not true
                 and (a.on_timeline and b.on_timeline
                     or a.predicate is not null and memfold_internal._is_single(_recall_clusters.tenant_id, a.predicate)))
@@ -195,6 +195,6 @@ end;
 $$;
 revoke all on function memfold_internal._recall_clusters(text, uuid[], double precision[], text, double precision, text) from public;
 comment on function memfold_internal._recall_clusters(text, uuid[], double precision[], text, double precision, text) is
-'For each of these roots, in order of rank: the place of the best-ranked one that says the same (its own, or that of the first
-cluster all of whose members say the same as it), and the place of the one of them that is shown. They are alike (_alike), and
-nothing else tells them apart. They may be of several buckets. Only reads.';
+'For each of these roots, in order of rank: the position of the best-ranked one that says the same (its own, or that of the first cluster
+all of whose members say the same), and the position of the one that is shown. They are alike (_alike), and nothing else distinguishes
+them. They may be of several buckets. Only reads.';

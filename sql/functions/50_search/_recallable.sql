@@ -4,7 +4,7 @@ create or replace function memfold_internal._recallable(
     rules memfold_internal.recall_rule[]
 ) returns table (root_id uuid, confidence double precision, feedback double precision)
 language sql stable rows 1
--- no parsed body: the view that it reads steps aside while Citus distributes tables
+-- not a parsed body: the view that it reads is dropped while Citus distributes tables
 as $$
     select r.memory_id, e.confidence, (k.helpful_count + 1)::double precision / (k.helpful_count + k.harmful_count + 2)
     -- from each to the next, whatever the statistics say
@@ -90,6 +90,6 @@ comment on function memfold_internal._recallable(
     text, uuid, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
     memfold_internal.recall_rule[]
 ) is
-'Where a text leads, if recall may show that at a time (it is active, and valid): with its effective confidence then, and its
-feedback in (0, 1). Null: no such filter; subject and predicate are canonical. types, rules: what holds in the bucket (_recall_rules).
-Inlined by its callers, so that the scans of vectors go on until enough have passed.';
+'The root of a text, if recall may show it at a time (it is active, and valid): with its effective confidence then, and its feedback in
+(0, 1). Null: no such filter; subject and predicate are canonical. types, rules: those of the bucket (_recall_rules). Inlined by its
+callers, so that the scans of vectors continue until enough have passed.';

@@ -11,7 +11,7 @@ begin
         ' select t.memory_id, octet_length(t.content) as size from memfold.memories as t'
         ' where memfold_internal._memory_words(t.tenant_id, t.bucket_id, t.content, t.subject, t.predicate, t.object, %L::regconfig)'
         ' @> array[k.key]'
-        -- In a collation that no index has: one that begins with the tenant would read all of it, and part each text into words.
+        -- In a collation that no index has: one that begins with the tenant would read all of it, and split each text into words.
         ' and t.tenant_id = $2 collate "POSIX"'
         ' offset 0) as m', text_search::text)
     using keys, tenant_id;
@@ -20,8 +20,8 @@ $$;
 revoke all on function memfold_internal._indexed_words(text, bigint[], regconfig) from public;
 comment on function memfold_internal._indexed_words(text, bigint[], regconfig) is
 'By an index of words (_text_index): the memories of a tenant that have each word, with the length of their texts in bytes. The keys
-(_word_keys) name tenant and bucket, and who calls has to be authorized for them; tenant_id says on which shard they are, to Citus. It
-belongs to memfold_queue: what compares arrays is not leakproof, so that under a policy of row level security the index would not be used.';
+(_word_keys) contain tenant and bucket, which the caller must be authorized for; tenant_id tells Citus the shard. Owned by memfold_queue:
+comparisons of arrays are not leakproof, so that under row-level security the index would not be used.';
 
 create or replace function memfold_internal._exceeds_text_limit(tenant_id text, bucket_id text) returns boolean
 language plpgsql stable
@@ -39,7 +39,7 @@ end;
 $$;
 revoke all on function memfold_internal._exceeds_text_limit(text, text) from public;
 comment on function memfold_internal._exceeds_text_limit(text, text) is
-'Whether a bucket has more texts than recall reads for their words. Reads so many entries of an index.';
+'Whether a bucket has more texts than recall reads for their words. Reads that many entries of an index.';
 
 create or replace function memfold_internal._word_search(
     tenant_id text, bucket_id text, query text, max_texts bigint, memory_type text, subject text, predicate text, session_id text,
@@ -72,7 +72,7 @@ begin
                 select regexp_replace(w.word, E'[^[:alnum:]]', E'\\\\\\&', 'g') from unnest(v_words) as w (word)
             ), '|');
         end if;
-        -- those of a session are few, and as_of is a scan of the bucket, however large
+        -- a session has few, and as_of is a scan of the bucket, however large
         v_source := case when session_id is not null then 'session' else 'bucket' end;
         if num_nonnulls(session_id, as_of) = 0 and memfold_internal._exceeds_text_limit(tenant_id, bucket_id) then
             v_source := 'newest';
@@ -135,7 +135,7 @@ begin
                     || coalesce(' ' || r.object, '')) as text
                 offset 0
             ) as l
-            -- what cannot have a word need not be parsed, which takes ten times as long
+            -- a text that cannot contain a word need not be parsed, which takes ten times as long
             where v_pattern is null or l.text ~ v_pattern or octet_length(l.text) <> length(l.text)
             offset 0
         ) as t
@@ -148,7 +148,7 @@ begin
         left join hits as h on h.key = k.key
         group by k.key
     ),
-    -- as BM25 weighs words, among the texts that have one of them: then an index and a scan rank alike
+    -- the weights of BM25, among the texts with one of the words: an index and a scan then rank alike
     weighted as (
         select c.key, ln(1 + (sum(c.texts) over () - c.texts + 0.5) / (c.texts + 0.5))::double precision as weight
         from counted as c
@@ -167,7 +167,7 @@ begin
     from (
         select n.root_id, o.memory_id as text_id, o.share, n.confidence, n.feedback
         from (
-            -- of two texts with the same words the shorter one says less beside them
+            -- of two texts with the same words the shorter one has fewer others
             select r.memory_id, r.share * (1 - 0.2 * r.size / (r.size + 1)) as share from ranked as r
             order by 2 desc, r.memory_id
         ) as o
@@ -187,6 +187,6 @@ comment on function memfold_internal._word_search(
     text, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
     memfold_internal.recall_rule[]
 ) is
-'The max_texts texts of a bucket that have most of a query''s words, of those that recall may show (_recallable), each with the root where
-it leads. share: of the words'' weights, in [0, 1], a little less for longer texts. By an index of words; without one by reading the
-bucket''s texts, its newest 100,000 (shortfall: no_text_index) of more. Only reads.';
+'The max_texts texts of a bucket that have most of a query''s words, among those that recall may show (_recallable), each with its root.
+share: of the words'' weights, in [0, 1], slightly lower for longer texts. By an index of words; without one by reading the bucket''s
+texts, only the newest 100,000 if there are more (shortfall: no_text_index). Only reads.';

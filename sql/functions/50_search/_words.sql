@@ -1,5 +1,5 @@
--- An index of words holds what these return: like a canonicalizer they are never edited, but followed by others. A restore builds the
--- index as memfold_owner before it grants anything: so names are bound by SQL bodies, and PL/pgSQL calls what is built in, alone.
+-- An index of words holds what these return: like a canonicalizer they are never edited, but replaced by new versions. A restore builds
+-- the index as memfold_owner before it grants anything: so names are bound by SQL bodies, and PL/pgSQL calls only built-in functions.
 create or replace function memfold_internal._text_words(
     content text, text_search regconfig, capitals text, fold_from text, fold_to text
 ) returns tsvector
@@ -32,14 +32,14 @@ create or replace function memfold_internal._word_vector(
     content text, subject text, predicate text, object text, text_search regconfig
 ) returns tsvector
 language sql immutable parallel safe
--- longer texts would be more than a tsvector can hold
+-- longer texts would exceed the size of a tsvector
 return memfold_internal._text_words(
     pg_catalog.left(content, 20000) || coalesce(' ' || subject, '') || coalesce(' ' || predicate, '') || coalesce(' ' || object, ''),
     text_search, memfold_internal._capitals_1(), memfold_internal._fold_from_1(), memfold_internal._fold_to_1()
 );
 revoke all on function memfold_internal._word_vector(text, text, text, text, regconfig) from public;
 comment on function memfold_internal._word_vector(text, text, text, text, regconfig) is
-'The words that recall finds a memory by: those of its text, subject, predicate and object. Inlined.';
+'The words by which recall finds a memory: those of its text, subject, predicate and object. Inlined.';
 
 create or replace function memfold_internal._word_keys(of_tenant text, of_bucket text, words text[]) returns bigint[]
 language plpgsql immutable parallel safe
@@ -55,7 +55,7 @@ end;
 $$;
 revoke all on function memfold_internal._word_keys(text, text, text[]) from public;
 comment on function memfold_internal._word_keys(text, text, text[]) is
-'A number for each word in a bucket: with them an index of all memories finds those of one bucket alone.';
+'A number for each word in a bucket: with them an index over all memories finds those of one bucket.';
 
 create or replace function memfold_internal._memory_words(
     of_tenant text, of_bucket text, content text, subject text, predicate text, object text, text_search regconfig
@@ -66,7 +66,8 @@ return memfold_internal._word_keys(
 );
 revoke all on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) from public;
 comment on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) is
-'The words of a memory by a text search configuration, as numbers (_word_keys): what an index of words (create_text_index) holds. Inlined.';
+'The words of a memory by a text search configuration, as numbers (_word_keys): the contents of an index of words (create_text_index).
+Inlined.';
 
 create or replace function memfold_internal._query_words(query text, text_search regconfig) returns text[]
 language plpgsql immutable parallel safe
@@ -80,7 +81,7 @@ declare
     v_telling text[];
 begin
     if text_search = 'pg_catalog.simple'::regconfig then
-        -- which knows no stop words: those of English find nearly everything
+        -- which has no stop words: the English ones match nearly everything
         v_telling := array(
             select w.word from pg_catalog.unnest(v_words) with ordinality as w (word, place)
             where pg_catalog.ts_lexize('pg_catalog.english_stem', w.word) <> '{}'
@@ -95,7 +96,8 @@ end;
 $$;
 revoke all on function memfold_internal._query_words(text, regconfig) from public;
 comment on function memfold_internal._query_words(text, regconfig) is
-'The words that a query is searched by: the first 64; of configuration simple without English stop words, unless there are only such.';
+'The words of a query that are searched for: the first 64; for configuration simple without English stop words, unless there are no
+others.';
 
 create or replace function memfold_internal._text_index_name(text_search regconfig) returns text
 language sql stable parallel safe

@@ -18,7 +18,7 @@ declare
 begin
     perform memfold_internal._authorize_reader(v_tenant_id);
     if coalesce(v_tenant_id, '') = '' then
-        perform memfold_internal._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set.',
+        perform memfold_internal._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set by memfold.tenant_id.',
             'Pass tenant_id, or set memfold.tenant_id.');
     end if;
     if known_at is not null then
@@ -58,7 +58,7 @@ begin
         where not k.on_timeline and k.first_seen <= v_as_of
     ) as v
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-    -- two conditions for the two indexes that lead to a bucket
+    -- two conditions for the two indexes that begin with a bucket
     where (m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is not null
             or m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is null)
         and m.root_id is null and m.status in ('active', 'superseded')
@@ -69,9 +69,9 @@ $$;
 revoke all on function memfold.current_memories(text, text, timestamptz, timestamptz) from public;
 grant execute on function memfold.current_memories(text, text, timestamptz, timestamptz) to memfold_app, memfold_auditor;
 comment on function memfold.current_memories(text, text, timestamptz, timestamptz) is
-'What was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their
-first observation on, none outside its validity. By what is known today (known_at null): folds, rejections and late arrivals count
-as if they had always been known. known_at: by the ledger rows that were recorded by then, undone ones as they were then; as_of null
-is then known_at. What has been erased since is not shown. It derives the bucket once more, so that it takes longer, and writes (and
-takes back) rows: MF022 where a transaction is read-only.
-valid_from, valid_to: the interval, within the validity; valid_to null: still so. Raises MF001 to MF003, MF022.';
+'Returns what was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their first
+observation on, none outside its validity. known_at null: by what is known today; merges, rejections and late arrivals count as if they
+had always been known. known_at: by the ledger rows recorded until then, including those undone later; as_of null is then known_at.
+Content erased since is not shown. known_at derives the bucket a second time, so it takes longer, and it writes rows and rolls them back:
+MF022 in a read-only transaction. valid_from, valid_to: the interval, within the validity; valid_to null: still current. Raises MF001 to
+MF003, MF022.';

@@ -16,7 +16,7 @@ begin
         where m.memory_id = v_id
             and (m.tenant_id = current_memory.tenant_id collate "C" or coalesce(current_memory.tenant_id, '') = '');
         exit when found;
-        -- its text was erased, and another one took its place
+        -- its text was erased, and another one replaced it
         v_id := (
             select e.target_id
             from memfold.memory_events as e
@@ -30,6 +30,5 @@ $$;
 revoke all on function memfold.current_memory(uuid, text) from public;
 grant execute on function memfold.current_memory(uuid, text) to memfold_app, memfold_auditor;
 comment on function memfold.current_memory(uuid, text) is
-'Where an id leads today: the memory that holds its fact, after all folds, and after an erasure that left the fact. Any id ever
-handed out keeps its meaning; no row: it was erased. Without a tenant (argument or memfold.tenant_id) it looks among all that
-the role may read.';
+'Returns the memory that now holds the fact of an id, after all merges, and after an erasure that left the fact. An id never loses its
+meaning; no row: it was erased. Without a tenant (argument or memfold.tenant_id) it looks among all memories that the role may read.';

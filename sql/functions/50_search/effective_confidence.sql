@@ -27,7 +27,7 @@ $$;
 revoke all on function memfold.effective_confidence(uuid, text, timestamptz) from public;
 grant execute on function memfold.effective_confidence(uuid, text, timestamptz) to memfold_app;
 comment on function memfold.effective_confidence(uuid, text, timestamptz) is
-'The confidence of a memory (of an alias: of the memory where it leads) after decay, at a time: confidence * (1 - decay_rate) ^
-days since last use, by its options, in [0, 1]. Last use is the later of last_accessed and last_seen. Decay begins once
-decay_interval has passed without use, ends at decay_floor and spares protected_types; with a decay_rate of 0, the default,
-it is the confidence. Computed, nothing is written. Null: a row without an observation. Raises MF001, MF002, MF018.';
+'Returns the confidence of a memory (for an alias: of its root) after decay, at a time, in [0, 1]: confidence * (1 - decay_rate) ^ days
+since last use, by its options. Last use is the later of last_accessed and last_seen. Decay begins after decay_interval without use, ends
+at decay_floor and spares protected_types; with a decay_rate of 0, the default, the result is the confidence. Writes nothing. Null for a
+row without an observation. Raises MF001, MF002, MF018.';

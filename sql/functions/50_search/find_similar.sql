@@ -36,7 +36,7 @@ begin
     if find_similar.memory_type is not null then
         v_scope_key := memfold_internal._scope_key(bucket_id, find_similar.memory_type, subject, predicate);
     elsif memfold_internal._vector_index(embedding_model) is not null then
-        -- from so many on by the index
+        -- above this number by the index
         v_newest := memfold_internal._exact_limit();
         v_is_indexed := true;
     end if;
@@ -63,7 +63,7 @@ begin
         complete := v_shortfall is null;
         return next;
     end loop;
-    -- no row says whether the scan has ended where there is none: asked for as many texts as _knn_dedup() looks for
+    -- if there is no row, none says whether the scan has ended: search for as many texts as _knn_dedup() does
     if not found and v_is_indexed and (
         select n.scan_ended
         from memfold_internal._near_texts(
@@ -85,9 +85,10 @@ grant execute on function memfold.find_similar(
 comment on function memfold.find_similar(
     vector, text, text, text, double precision, text, text, text, bigint
 ) is
-'The active memories, expired or not, of which a text, their own or an alias''s, has a cosine of at least threshold to the vector,
-one row each, nearest first: in one scope where memory_type is given (null subject or predicate matches null), else in the bucket; among all of up to
-100,000 vectors, of a larger scope among the newest 100,000: then complete is false in each row, and a NOTICE (01M01) says so. Of a bucket
-with more than 10,000, among all by an index (create_vector_index), nearly always right; where its scan gives up, among the newest 10,000 as
-well, and complete is false. content and similarity: the memory''s own text and its cosine (null: it has no vector of the model); matched:
-the nearest of its texts, the own one where none is nearer. Nothing is written. Raises MF012 to MF015, MF022.';
+'Returns the active memories, expired or not, that have a text, their own or an alias''s, with a cosine of at least threshold to the
+vector, one row each, nearest first. memory_type given: in one scope (null subject or predicate matches null); null: in the bucket.
+Searches all of up to 100,000 vectors; of a larger scope only the newest 100,000: complete is then false in each row, and a NOTICE (01M01)
+says so. A bucket with more than 10,000 vectors is searched completely by an index (create_vector_index), which rarely misses one; if the
+index scan gives up, the newest 10,000 are searched as well, and complete is false. content and similarity: the text of the memory itself
+and its cosine (null: it has no vector of the model); matched: the nearest of its texts, its own if none is nearer. Writes nothing. Raises
+MF012 to MF015, MF022.';

@@ -30,5 +30,5 @@ $$;
 revoke all on function memfold.record_feedback(uuid, boolean, text) from public;
 grant execute on function memfold.record_feedback(uuid, boolean, text) to memfold_app;
 comment on function memfold.record_feedback(uuid, boolean, text) is
-'Counts whether a memory (of an alias: the memory where it leads) helped or harmed, and returns both counts: search_memories()
-ranks by them. Raises MF001, MF002, MF018 (no such memory), MF022.';
+'Records whether a memory (for an alias: its root) helped or harmed, and returns both counts: search_memories() ranks by them. Raises
+MF001, MF002, MF018 (no such memory), MF022.';

@@ -1,4 +1,4 @@
--- Longer than 150 lines: one loop that widens the search until enough is left; its rounds share the page.
+-- Longer than 150 lines: one loop that widens the search until enough results are left; its rounds share the page.
 create or replace function memfold.search_memories(
     query_embedding vector default null,
     embedding_model text default null,
@@ -28,7 +28,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    -- out of range is told below
+    -- values out of range are reported below
     v_most constant bigint := 48 * greatest(least(max_results, 1000), 1);
     v_fetch bigint := 3 * greatest(least(max_results, 1000), 1);
     v_buckets text[];
@@ -71,21 +71,21 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s, dedup_threshold %s, min_confidence %s.', coalesce(max_results::text, 'null'),
                 coalesce(dedup_threshold::text, 'null'), coalesce(search_memories.min_confidence::text, 'null')),
-            'max_results is 1 to 1000; dedup_threshold and min_confidence are 0 to 1, or null for the bucket''s.');
+            'max_results is 1 to 1000; dedup_threshold and min_confidence are 0 to 1, or null to use the bucket''s options.');
     elsif jsonb_typeof(search_memories.metadata) <> 'object' then
         perform memfold_internal._fail('MF022', 'the metadata is not an object',
             format('It is a JSON %s.', jsonb_typeof(search_memories.metadata)),
-            'Pass a JSON object: memories whose metadata contain it are shown.');
+            'Pass a JSON object that the metadata of a memory must contain.');
     elsif search_memories.metadata_path::text ~ '^(strict )?[$@]' then
-        perform memfold_internal._fail('MF022', 'the metadata_path is not a condition',
+        perform memfold_internal._fail('MF022', 'metadata_path is not a condition',
             format('It is the path %s, which is neither true nor false.', search_memories.metadata_path),
-            'Compare what it leads to, as in $.year > 2020, $.done == true or exists($.tags[*] ? (@ == "work")).');
+            'Write a comparison, such as $.year > 2020, $.done == true or exists($.tags[*] ? (@ == "work")).');
     end if;
     if query_embedding is not null then
         perform memfold_internal._check_embedding(query_embedding, embedding_model);
         v_unit := memfold_internal._unit(query_embedding);
     elsif v_model is null then
-        -- by whose vectors memories are shown as one: the model's that is in use, if there is but one
+        -- the model whose vectors decide that memories are shown as one: the one in use, if there is only one
         select min(m.model) into v_model from memfold.embedding_models as m where m.replaced_by is null having count(*) = 1;
     end if;
     if v_buckets = '{}' then
@@ -180,9 +180,9 @@ begin
         end if;
     end loop;
 
-    -- A replica cannot, and a look into the past is no use.
+    -- A replica cannot, and recall as of an earlier time is not a use.
     if v_touched is not null and coalesce(search_memories.touch, as_of is null and current_setting('transaction_read_only') = 'off') then
-        -- what others are writing to is passed over: a count less, and nobody waits
+        -- rows that others are writing are skipped: one count less, and nobody waits
         update memfold.memory_counters as k
         set access_count = k.access_count + 1, last_accessed = now()
         from (
@@ -207,21 +207,21 @@ comment on function memfold.search_memories(
     vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
     precision, boolean, boolean, text, text[], text, jsonpath
 ) is
-'The active memories, valid now (valid_from, valid_until), that fit a query best, each fact once: nearest to its vector
-(query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the
-options'' text_search), or both. Candidates are the 3 *
-max_results best texts of a bucket by each that pass the filters (null: none; subject and predicate in canonical form, metadata contained,
-metadata_path a jsonpath condition, min_confidence: the options''); a text that was merged leads to its memory (matched_id). Of bucket_id,
-or else of bucket_ids and all buckets that begin with bucket_prefix, 1,000 at most. They are ranked by score = (1 - rank_confidence -
-rank_feedback) * fit + rank_confidence * effective confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is
-matched_similarity, word_share, or of both 30.5 * (1 / (60 + rank by vector) + 1 / (60 + rank by words)). Then, unless deduplicate is false,
-memories that say the same are shown as one, those of several buckets too: cosine of at least dedup_threshold (null: the options''
-search_threshold, else the model''s judge threshold; where one has no vector, words in common of at least 0.8) with each other, the guard
-clean, same predicate, no other subject or object, not judged contradiction or distinct. Shown is the longest in canonical form, then the
-most confident, then the newest; the others are its collapsed_ids (show_collapsed: rows of their own, after it, all with their own score).
-Where too few are left, it looks further, at up to 48 * max_results. It looks at all of a bucket of up to 100,000 vectors, and texts; of a
-larger one by an index (create_vector_index, used from 10,000 on, nearly always right; create_text_index), else at its newest 100,000:
-then complete is false in each row, and a NOTICE (01M01) names the statement that makes the index. At all, however many, of one session_id,
-and with as_of: what was believed at that time, values that were superseded since included, validity and confidence as of then. touch (null: the
-options'', unless as_of is given or the transaction is read-only): counts what is shown in access_count and last_accessed. Raises MF001 to MF003,
-MF012 to MF015, MF022.';
+'Returns the active and currently valid memories (valid_from, valid_until) that best match a query, each fact once: nearest to its vector
+(query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the option
+text_search), or both. For each of the two, the candidates are the 3 * max_results best texts that pass the filters (null: no filter;
+subject and predicate in canonical form, metadata contained, metadata_path a jsonpath condition, min_confidence: default from the
+options). A merged text returns its memory (matched_id). Searches bucket_id, or else bucket_ids and all buckets that begin with
+bucket_prefix, at most 1,000. Memories are ranked by score = (1 - rank_confidence - rank_feedback) * fit + rank_confidence * effective
+confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is matched_similarity, word_share, or with both 30.5 * (1 / (60
++ rank by vector) + 1 / (60 + rank by words)). Then, unless deduplicate is false, memories that say the same are shown as one, even across
+buckets: each pair has a cosine of at least dedup_threshold (null: the option search_threshold, else the model''s judge threshold; if one
+has no vector, at least 0.8 of the words in common), a clean guard, the same predicate and no different subject or object, and was not
+judged contradiction or distinct. The one with the longest canonical form is shown, then the most confident, then the newest; the others
+are its collapsed_ids (show_collapsed: extra rows after it, each with its own score). If too few remain, it examines up to 48 *
+max_results. It searches all of a bucket of up to 100,000 vectors or texts; a larger one by an index (create_vector_index, used from
+10,000 on, rarely misses one; create_text_index), else only its newest 100,000: complete is then false in each row, and a NOTICE (01M01)
+names the statement that creates the index. With session_id or as_of it searches all texts, however many. as_of: what was believed at that
+time, including values superseded since, with validity and confidence as of then. touch: counts what is shown in access_count and
+last_accessed (null: by the options, unless as_of is given or the transaction is read-only). Raises MF001 to MF003, MF012 to MF015,
+MF022.';

@@ -1,4 +1,4 @@
--- What suggest_links() is made of: which names may be one, as their words and what is told of them say.
+-- The parts of suggest_links(): which names may mean the same, by their words and by the statements about them.
 
 create or replace function memfold_internal._name_words(name text) returns text[]
 language sql immutable parallel safe
@@ -42,14 +42,14 @@ end;
 $$;
 revoke all on function memfold_internal._name_relation(text[], text[]) from public;
 comment on function memfold_internal._name_relation(text[], text[]) is
-'How a shorter name may be a fuller one, by their words: contained (all of its words are there), initials (some are there by their first
-letter, and one in full). Null: it is not.';
+'How a shorter name may abbreviate a longer one, by their words: contained (all of its words occur there), initials (some occur by their
+first letter, and one in full). Null: it does not.';
 
 create or replace function memfold_internal._names_clash(tenant_id text, name text, other text, is_related boolean) returns boolean
 language plpgsql stable
 as $$
 begin
-    -- within a sentence, where a capital makes a name
+    -- inside a sentence, where a capital indicates a name
     return exists (
         select from pg_catalog.unnest(memfold_internal._guard(tenant_id, 'It is about ' || name, 'It is about ' || other)) as s (signal)
         where s.signal !~ '^(name|identifier): ' or s.signal ~ ' <> ' and not is_related
@@ -58,8 +58,8 @@ end;
 $$;
 revoke all on function memfold_internal._names_clash(text, text, text, boolean) from public;
 comment on function memfold_internal._names_clash(text, text, text, boolean) is
-'Whether the guard tells two names apart: each is a name that the other is not, or they differ by a number or the like. is_related: the
-one is the other by its words, or their first letters (_name_relation), which is no clash of names.';
+'Whether the guard distinguishes two names: each is a name that the other is not, or they differ by a number or the like. is_related: one
+is the other by its words, or their first letters (_name_relation), which is no clash of names.';
 
 create or replace function memfold_internal._subject_facts(tenant_id text, bucket_id text)
 returns table (
@@ -71,7 +71,7 @@ as $$
 begin
     return query
     select f.memory_id, f.memory_type, f.subject, f.spelled, f.predicate, f.object, f.content, f.canonical,
-        -- what is told, less the name with which it begins
+        -- the statement, without the name at its beginning
         case when pg_catalog.starts_with(f.canonical, f.subject || ' ') then pg_catalog.substr(f.canonical, pg_catalog.length(f.subject) + 2)
             else f.canonical end
     from (
@@ -88,8 +88,8 @@ end;
 $$;
 revoke all on function memfold_internal._subject_facts(text, text) from public;
 comment on function memfold_internal._subject_facts(text, text) is
-'The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and what is told
-(form), which is the content without the name with which it begins. Only reads.';
+'The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and the statement (form),
+which is the content without the name at its beginning. Only reads.';
 
 create or replace function memfold_internal._near_facts(tenant_id text, bucket_id text)
 returns table (subject text, other text, memory_id uuid, other_id uuid)
@@ -112,12 +112,12 @@ begin
     join newest as b on b.model = a.model and b.memory_type = a.memory_type and b.subject > a.subject
         and b.predicate is not distinct from a.predicate and b.form <> a.form and (a.object <> b.object) is not true
     where memfold_internal._similarity(a.embedding, b.embedding) >= a.merge_threshold
-        -- the guard over what is told, for the names are told apart elsewhere
+        -- the guard over the statements only, because the names are compared elsewhere
         and memfold_internal._guard(_near_facts.tenant_id,
             pg_catalog.right(a.content, pg_catalog.length(a.form)), pg_catalog.right(b.content, pg_catalog.length(b.form))) = '{}';
 end;
 $$;
 revoke all on function memfold_internal._near_facts(text, text) from public;
 comment on function memfold_internal._near_facts(text, text) is
-'Pairs of facts of two subjects of which the vectors say the same (at or above the model''s merge threshold), guard clean; among the newest
-1,000 that have a subject and a vector. Only reads.';
+'Pairs of facts of two subjects that say the same by their vectors (at or above the model''s merge threshold), with a clean guard; among
+the newest 1,000 that have a subject and a vector. Only reads.';

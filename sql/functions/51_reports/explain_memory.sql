@@ -16,8 +16,8 @@ $$;
 revoke all on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) from public;
 grant execute on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) to memfold_app, memfold_auditor;
 comment on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) is
-'What a pair''s score (calibrations.score) comes from: what its features add most, in log-odds. It reads no table: a definer so
-that who may read memories need not be allowed all that it calls. Null: there is no score.';
+'The features that contribute most to a pair''s score (calibrations.score), in log-odds. Reads no table: SECURITY DEFINER so that a role
+that may read memories needs no right to the functions that it calls. Null: there is no score.';
 
 -- Longer than 150 lines: a life is told in one order, section by section.
 create or replace function memfold.explain_memory(
@@ -44,7 +44,7 @@ begin
         and (a.tenant_id = explain_memory.tenant_id collate "C" or coalesce(explain_memory.tenant_id, '') = '');
     if not found then
         perform memfold_internal._fail('MF018', 'there is no such memory', format('memory_id was %s.', v_asked),
-            'Ids are those that ingest_memory() returned to this tenant; set memfold.tenant_id to it.');
+            'Pass an id that ingest_memory() returned to this tenant, and set memfold.tenant_id to the tenant.');
     end if;
     if m.root_id is not null then
         return next format('alias %s: "%s"', m.memory_id, m.content);
@@ -104,7 +104,7 @@ begin
             select x.* from memfold.judgements as x
             where x.tenant_id = m.tenant_id and (x.memory_id = any(v_tree) or x.other_id = any(v_tree))
         ) as p
-        -- what belongs to a cluster is told by the question about it
+        -- members of a cluster are reported with the question about it
         join memfold.judgements as j on j.tenant_id = p.tenant_id and j.judgement_id = coalesce((
             select h.judgement_id from memfold.judgements as h where h.tenant_id = p.tenant_id and h.judgement_id = p.cluster_id
         ), p.judgement_id)
@@ -133,7 +133,7 @@ begin
         ) as x
         left join memfold.memories as w on w.tenant_id = x.tenant_id and w.memory_id = x.memory_id
         left join memfold.memories as t on t.tenant_id = x.tenant_id and t.memory_id = x.target_id
-        -- the alias that was nearer than what was decided against
+        -- the alias that was nearer than the memory decided against
         left join lateral (
             select (s.entry ->> case x.method when 'lexical' then 'jaccard_matched_id' else 'matched_id' end)::uuid as id,
                 (s.entry ->> case x.method when 'lexical' then 'matched_jaccard' else 'matched_similarity' end)::numeric
@@ -202,6 +202,6 @@ revoke all on function memfold.explain_memory(uuid, text) from public;
 grant execute on function memfold.explain_memory(uuid, text) to memfold_app, memfold_auditor;
 grant execute on function memfold_internal._fail(text, text, text, text) to memfold_app, memfold_auditor;
 comment on function memfold.explain_memory(uuid, text) is
-'The whole life of a memory as readable lines: its text and state, what its confidence comes from, when it was current,
-its aliases, judgements, and its ledger (the first and the last 15 rows); of what a score decided, or the veto, what added most
-to the score in force now. Raises MF018.';
+'Returns the whole life of a memory as readable lines: its text and state, what its confidence is made of, when it was current, its
+aliases, its judgements, and its ledger (the first and the last 15 rows). For decisions by a score or the veto, it names the features that
+contributed most to the score in force now. Raises MF018.';

@@ -48,26 +48,26 @@ left join lateral (
     select started_at, status from memfold.runs where kind = 'maintenance' order by started_at desc limit 1
 ) as r on true;
 comment on view memfold.metrics is
-'One row of numbers for a monitor, from statistics and small indexes: ask as often as you like. A member of memfold_auditor counts for
-all tenants, anybody else for its own; what comes from statistics is of all tenants always. Counts of what waits end at 10,000.';
-comment on column memfold.metrics.memories is 'Texts that are stored, aliases and history included, as the statistics estimate them.';
+'One row of figures for monitoring, from statistics and small indexes: query it as often as you like. Members of memfold_auditor see
+counts for all tenants, others for their own; figures from statistics are always for all tenants. Counts of waiting rows stop at 10,000.';
+comment on column memfold.metrics.memories is 'Stored texts, including aliases and history, as estimated by the statistics.';
 comment on column memfold.metrics.memories_total is
-'Texts written since the statistics were reset (a crash resets them); a standby has none of its own.';
+'Texts written since the statistics were reset (a crash resets them); a standby does not count them.';
 comment on column memfold.metrics.ledger_rows_total is
-'Ledger rows written since then: observations and decisions. memories_total over it is the share of new facts.';
+'Ledger rows written since then: observations and decisions. memories_total divided by it is the share of new facts.';
 comment on column memfold.metrics.judgements_total is 'Questions asked since then.';
-comment on column memfold.metrics.open_judgements is 'Questions that wait for an answer, those that a judge has claimed included.';
-comment on column memfold.metrics.reviews is 'Those of them that wait for a person.';
+comment on column memfold.metrics.open_judgements is 'Questions that wait for an answer, including those that a judge has claimed.';
+comment on column memfold.metrics.reviews is 'Of these, the questions that wait for a person.';
 comment on column memfold.metrics.overdue_leases is
-'Questions whose judge has been late for five minutes: it died, and nobody else claims them.';
+'Questions whose lease expired more than five minutes ago: the judge has probably died, and no other claims them.';
 comment on column memfold.metrics.oldest_open_seconds is
-'Age of the oldest question that waits for a judge, in seconds. Null: none does.';
+'Age of the oldest question that waits for a judge, in seconds. Null: there is none.';
 comment on column memfold.metrics.dead_judgements is 'Questions that failed eight times; retry_judgements() asks them again.';
 comment on column memfold.metrics.pending_embeddings is 'Texts that wait for a vector.';
-comment on column memfold.metrics.plain_rows is 'Rows of a plain INSERT that maintenance has yet to ingest.';
-comment on column memfold.metrics.striped_memories is 'Memories that so many state at once that their counters are striped.';
+comment on column memfold.metrics.plain_rows is 'Rows of a plain INSERT that ingest_plain_rows() has not handled yet.';
+comment on column memfold.metrics.striped_memories is 'Memories with striped counters, because many calls state them at once.';
 comment on column memfold.metrics.maintenance_seconds is
-'Seconds since the last run_maintenance() of any tenant began. Null: none is on record.';
-comment on column memfold.metrics.maintenance_failed is 'Whether a task of it failed; runs.report says which.';
+'Seconds since the last run_maintenance() of any tenant began. Null: no run is recorded.';
+comment on column memfold.metrics.maintenance_failed is 'Whether a task of that run failed; runs.report says which.';
 comment on column memfold.metrics.bytes is 'Size of all tables with their indexes, in bytes.';
 grant select on memfold.metrics to memfold_app, memfold_auditor;

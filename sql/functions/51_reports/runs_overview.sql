@@ -43,8 +43,8 @@ cross join lateral (
     where v.tenant_id = r.tenant_id and v.run_id = r.run_id
 ) as e;
 comment on view memfold.runs_overview is
-'One row a run of maintenance, with what has become of it by now: judgements that wait and that are answered, decisions in force, and
-those undone. status: open, done, failed or undone.';
-comment on column memfold.runs_overview.waiting is 'Judgements that are not answered yet: by memfold judge, or approve_run().';
-comment on column memfold.runs_overview.report is 'What the run itself wrote down, when it ended or was looked at last.';
+'One row per maintenance run, with its present outcome: judgements waiting and answered, decisions in force and undone. status: open,
+done, failed or undone.';
+comment on column memfold.runs_overview.waiting is 'Judgements not answered yet, by memfold judge or approve_run().';
+comment on column memfold.runs_overview.report is 'What the run itself reported, when it ended or was last checked.';
 grant select on memfold.runs_overview to memfold_app, memfold_auditor;

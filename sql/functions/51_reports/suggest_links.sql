@@ -37,7 +37,7 @@ begin
             from told as a
             join told as b on b.memory_type = a.memory_type and b.said = a.said and b.predicate is not distinct from a.predicate
                 and b.subject > a.subject
-            -- what many say is no evidence
+            -- statements made about many names are not evidence
             where a.tellers <= 20
             union
             select n.* from memfold_internal._near_facts(_suggested_subjects.tenant_id, _suggested_subjects.bucket_id) as n
@@ -56,7 +56,7 @@ begin
     pairs as (
         select a.subject as alias, b.subject as name, a.spelled, b.spelled as name_spelled, r.relation, coalesce(s.facts, 0) as shared,
             s.pairs, a.facts, b.facts as name_facts, a.ids, b.ids as name_ids,
-            -- of fuller names those that are not short for another one
+            -- among longer names those that are not abbreviated by another one
             count(*) filter (where r.relation is not null and not exists (
                 select from related as o where o.alias = b.subject
             )) over (partition by a.subject) as meanings
@@ -71,7 +71,7 @@ begin
             where s.facts >= 2 and s.facts * 2 >= least(a.facts, b.facts)
                 and (a.facts, a.subject) < (b.facts, b.subject)
                 and not exists (select from related as r where (r.alias, r.name) in ((s.alias, s.name), (s.name, s.alias)))
-                -- two that are short for a third are suggested with that
+                -- two names abbreviated by a third are suggested with that one
                 and not exists (
                     select from related as r join related as o on o.name = r.name where r.alias = s.alias and o.alias = s.name
                 )
@@ -152,7 +152,7 @@ begin
     join names as a on a.predicate = s.alias
     join names as b on b.predicate = s.name
     where s.facts >= 2 and s.facts * 2 >= a.facts and (a.facts, a.predicate) < (b.facts, b.predicate)
-        -- likes and does not like are of the same objects
+        -- likes and does not like have the same objects
         and not exists (
             select from pg_catalog.unnest(memfold_internal._guard(_suggested_predicates.tenant_id, 'it ' || a.predicate, 'it ' || b.predicate)) as g (signal)
         );
@@ -167,7 +167,7 @@ create or replace function memfold.suggest_links(
     max_results bigint default 100
 ) returns setof memfold.link_suggestion
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
--- of a small store compiling its queries took a hundred times as long as running them
+-- for a small store compiling its queries took a hundred times as long as running them
 set jit = off
 as $$
 begin
@@ -184,7 +184,7 @@ begin
         union all
         select * from memfold_internal._suggested_predicates(tenant_id, bucket_id)
     ) as s
-    -- what was answered, or taken back, is not suggested again
+    -- pairs that were answered, or unlinked, are not suggested again
     where not exists (
         select from memfold.judgements as j
         where j.tenant_id = suggest_links.tenant_id collate "C" and j.bucket_id in (suggest_links.bucket_id collate "C", '*')
@@ -198,12 +198,11 @@ $$;
 revoke all on function memfold.suggest_links(text, text, bigint) from public;
 grant execute on function memfold.suggest_links(text, text, bigint) to memfold_app;
 comment on function memfold.suggest_links(text, text, bigint) is
-'Names of a bucket that may be one, for a person or a judge to look at: nothing is linked. kind subject or predicate; alias, name: the
-arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name); score in (0, 1], best first. reasons:
-contained (the words of the alias are among those of the name), initials, facts (the same was told of both, in the same words or at the
-model''s merge threshold), ambiguous (other names have these words too), beginning; of predicates slots (the same subjects and objects). evidence:
-how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to five ids that are told of
-each (memory_ids, name_memory_ids). Names that the guard tells apart
-("Georg Maier", "Georg Huber") are never suggested, nor those that a judge or a person has told apart (ask_links),
-or that were unlinked. Looks at the newest 50,000 active memories, by vectors at the newest 1,000.
-Raises MF001 to MF003, MF022.';
+'Suggests pairs of names of a bucket that may mean the same, for a person or a judge to check; links nothing. kind: subject or predicate.
+alias, name: the arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name). score in (0,
+1], best first. reasons: contained (the words of the alias are among those of the name), initials, facts (both have the same facts, in the
+same words or at the model''s merge threshold), ambiguous (other names have these words too), beginning; for predicates slots (the same
+subjects and objects). evidence: how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to
+five memory ids for each name (memory_ids, name_memory_ids). Omits names that the guard distinguishes ("Georg Maier", "Georg Huber"), that
+a judge or a person has kept apart (ask_links), or that were unlinked. Reads the newest 50,000 active memories, and vectors only of the
+newest 1,000. Raises MF001 to MF003, MF022.';

@@ -52,16 +52,16 @@ cross join lateral (
     offset 0
 ) as c;
 comment on view memfold.memory_audit is
-'One row a memory: its text, state, aggregates and confidence. Aliases have no aggregates: they are in their root''s.';
-comment on column memfold.memory_audit.repetition_count is 'Observations less one.';
+'One row per memory: its text, state, aggregates and confidence. Aliases have no aggregates: they count for their root.';
+comment on column memfold.memory_audit.repetition_count is 'Observations minus one.';
 comment on column memfold.memory_audit.independent_repetitions is
-'n of the confidence formula: independent observations (with a source turn that is new, or without turns) less one.';
+'n of the confidence formula: independent observations (with a source turn that is new, or without turns) minus one.';
 comment on column memfold.memory_audit.confidence is 'In [0, 1], by the weights of the policy: 0.5 source + 0.3 extractor + 0.2 r(n).';
 comment on column memfold.memory_audit.effective_confidence is 'Confidence after decay, now: what search_memories() ranks by.';
-comment on column memfold.memory_audit.valid_from is 'From when recall shows the memory. Null: no bound.';
-comment on column memfold.memory_audit.valid_until is 'Until when recall shows the memory, exclusive. Null: no bound.';
+comment on column memfold.memory_audit.valid_from is 'Time from which recall shows the memory. Null: no bound.';
+comment on column memfold.memory_audit.valid_until is 'Time until which recall shows the memory, exclusive. Null: no bound.';
 comment on column memfold.memory_audit.decayed_confidence is
-'Effective confidence as apply_decay() has stored it, at decayed_at. Null: it has not, or there was no decay.';
+'Effective confidence at decayed_at, as apply_decay() stored it. Null: it has not, or there was no decay.';
 
 create or replace view memfold.dedup_stats with (security_invoker = true) as
 select
@@ -163,13 +163,13 @@ left join (
     group by n.tenant_id, n.bucket_id
 ) as v on m.tenant_id = v.tenant_id and m.bucket_id = v.bucket_id;
 comment on view memfold.dedup_stats is
-'What deduplication did, one row a bucket: memories by status, decisions by tier, judgements that wait. Reads everything:
-for a dashboard, ask once a minute rather than once a second.';
-comment on column memfold.dedup_stats.fold_rate is 'Share of observations that did not become an active memory of their own.';
+'What deduplication did, one row per bucket: memories by status, decisions by tier, judgements that wait. Reads all memories and their
+ledger: refresh a dashboard once a minute rather than once a second.';
+comment on column memfold.dedup_stats.fold_rate is 'Share of observations that did not become an active memory.';
 
 comment on column memfold.dedup_stats.warning is
-'Judgements that nobody answers: the oldest has waited for 10 minutes and none was answered in that time, or some are dead; or
-search is not complete (more than 100,000 vectors of a model without an index). Null: all is well.';
+'Judgements are not being answered: the oldest has waited for 10 minutes and none was answered in that time, or some are dead; or search
+is not complete (more than 100,000 vectors of a model without an index). Null: no warning.';
 
 create or replace view memfold.open_judgements with (security_invoker = true) as
 select
@@ -202,7 +202,7 @@ select
     ) as member_contents,
     memfold_internal._shown_link(j.tenant_id, j.link) as link
 from memfold.judgements as j
--- names are shown by what is told of each
+-- names are shown with statements about each
 inner join memfold.memories as m
     on j.tenant_id = m.tenant_id and coalesce(j.memory_id, (memfold_internal._examples(j.link))[2]) = m.memory_id
 inner join memfold.memories as o
@@ -211,15 +211,15 @@ left join memfold.memory_totals as k on m.tenant_id = k.tenant_id and m.memory_i
 left join memfold.memory_totals as l on o.tenant_id = l.tenant_id and o.memory_id = l.memory_id
 where j.status in ('open', 'leased', 'dead');
 comment on view memfold.open_judgements is
-'Questions that wait for an answer, side by side: does content (the newer) say the same as other_content? Kind review waits
-for a person. Answer with: select * from resolve_judgement(judgement_id, ''duplicate'' | ''refinement'' | ''contradiction'' |
-''distinct'', reason => ...). Kind identity asks whether two names are one (link): content and other_content are examples of what is told of
-each, and the answer is ''duplicate'' or ''distinct''.';
+'Questions that wait for an answer, with both texts: does content (the newer) say the same as other_content? Kind review waits for a
+person. Answer with: select * from resolve_judgement(judgement_id, ''duplicate'' | ''refinement'' | ''contradiction'' | ''distinct'',
+reason => ...). Kind identity asks whether two names mean the same (link): content and other_content are example statements about each,
+and the answer is ''duplicate'' or ''distinct''.';
 comment on column memfold.open_judgements.link is
-'Of kind identity: kind, alias and name, score, reasons and evidence (as of suggest_links), and what is told of each (told, name_told).
-Null: it is about memories.';
+'For kind identity: kind, alias and name, score, reasons and evidence (as in suggest_links), and statements about each (told, name_told).
+Null: the question is about memories.';
 comment on column memfold.open_judgements.member_ids is
-'Of a cluster, all its memories, oldest to newest; content and other_content are those of the last and the first. Null: a pair.';
+'For a cluster, all its memories, oldest to newest; content and other_content are those of the last and the first. Null: a pair.';
 
 create or replace view memfold.judge_costs with (security_invoker = true) as
 select
@@ -274,10 +274,10 @@ from (
 ) as d
 group by d.tenant_id, d.day;
 comment on view memfold.judge_costs is
-'What the model of tier 3 cost, one row a tenant and day (UTC; judgements count on the day of their answer), and the calls
-that were not needed: candidates that tier 1 knew by their hash, or by the text of an alias, and that tier 2 decided alone.';
-comment on column memfold.judge_costs.calls is 'Attempts, failed ones included.';
-comment on column memfold.judge_costs.cost is 'In the currency of the prices that the judge was started with.';
+'What the model of tier 3 cost, one row per tenant and day (UTC; a judgement counts on the day of its answer), and the calls saved:
+candidates that tier 1 recognized by their hash or by the text of an alias, and that tier 2 decided alone.';
+comment on column memfold.judge_costs.calls is 'Attempts, including failed ones.';
+comment on column memfold.judge_costs.cost is 'In the currency of the prices that the judge was configured with.';
 
 create or replace view memfold.runaway_memories with (security_invoker = true) as
 select
@@ -293,8 +293,8 @@ from memfold.memory_totals as k
 inner join memfold.memories as m on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
 where k.observations >= 20 and k.independent * 5 <= k.observations;
 comment on view memfold.runaway_memories is
-'Memories repeated 20 times or more with at most one observation in five being independent: a loop upstream says the same
-turn again and again.';
+'Memories repeated 20 times or more of which at most one observation in five is independent: a caller probably submits the same turn in a
+loop.';
 
 grant select on
 memfold.memory_audit, memfold.dedup_stats, memfold.open_judgements, memfold.judge_costs, memfold.runaway_memories

@@ -15,7 +15,7 @@ end;
 $$;
 revoke all on function memfold_internal._most_used_model(text, text) from public;
 comment on function memfold_internal._most_used_model(text, text) is
-'The embedding model with most active vectors in a bucket. Null: it has none.';
+'The embedding model with the most active vectors in a bucket. Null: there is none.';
 
 create or replace function memfold_internal._maintenance_model(tenant_id text, bucket_id text, embedding_model text) returns text
 language plpgsql stable
@@ -82,7 +82,7 @@ begin
     )
     select pg_catalog.array_agg(p.memory_id order by p.memory_id),
         (pg_catalog.array_agg(p.rule order by p.memory_id desc))[1],
-        -- where types of one policy have options of their own, what holds for each of them
+        -- if types of one policy have their own options, the strictest applies to each of them
         max(p.consolidate_threshold), min(p.max_cluster_size)
     from placed as p
     group by p.kind, p.scope
@@ -93,8 +93,8 @@ $$;
 revoke all on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) from public;
 comment on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) is
 'The active roots of a bucket that maintenance may compare with one another, oldest first: those of one type and subject, or, by_policy,
-of one scope of tier 2; with their policy, and the strictest of their options. Not: protected types, memories without a hash or without a vector of the model. memory_ids: only of
-these; null: of all. Only reads.';
+of one scope of tier 2; with their policy, and the strictest of their options. Omits protected types, and memories without a hash or
+without a vector of the model. memory_ids: only these; null: all. Only reads.';
 
 create or replace function memfold_internal._close_pairs(
     tenant_id text, memory_ids uuid[], embedding_model text, threshold double precision
@@ -136,21 +136,21 @@ begin
         return;
     end if;
 
-    -- Larger groups: an index of this group alone, for as long as it is asked. In half precision, which finds as well
-    -- and takes half the memory; what it finds is then compared exactly.
+    -- Larger groups: a temporary index of this group. In half precision, which finds as well and takes half the memory; its results are
+    -- then compared exactly.
     select t.typnamespace::regnamespace::text into strict v_schema
     from pg_catalog.pg_attribute as a
     join pg_catalog.pg_type as t on t.oid = a.atttypid
     where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
     perform memfold_internal._norm(v.embedding)
     from memfold.memory_vectors as v where v.tenant_id = _close_pairs.tenant_id collate "C" limit 1;
-    -- beside the vector, a node has its links, and their copies while the graph grows
+    -- in addition to the vector, a node has its links, and their copies while the graph grows
     v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
     v_before := memfold_internal._swap_settings(v_names, array['24', 'off',
         greatest(v_memory, (select s.setting::bigint from pg_catalog.pg_settings as s where s.name = 'maintenance_work_mem'))
             ::text || 'kB', 'off', 'off', 'off']);
     begin
-        -- room for all of it; only until a session's first temporary table
+        -- enough for all of it; has an effect only until a session's first temporary table
         perform pg_catalog.set_config('temp_buffers', v_memory || 'kB', true);
     exception when invalid_parameter_value then
         null;
@@ -202,8 +202,8 @@ end;
 $$;
 revoke all on function memfold_internal._close_pairs(text, uuid[], text, double precision) from public;
 comment on function memfold_internal._close_pairs(text, uuid[], text, double precision) is
-'The pairs among memory_ids with a cosine of at least threshold, as their places (a < b). Up to 1,000 memories each is compared
-with each; of more, each with its 20 nearest by an index made for the purpose: time grows as n log n, and pairs may be missed.';
+'The pairs among memory_ids with a cosine of at least threshold, by position (a < b). Up to 1,000 memories are compared each with each; of
+more, each with its 20 nearest by a temporary index: time grows as n log n, and pairs may be missed.';
 
 create or replace function memfold_internal._similarity_of(
     tenant_id text, memory_id uuid, other_id uuid, embedding_model text

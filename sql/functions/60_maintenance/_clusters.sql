@@ -13,8 +13,7 @@ end;
 $$;
 revoke all on function memfold_internal._waiting(text, text) from public;
 comment on function memfold_internal._waiting(text, text) is
-'The memories of a bucket about which it is asked whether they say what an older one says: until that is answered, maintenance lets
-them be.';
+'The memories of a bucket with an open question whether they say the same as an older one: until it is answered, maintenance skips them.';
 
 create or replace function memfold_internal._clusters(
     a integer[], b integer[], similarity double precision[], size integer
@@ -37,7 +36,7 @@ begin
     for e in 1..v_edges loop
         v_from := a[e];
         v_to := b[e];
-        -- edges come in order of their first side: one that has no leader by then leads
+        -- edges come in order of their first side: one without a leader so far becomes a leader
         if v_leader[v_from] = 0 then
             v_leader[v_from] := v_from;
         end if;
@@ -46,7 +45,7 @@ begin
             v_led[v_from] := v_led[v_from] + 1;
             v_similarity[v_to] := similarity[e];
         end if;
-        -- union-find; 0 stands for oneself
+        -- union-find; 0 stands for itself
         v_here := v_from;
         while v_cluster[v_here] <> 0 loop
             v_here := v_cluster[v_here];
@@ -69,7 +68,7 @@ begin
             v_cluster[greatest(v_here, v_there)] := least(v_here, v_there);
         end if;
     end loop;
-    -- who neither leads nor is led is near to others' members alone: to be compared with the leader of the nearest of them
+    -- a memory that neither is nor has a leader is near members of others only: it is compared with the leader of the nearest of them
     for e in 1..v_edges loop
         for v_turn in 1..2 loop
             v_from := case v_turn when 1 then a[e] else b[e] end;
@@ -99,9 +98,9 @@ end;
 $$;
 revoke all on function memfold_internal._clusters(integer[], integer[], double precision[], integer) from public;
 comment on function memfold_internal._clusters(integer[], integer[], double precision[], integer) is
-'Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each who is to be compared with whom:
-the first leads those near to it, the first of the others those near to that one, and so on. similarity_to_leader null: near
-to a member of the leader''s, not to the leader.';
+'Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each which members are to be compared: the first
+is the leader of those near it, the first of the others of those near that one, and so on. similarity_to_leader null: near a member of the
+leader''s, not near the leader.';
 
 create or replace function memfold_internal._cliques(
     a integer[], b integer[], similarity double precision[], size integer, max_size bigint
@@ -112,10 +111,10 @@ declare
     v_edges integer[];
     v_to integer[];
     v_near double precision[];
-    -- where each one's neighbours begin
+    -- where the neighbours of each begin
     v_begin integer[];
     v_used boolean[] := pg_catalog.array_fill(false, array[size]);
-    -- of the cluster that is growing: to how many of its members each is near, and how near to the farthest of them
+    -- for the growing cluster: how many of its members each is near, and how near the farthest of them
     v_cluster integer[] := pg_catalog.array_fill(0, array[size]);
     v_count integer[] := pg_catalog.array_fill(0, array[size]);
     v_lowest double precision[] := pg_catalog.array_fill(0::double precision, array[size]);
@@ -147,7 +146,7 @@ begin
         ) as d on d.here = p.place
         order by p.place
     );
-    -- the nearest two of those that are left begin a cluster
+    -- the nearest two of the rest begin a cluster
     foreach v_place in array v_edges loop
         continue when v_used[a[v_place]] or v_used[b[v_place]];
         v_number := v_number + 1;
@@ -172,7 +171,7 @@ begin
             end loop;
             exit when pg_catalog.cardinality(members) >= max_size;
             if v_next is null then
-                -- the nearest to the first of those that are near to all
+                -- of those near to all, the one nearest to the first
                 for i in v_begin[members[1]]..v_begin[members[1] + 1] - 1 loop
                     if not v_used[v_to[i]] and v_count[v_to[i]] = pg_catalog.cardinality(members) then
                         v_next := v_to[i];
@@ -187,7 +186,7 @@ begin
         members := array(select m.place from unnest(members) as m (place) order by 1);
         return next;
     end loop;
-    -- one that is near to members of clusters alone: beside the nearest of them
+    -- one that is near only to members of clusters: paired with the nearest of them
     for v_here in 1..size loop
         if not v_used[v_here] and v_begin[v_here + 1] > v_begin[v_here] then
             v_next := v_to[v_begin[v_here]];
@@ -200,6 +199,6 @@ end;
 $$;
 revoke all on function memfold_internal._cliques(integer[], integer[], double precision[], integer, bigint) from public;
 comment on function memfold_internal._cliques(integer[], integer[], double precision[], integer, bigint) is
-'Clusters of 1..size in which each is near to each, from pairs (a, b) with their similarity: the nearest pair first, then whatever is
-near to all of them, up to max_size. What is left is put beside its nearest neighbour, so that everything with a pair is in some question.
+'Clusters of 1..size in which every two are near, from pairs (a, b) with their similarity: the nearest pair first, then any that is near
+all of them, up to max_size. A remaining element is paired with its nearest neighbour, so that everything with a pair is in some question.
 lowest: the least similarity of two members. The same pairs give the same clusters.';

@@ -1,6 +1,6 @@
--- A pass goes through the buckets of a tenant, as many a call as fit into a second. Time since the epoch is divided into an interval's
--- cycles: in each bucket a task is done by the first pass that begins in another cycle than the pass before. So nothing has to be
--- remembered of a bucket.
+-- A pass iterates over the buckets of a tenant, as many per call as fit into one second. Time since the epoch is divided into cycles of
+-- an interval: in each bucket a task is done by the first pass that begins in another cycle than the previous pass. So nothing needs to
+-- be stored per bucket.
 create or replace function memfold_internal._in_new_cycle(cycle interval, previous timestamptz, started timestamptz) returns boolean
 language sql immutable parallel safe
 return cycle > interval '0' and (
@@ -10,7 +10,7 @@ return cycle > interval '0' and (
 );
 revoke all on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) from public;
 comment on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) is
-'Whether a pass that began at started lies in another cycle than the one before it (null: there was none).';
+'Whether a pass that began at started lies in another cycle than the previous one (null: there was none).';
 
 create or replace function memfold_internal._maintain_bucket(
     tenant_id text, bucket_id text, previous timestamptz, started timestamptz
@@ -45,8 +45,8 @@ end;
 $$;
 revoke all on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) from public;
 comment on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) is
-'Does for a bucket, in a pass that began at started, what its options say is due since the pass before. Returns how many memories were
-merged, asked about or pruned, and how many names asked about, of at most what one call of each does.';
+'Does what the options of a bucket say is due since the previous pass, in a pass that began at started. Returns how many memories were
+merged, asked about or pruned, and how many names asked about; does at most one call of each function.';
 
 create or replace function memfold_internal._maintain_cycles(tenant_id text, after jsonb) returns memfold_internal.maintenance_step
 language plpgsql volatile
@@ -74,7 +74,7 @@ begin
         v_step.number := v_step.number + memfold_internal._maintain_bucket(tenant_id, v_bucket_id, v_previous, v_started);
         v_step.after := pg_catalog.jsonb_build_object('previous', v_previous, 'started', v_started, 'bucket_id', v_bucket_id);
         v_step.is_left := true;
-        -- what it has written holds the bucket's lock until the call ends
+        -- its writes hold the bucket's lock until the call ends
         exit when v_step.number > 0;
     end loop;
     if v_bucket_id is null then
@@ -86,5 +86,5 @@ end;
 $$;
 revoke all on function memfold_internal._maintain_cycles(text, jsonb) from public;
 comment on function memfold_internal._maintain_cycles(text, jsonb) is
-'A part of a pass over the buckets of a tenant: each of them does what its options say is due. after: where the pass is (bucket_id),
-when it began (started), and when the one before it did (previous).';
+'A part of a pass over the buckets of a tenant: does for each what its options say is due. after: the position of the pass (bucket_id),
+when it began (started), and when the previous one did (previous).';

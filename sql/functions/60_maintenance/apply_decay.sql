@@ -23,11 +23,11 @@ begin
     end if;
     select array_agg(d.memory_id) filter (where d.number <= max_operations), count(*) into v_ids, v_due
     from (
-        -- those that have waited longest, so that a run that is bounded comes to all
+        -- those that have waited longest, so that bounded runs reach all
         select e.memory_id, row_number() over (order by e.decayed_at nulls first, e.memory_id) as number
         from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, as_of, null) as e
     ) as d;
-    -- in order, before anything is computed of what may have changed since
+    -- in order, before computing values that may have changed since
     perform from memfold.memory_counters as k
     where k.tenant_id = v_tenant_id and k.memory_id = any(v_ids)
     order by k.memory_id
@@ -52,11 +52,11 @@ $$;
 revoke all on function memfold.apply_decay(text, text, timestamptz, bigint) from public;
 grant execute on function memfold.apply_decay(text, text, timestamptz, bigint) to memfold_app;
 comment on function memfold.apply_decay(text, text, timestamptz, bigint) is
-'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) into memory_counters
-(decayed_confidence, decayed_at), for those who read tables; search_memories() and memory_audit compute it and need no such
-run. Computed from the last use, not from the last run: any number of runs equals one. Rows that have not begun to decay have
-null, and rows that would not change are not touched. At most max_operations rows (1 to 1,000,000) a call; the result says how
-many remain: call again, with the same time, until none do. Leaves a row in runs, of kind decay. Raises MF001 to MF003, MF022.';
+'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) to memory_counters (decayed_confidence,
+decayed_at), for readers of the tables; search_memories() and memory_audit compute it themselves. The value depends on the last use, not
+on the last run, so repeated runs do not add up. Rows that have not begun to decay have null; rows that would not change are not updated.
+Handles at most max_operations rows (1 to 1,000,000) per call; the result says how many remain: call it again with the same time until
+none do. Records a run of kind decay. Raises MF001 to MF003, MF022.';
 
 create or replace function memfold_internal._decayed(tenant_id text, bucket_id text, as_of timestamptz, memory_ids uuid[])
 returns table (memory_id uuid, confidence double precision, decayed_at timestamptz)
@@ -101,5 +101,5 @@ end;
 $$;
 revoke all on function memfold_internal._decayed(text, text, timestamptz, uuid[]) from public;
 comment on function memfold_internal._decayed(text, text, timestamptz, uuid[]) is
-'The active memories whose stored decay is not what it is at a time, with what it is; null: has not begun. memory_ids: of
-these; null: of the bucket, ''*'': of the tenant. Only reads.';
+'The active memories whose stored decay differs from that at a time, with the new value; null: decay has not begun. memory_ids: only
+these; null: those of the bucket, ''*'': of the tenant. Only reads.';

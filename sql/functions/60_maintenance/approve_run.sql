@@ -4,7 +4,7 @@ as $$
 declare
     v_id uuid;
 begin
-    -- One by one, here and below: a join with the ids reads all judgements where the statistics are young.
+    -- One by one, here and below: a join with the ids reads all judgements if the statistics are new.
     foreach v_id in array judgement_ids loop
         update memfold.judgements as o
         set status = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
@@ -51,8 +51,8 @@ end;
 $$;
 revoke all on function memfold_internal._merge_answered(memfold.runs, text, uuid[], text) from public;
 comment on function memfold_internal._merge_answered(memfold.runs, text, uuid[], text) is
-'Folds the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the
-newer (replaced). Returns how many. A judgement whose side another one has just folded stays open: it is looked at again.';
+'Merges the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the newer
+(replaced). Returns how many. A judgement with a side that another one has just merged stays open and is checked again.';
 
 create or replace function memfold.approve_run(
     run_id uuid,
@@ -75,7 +75,7 @@ declare
     v_ends timestamptz;
     v_newer memfold.memories;
     v_older memfold.memories;
-    -- judgements whose pair is to be folded: the newer into the older, the older into the newer
+    -- judgements whose pair is to be merged: the newer into the older, the older into the newer
     v_merged uuid[];
     v_replaced uuid[];
     v_clusters bigint := 0;
@@ -84,7 +84,7 @@ begin
     r := memfold_internal._run(tenant_id, run_id);
     if r.status = 'undone' then
         perform memfold_internal._fail('MF039', 'the run is undone', format('run_id was %s.', r.run_id),
-            'What it had merged is recorded as distinct; a new run asks about what is left.');
+            'The memories that it had merged are recorded as distinct; a new run asks about the others.');
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
         perform memfold_internal._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
             'A verdict is duplicate, refinement, contradiction or distinct.');
@@ -92,7 +92,7 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
     end if;
-    -- before anybody has to wait
+    -- before others have to wait
     select count(*) into v_waiting
     from memfold.judgements as o
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status in ('open', 'leased') and o.kind <> 'synthesis';
@@ -103,7 +103,7 @@ begin
         order by o.judgement_id
         limit least(max_operations, 100)
     );
-    -- what a concurrent merge adds to these is locked out of turn, and may meet another call half-way (40P01)
+    -- rows that a concurrent merge adds to these are locked out of order, which may deadlock with another call (40P01)
     v_texts := memfold_internal._texts_to_lock(r.tenant_id, array(
         select distinct x.id
         from unnest(v_ids) as i (id)
@@ -117,7 +117,7 @@ begin
     perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
     v_ends := clock_timestamp() + interval '60 milliseconds';
     perform memfold_internal._lock_texts(r.tenant_id, v_texts);
-    -- some at a time, as long as there is time
+    -- some at a time, while there is time
     for v_from in 1..coalesce(cardinality(v_ids), 0) by 10 loop
         exit when v_from > 1 and clock_timestamp() > v_ends;
         v_merged := array[]::uuid[];
@@ -176,7 +176,7 @@ begin
         into v_waiting, v_asked
         from memfold.judgements as o
         where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
-        -- counting what a large run did takes longer than writers should wait
+        -- counting the results of a large run takes longer than writers should wait
         if v_asked <= 1000 then
             perform memfold_internal._end_run(r.tenant_id, r.run_id, '{}');
         end if;
@@ -187,7 +187,8 @@ $$;
 revoke all on function memfold.approve_run(uuid, text, text, bigint) from public;
 grant execute on function memfold.approve_run(uuid, text, text, bigint) to memfold_app;
 comment on function memfold.approve_run(uuid, text, text, bigint) is
-'A person answers judgements of a run at once, all with the same verdict (as in resolve_judgement), up to max_operations (1 to 1000; a call
-ends after 100), and returns how many still wait: call it until it returns 0. Those of kind synthesis are left to a judge, who writes the text. Writers of
-the bucket wait for it, so it stops early rather than go on for more than about 0.1 s. What is no longer as it was asked about is asked again, or is obsolete.
-The row in runs of more than 1,000 questions is left to run_maintenance(); runs_overview says at once that it is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';
+'Answers judgements of a run with the same verdict (as in resolve_judgement), on behalf of a person, up to max_operations (1 to 1000; a
+call ends after 100), and returns how many still wait: call it until it returns 0. Judgements of kind synthesis are left to a judge, who
+writes the text. Blocks writers of the bucket, so it stops after about 0.1 s. A question whose memories have changed is asked again or
+becomes obsolete. For runs of more than 1,000 questions, run_maintenance() closes the row in runs; runs_overview shows at once that the
+run is done. Raises MF001 to MF003, MF022, MF025, MF028, MF038 (no such run), MF039 (it is undone).';

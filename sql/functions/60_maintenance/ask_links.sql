@@ -22,8 +22,8 @@ end;
 $$;
 revoke all on function memfold_internal._take_up_some(text) from public;
 comment on function memfold_internal._take_up_some(text) is
-'Takes up a hundred texts under the alias of one link that is not taken up, of one bucket: what it writes holds the bucket''s lock until
-the call ends.';
+'Takes up a hundred texts under the alias of one link that is not taken up, of one bucket: its writes hold the bucket''s lock until the
+call ends.';
 
 create or replace function memfold.ask_links(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -57,6 +57,6 @@ revoke all on function memfold.ask_links(text, text, bigint) from public;
 grant execute on function memfold.ask_links(text, text, bigint) to memfold_app;
 comment on function memfold.ask_links(text, text, bigint) is
 'Queues the best suggestions of suggest_links() as judgements of kind identity, at most max_questions (1 to 1,000), and returns how many:
-are the two names one? A judge, or a person, answers with resolve_judgement(): duplicate links them, distinct keeps them apart for good.
-Nothing is linked until then. A pair of names is asked about once, in either order. Maintenance calls it where the option link_interval says
-so. Raises MF001 to MF003, MF022.';
+do the two names mean the same? A judge or a person answers with resolve_judgement(): duplicate links them, distinct keeps them apart
+permanently. Links nothing until then. Each pair of names is asked about once, in either order. Maintenance calls this function if the
+option link_interval is set. Raises MF001 to MF003, MF022.';

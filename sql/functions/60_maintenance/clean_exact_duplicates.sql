@@ -6,7 +6,7 @@ as $$
 begin
     return query
     with texts as materialized (
-        -- two conditions for the two indexes that lead to a bucket
+        -- two conditions for the two indexes that begin with a bucket
         select m.*
         from memfold.memories as m
         where (m.tenant_id = _exact_duplicates.tenant_id collate "C"
@@ -54,8 +54,8 @@ end;
 $$;
 revoke all on function memfold_internal._exact_duplicates(text, text) from public;
 comment on function memfold_internal._exact_duplicates(text, text) is
-'The active memories of a bucket that the present rules give the hash of another one, which stays: the most confident, then the newest.
-Only reads.';
+'The active memories of a bucket to which the present rules give the hash of another one, which is kept: the most confident, then the
+newest. Only reads.';
 
 create or replace function memfold.clean_exact_duplicates(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -108,7 +108,7 @@ $$;
 revoke all on function memfold.clean_exact_duplicates(text, text, boolean, bigint) from public;
 grant execute on function memfold.clean_exact_duplicates(text, text, boolean, bigint) to memfold_app;
 comment on function memfold.clean_exact_duplicates(text, text, boolean, bigint) is
-'Folds active memories of a bucket that are equal by its present rules (key fields and canonical content), though each has a row: they
-came while dedup was off. The most confident stays, of equals the newest; undo_run() takes it back. dry_run (the default) returns what it
-would do. Does at most max_operations (1 to 1000) a run, with the bucket locked: call it until it returns no row (then there is no run). Protected types
-and pairs that were judged, or told apart by an undo, are left out. Raises MF001 to MF003, MF022, MF025.';
+'Merges active memories of a bucket that are equal by its present rules (key fields and canonical content) but have a row each, because
+they arrived while dedup was off. Keeps the most confident, then the newest; undo_run() undoes it. dry_run (the default) returns what it
+would do. Does at most max_operations (1 to 1000) per run, with the bucket locked: call it until it returns no row (it then records no
+run). Omits protected types, and pairs that were judged or separated by an undo. Raises MF001 to MF003, MF022, MF025.';

@@ -6,7 +6,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_group record;
-    -- where each leads is open
+    -- the root of each is still open
     v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
     for v_group in
@@ -20,7 +20,7 @@ begin
                 pg_catalog.array_agg(p.similarity order by p.a, p.b) as similarity
             from memfold_internal._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.threshold) as p
             where not memfold_internal._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
-                -- a table of hashes, which an array is not
+                -- a table of hashes; an array cannot be hashed
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
         )
@@ -35,8 +35,8 @@ end;
 $$;
 revoke all on function memfold_internal._consolidation_questions(text, text, text, double precision) from public;
 comment on function memfold_internal._consolidation_questions(text, text, text, double precision) is
-'What consolidate() would ask: clusters of memories (oldest to newest) in which each is near to each, with their least similarity.
-No two that were asked about together, and no memory that waits for a judgement.';
+'What consolidate() would ask: clusters of memories (oldest to newest) in which every two are near, with their least similarity. Omits two
+that were asked about together, and memories that wait for a judgement.';
 
 create or replace function memfold.consolidate(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -60,7 +60,7 @@ declare
     v_run memfold.runs;
     v_count bigint;
     v_asked bigint := 0;
-    -- of each memory but the oldest of each question: which question, and how it is beside the oldest
+    -- for each memory except the oldest of each question: which question, and its values relative to the oldest
     v_clusters bigint[];
     v_ids uuid[];
     v_oldest_ids uuid[];
@@ -81,7 +81,7 @@ begin
     v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
 
     v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
-    -- no lock is held: what is asked here is looked at again when it is answered
+    -- holds no lock: questions are checked again when they are answered
     with questions as materialized (
         select q.* from memfold_internal._consolidation_questions(tenant_id, bucket_id, v_model, threshold) as q
     ),
@@ -106,7 +106,7 @@ begin
         array_agg(b.similarity order by b.cluster, b.place), jsonb_agg(to_jsonb(b.guard) order by b.cluster, b.place),
         (
             select jsonb_agg(jsonb_build_object(
-                -- where a judge writes the text at ingest, so it does here
+                -- if a judge writes the text at ingest, it does so here too
                 'kind', case when approval = 'person' then 'review' when p.on_ambiguous = 'synthesise' then 'synthesis'
                     else 'consolidation' end,
                 'members', to_jsonb(p.member_ids), 'similarity', p.similarity, 'guard', (
@@ -147,11 +147,12 @@ grant execute on function memfold.consolidate(
     text, text, text, double precision, text, bigint, bigint, boolean
 ) to memfold_app;
 comment on function memfold.consolidate(text, text, text, double precision, text, bigint, bigint, boolean) is
-'Looks through a bucket for what says the same: among the active memories of one type and subject, whatever their predicates,
-clusters in which each is near to each: cosine at or above threshold (null: the options'' consolidate_threshold), at most max_cluster_size
-memories. Each cluster is one question; a row of the plan is one of its memories beside the oldest (representative_id). Nothing folds
-without an answer. dry_run (the default) returns the plan and writes nothing. Else the questions are
-queued under a run, as far as max_operations, and for a judge max_judgements, allow, the most similar first: for approval =>
-''judge'' as kind consolidation (synthesis where on_ambiguous is synthesise), for ''person'' as kind review (see approve_run). Left out
-are pairs that were judged, or told apart by an undo, memories that wait for a judgement (but the oldest of each), and the policy''s protected types. embedding_model null: the one most used there. guard: what an automatic merge would
-stumble over. Holds no lock. Raises MF001 to MF003, MF013, MF022.';
+'Looks for memories of a bucket that say the same: among the active memories of one type and subject, with any predicate, it forms
+clusters in which every two have a cosine at or above threshold (null: the option consolidate_threshold), of at most max_cluster_size
+memories. Each cluster is one question; a row of the plan is one of its memories with the oldest (representative_id). Nothing is merged
+without an answer. dry_run (the default) returns the plan and writes nothing. Otherwise the questions are queued under a run, up to
+max_operations, and for a judge max_judgements, most similar first: with approval => ''judge'' as kind consolidation (synthesis if
+on_ambiguous is synthesise), with ''person'' as kind review (see approve_run). Omits pairs that were judged or separated by an undo,
+memories that wait for a judgement (except the oldest of each), and the protected types of the options. embedding_model null: the most
+used one in the bucket. guard: the differences that would prevent an automatic merge. Holds no lock. Raises MF001 to MF003, MF013,
+MF022.';

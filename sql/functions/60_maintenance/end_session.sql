@@ -44,8 +44,8 @@ end;
 $$;
 revoke all on function memfold_internal._session_texts(text, text, text) from public;
 comment on function memfold_internal._session_texts(text, text, text) is
-'The active memories of a session that may be folded, in order of creation. kind: only those of one kind are compared; standing: 1 is who
-stays first, by confidence, access_count and age, the newest first. Only reads.';
+'The active memories of a session that may be merged, in order of creation. kind: only those of one kind are compared; standing: 1 is the
+first to be kept, by confidence, access_count and age, the newest first. Only reads.';
 
 create or replace function memfold_internal._session_merges(
     tenant_id text, bucket_id text, session_id text,
@@ -99,7 +99,7 @@ begin
                     a.object, b.object, null, true)).mergeable
         )
         select t.kind, t.ids, t.standings,
-            -- of each memory, the later ones that are near to it
+            -- for each memory, the later ones near it
             array(
                 select coalesce((
                     select pg_catalog.jsonb_object_agg(n.b::text, n.similarity) from near as n where n.kind = t.kind and n.a = p.place
@@ -121,7 +121,7 @@ begin
             continue when v_used[i] or g.later[i] = '{}';
             v_cluster := array[i];
             for v_to in select k.key::integer from pg_catalog.jsonb_object_keys(g.later[i]) as k (key) order by 1 loop
-                -- near to all that are in it
+                -- near to all its members
                 if not v_used[v_to] and (
                     select pg_catalog.bool_and(g.later[c.place] ? v_to::text) from pg_catalog.unnest(v_cluster) as c (place)
                 ) then
@@ -157,7 +157,7 @@ end;
 $$;
 revoke all on function memfold_internal._session_merges(text, text, text) from public;
 comment on function memfold_internal._session_merges(text, text, text) is
-'What end_session() folds into what: greedy clusters in which each is near to each by the words of their texts. Only reads.';
+'The merges of end_session(): greedy clusters in which every two are near by the words of their texts. Only reads.';
 
 create or replace function memfold.end_session(
     session_id text,
@@ -204,10 +204,10 @@ $$;
 revoke all on function memfold.end_session(text, text, text, boolean) from public;
 grant execute on function memfold.end_session(text, text, text, boolean) to memfold_app;
 comment on function memfold.end_session(text, text, text, boolean) is
-'Folds what a session says more than once: among its active memories of one type (and of one subject and predicate, unless the policy''s
-scope is the bucket), greedy clusters in order of creation, in which every two have a Jaccard similarity of words above the options''
-session_threshold and a clean guard. The most confident stays, then the most often recalled, then the newest. Left out: the options''
-protected_types, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), pairs that were judged,
-wait for it, or were told apart by an undo.
-compression_ratio: superseded_count / considered; avg_similarity: of all pairs within clusters. undo_run() takes it back. dry_run: nothing is written, run_id is
-null. Writers of the bucket wait for it. Raises MF001 to MF003, MF022, MF025.';
+'Merges memories that a session states more than once: among its active memories of one type (and of one subject and predicate, unless the
+policy''s scope is the bucket), it forms greedy clusters in order of creation, in which every two have a Jaccard similarity of words above
+the option session_threshold and a clean guard. Keeps the most confident, then the most often recalled, then the newest. Omits the
+protected_types of the options, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), and pairs
+that were judged, wait for a judgement, or were separated by an undo. compression_ratio: superseded_count / considered; avg_similarity: of
+all pairs within clusters. undo_run() undoes it. dry_run: writes nothing, run_id is null. Blocks writers of the bucket. Raises MF001 to
+MF003, MF022, MF025.';

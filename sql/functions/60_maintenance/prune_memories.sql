@@ -11,7 +11,7 @@ as $$
 begin
     return query
     with texts as materialized (
-        -- two conditions for the two indexes that lead to a bucket
+        -- two conditions for the two indexes that begin with a bucket
         select m.memory_id, m.memory_type, m.content::text as content
         from memfold.memories as m
         where (m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
@@ -49,7 +49,7 @@ begin
         cross join lateral (
             select k.* from memfold.memory_totals as k
             where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
-                -- what holds there is what was stated last, used or not
+                -- there the most recent statement holds, whether or not it is used
                 and not k.on_timeline
             offset 0
         ) as k
@@ -72,7 +72,7 @@ end;
 $$;
 revoke all on function memfold_internal._prunable(text, text, double precision, interval, bigint, uuid[]) from public;
 comment on function memfold_internal._prunable(text, text, double precision, interval, bigint, uuid[]) is
-'What prune_memories() would retire, the least confident first. memory_ids: only of these; null: of all. Only reads.';
+'The memories that prune_memories() would retire, the least confident first. memory_ids: only these; null: all. Only reads.';
 
 create or replace function memfold.prune_memories(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -115,7 +115,7 @@ begin
         select p.memory_id
         from memfold_internal._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
     );
-    -- what was used since stays
+    -- memories used since are kept
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     r := memfold_internal._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
         'max_confidence', max_confidence, 'unused_for', unused_for, 'max_operations', max_operations));
@@ -153,7 +153,8 @@ $$;
 revoke all on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) from public;
 grant execute on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) to memfold_app;
 comment on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) is
-'Retires memories of a bucket that are of no use: with an effective confidence below max_confidence (0 to 1) that were neither stated nor
-recalled for unused_for, or expired for that long (valid_until), or more often reported harmful than helpful, by three or more. They
-are withdrawn, not deleted: stated again, they are active again; undo_run() takes it back. dry_run (the default) returns what it would
-retire. Does at most max_operations (1 to 1000) a run, the least confident first. Protected types and values of timelines are left out. Raises MF001 to MF003, MF022, MF025.';
+'Retires memories of a bucket that are no longer useful: those with an effective confidence below max_confidence (0 to 1) that were
+neither stated nor recalled for unused_for, those that expired (valid_until) at least that long ago, and those reported harmful more often
+than helpful, by three or more. They are withdrawn, not deleted: if they are stated again, they become active again; undo_run() undoes it.
+dry_run (the default) returns what it would retire. Does at most max_operations (1 to 1000) per run, the least confident first. Omits
+protected types and values of timelines. Raises MF001 to MF003, MF022, MF025.';

@@ -5,7 +5,7 @@ create or replace function memfold.run_maintenance(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    -- what locks buckets comes last: the locks are held until the end
+    -- tasks that lock buckets come last: the locks are held until the end
     v_known constant text[] := array['keys', 'runs', 'decay', 'counters', 'syntheses', 'links', 'cycles', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold_internal.maintenance_step;
@@ -58,7 +58,7 @@ begin
     values (tenant_id, '*', 'maintenance', case when v_errors = '{}' then 'done' else 'failed' end,
         jsonb_build_object('tasks', to_jsonb(tasks)),
         v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold_internal._actor());
-    -- nothing depends on its older rows, of which each call leaves one; more than it leaves, so that they come to an end
+    -- nothing depends on its older rows, of which each call adds one; it deletes more than it adds, so that they disappear
     delete from memfold.runs as r
     where r.tenant_id = run_maintenance.tenant_id collate "C" and r.run_id = any(array(
         select o.run_id from memfold.runs as o
@@ -72,21 +72,22 @@ $$;
 revoke all on function memfold.run_maintenance(text, text[]) from public;
 grant execute on function memfold.run_maintenance(text, text[]) to memfold_app;
 comment on function memfold.run_maintenance(text, text[]) is
-'Does a bounded amount of what is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, where options have a
-decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (dead ones fall back as their policy says),
-keys (idempotency keys older than the options'' key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, where a policy embeds in the database), links (takes up a hundred texts under
-the alias of a link that is not taken up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links of buckets whose
-options have an interval for them, once each time that it has passed); not by default clean (clean_exact_duplicates) and sweep
-(sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
-tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
-the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-status failed where a task has failed), and deletes those of its rows that are older than 30 days, 100 a call. Raises MF001 to MF003, MF022.';
+'Does a bounded amount of the maintenance that is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, if options have
+a decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (applies the fallback of the policy to
+dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
+embed (embed_pending, if a policy embeds in the database), links (takes up a hundred texts under the alias of a link that is not taken
+up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buckets whose options have an interval for them, once per
+interval). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
+call, in turn. Returns JSON: counts and ms by task; left, the tasks with more to do: call it again; busy, those of them that found a lock
+held; errors by task. A task that fails does not stop the others, but locks are held until the end: with many writers, run one task per
+call. Records a run (kind maintenance, status failed if a task has failed), and deletes its own runs older than 30 days, 100 per call.
+Raises MF001 to MF003, MF022.';
 
 create or replace function memfold_internal._next_bucket(tenant_id text, bucket_id text) returns text
 language plpgsql stable
 as $$
 begin
-    -- by the two indexes that lead to one
+    -- by the two indexes that begin with a bucket
     return (
         select min(b.bucket_id)
         from (
@@ -105,12 +106,12 @@ end;
 $$;
 revoke all on function memfold_internal._next_bucket(text, text) from public;
 comment on function memfold_internal._next_bucket(text, text) is
-'The bucket of a tenant that comes after this one; null: there is none. Only reads.';
+'The next bucket of a tenant after this one; null: there is none. Only reads.';
 
 create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text)
 returns memfold_internal.maintenance_step
 language plpgsql volatile
--- Rows may be held by now, so nothing is waited for longer than a batch takes.
+-- Rows may be held by now, so it waits no longer than a batch takes.
 set lock_timeout = '500ms'
 as $$
 declare
@@ -125,7 +126,7 @@ begin
         select r.ingested, r.ingested > 0 or r.busy > 0, r.busy into v_step.number, v_step.is_left, v_number
         from memfold.ingest_plain_rows(tenant_id) as r;
         if v_step.number = 0 and v_number > 0 then
-            raise lock_not_available using message = 'every bucket with such rows is busy';
+            raise lock_not_available using message = 'every bucket with plain rows is busy';
         end if;
     elsif task = 'keys' then
         v_step := memfold_internal._expire_keys(tenant_id, after);
@@ -171,7 +172,7 @@ begin
                 from memfold.sweep_duplicates(tenant_id, v_bucket_id, dry_run => false) as s;
             end if;
             v_step.number := v_step.number + v_number;
-            -- a bucket where something was done may have more of it
+            -- a bucket in which something was done may have more of it
             if v_number = 0 then
                 v_step.after := v_bucket_id;
             end if;
@@ -190,7 +191,7 @@ end;
 $$;
 revoke all on function memfold_internal._maintenance_task(text, text, text) from public;
 comment on function memfold_internal._maintenance_task(text, text, text) is
-'One task of run_maintenance(). after: of one that goes through buckets, the last bucket that has nothing left.';
+'One task of run_maintenance(). after: for a task that iterates over buckets, the last bucket that has nothing left.';
 
 create or replace function memfold_internal._expire_keys(tenant_id text, after text) returns memfold_internal.maintenance_step
 language plpgsql volatile
@@ -243,7 +244,7 @@ begin
     end loop;
     v_step.is_left := v_seen = 5000;
     if v_step.is_left then
-        -- past those that stay; what is as old as the last of them is for the next time
+        -- past those that are kept; others as old as the last of them are left to the next call
         v_step.after := case when v_stays then v_last::text else after end;
     end if;
     return v_step;
@@ -251,16 +252,16 @@ end;
 $$;
 revoke all on function memfold_internal._expire_keys(text, text) from public;
 comment on function memfold_internal._expire_keys(text, text) is
-'Removes idempotency keys of a tenant that are older than the key_retention of their bucket: of at most 5,000 keys, the oldest
-first. after: where the call before has stopped, at keys of a bucket that keeps them for longer. Keys of a table that is taken over
-(they begin with import:) stay.';
+'Deletes idempotency keys of a tenant that are older than the key_retention of their bucket: among at most 5,000 keys, the oldest first.
+after: where the previous call stopped, at keys of a bucket that keeps them for longer. Keys of an adopted table (they begin with import:)
+stay.';
 
 create or replace procedure memfold.run_maintenance_all(
     tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and what it calls is pinned.
+-- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
 declare
     v_tenant_id text;
     v_left text[];
@@ -290,5 +291,5 @@ end;
 $$;
 revoke all on procedure memfold.run_maintenance_all(text[]) from public;
 comment on procedure memfold.run_maintenance_all(text[]) is
-'run_maintenance() of every tenant that has memories, again while it has more to do, up to 100 times; commits after each. Not inside a
-transaction block (25001). Warns of what has failed; runs has the rest. Only the owner may call it.';
+'Calls run_maintenance() for every tenant that has memories, repeatedly while there is more to do, up to 100 times; commits after each
+call. Not inside a transaction block (25001). Warns of failures; see runs for details. Only the owner may call it.';

@@ -7,14 +7,14 @@ begin
         join pg_catalog.pg_namespace as n on n.oid = p.pronamespace
         where n.nspname = 'cron' and p.proname = 'schedule'
     ) then
-        perform memfold_internal._fail('MF040', 'pg_cron is not in this database',
+        perform memfold_internal._fail('MF040', 'pg_cron is not installed in this database',
             'There is no function cron.schedule.',
             'Run "memfold maintenance" from any scheduler, or create extension pg_cron.');
     end if;
 end;
 $$;
 revoke all on function memfold_internal._require_cron() from public;
-comment on function memfold_internal._require_cron() is 'Raises MF040 unless pg_cron is in this database.';
+comment on function memfold_internal._require_cron() is 'Raises MF040 unless pg_cron is installed in this database.';
 
 create or replace function memfold.schedule_maintenance(
     schedule text default '*/10 * * * *',
@@ -30,7 +30,7 @@ begin
     if coalesce(tenant_id <> '' and schedule <> '' and cardinality(tasks) > 0, false) is false then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('schedule was %L, tenant_id %L, tasks %s.', schedule, tenant_id, coalesce(tasks::text, 'null')),
-            'Pass a schedule of cron, a tenant (''*'': all) and some tasks.');
+            'Pass a cron schedule, a tenant (''*'': all) and at least one task.');
     end if;
     -- a job of this name is replaced
     execute 'select cron.schedule($1, $2, $3)' into v_job using
@@ -44,9 +44,9 @@ end;
 $$;
 revoke all on function memfold.schedule_maintenance(text, text, text[]) from public;
 comment on function memfold.schedule_maintenance(text, text, text[]) is
-'Has pg_cron run run_maintenance() of a tenant, or run_maintenance_all() (tenant_id ''*''), by a schedule of cron ("minute hour day month
-weekday"; every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as the caller: as a member of
-memfold_owner. Returns pg_cron''s job id. Only the owner may call it. Raises MF022, MF040 (there is no pg_cron).';
+'Schedules run_maintenance() for a tenant, or run_maintenance_all() (tenant_id ''*''), with pg_cron ("minute hour day month weekday";
+default every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as the caller, a member of memfold_owner.
+Returns pg_cron''s job id. Only the owner may call it. Raises MF022, MF040 (pg_cron is not installed).';
 
 create or replace function memfold.unschedule_maintenance(tenant_id text default '*') returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -66,11 +66,11 @@ end;
 $$;
 revoke all on function memfold.unschedule_maintenance(text) from public;
 comment on function memfold.unschedule_maintenance(text) is
-'Ends what schedule_maintenance() has set up for a tenant (''*'': for all of them together). Returns whether there was such a job.
+'Removes the schedule that schedule_maintenance() created for a tenant (''*'': the one for all tenants). Returns whether there was one.
 Only the owner may call it. Raises MF040.';
 
 create or replace function memfold_internal._maintenance_job(tenant_id text) returns text
 language sql immutable parallel safe
 return 'memfold maintenance' || case tenant_id when '*' then '' else ' ' || tenant_id end;
 revoke all on function memfold_internal._maintenance_job(text) from public;
-comment on function memfold_internal._maintenance_job(text) is 'What pg_cron calls the job of a tenant.';
+comment on function memfold_internal._maintenance_job(text) is 'The name of a tenant''s job in pg_cron.';

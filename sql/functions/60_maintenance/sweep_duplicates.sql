@@ -13,7 +13,7 @@ declare
     v_method text;
     v_size integer;
     v_ids uuid[];
-    -- pairs that are near enough to be asked about; of those that merge unless the guard is raised, the places
+    -- pairs near enough for a question; the positions of those that merge unless the guard raises a signal
     v_a integer[];
     v_b integer[];
     v_near double precision[];
@@ -22,13 +22,13 @@ declare
     v_check record;
     v_members integer[];
     v_leaders integer[];
-    -- folds that guard or veto have stopped
+    -- merges that guard or veto have prevented
     v_from integer[];
     v_into integer[];
     v_count bigint;
     v_stopped boolean;
     v_refines boolean;
-    -- where each leads is open
+    -- the root of each is still open
     v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
 begin
     for v_group in
@@ -40,7 +40,7 @@ begin
         v_policy := v_group.policy;
         v_size := pg_catalog.cardinality(v_group.ids);
         v_method := case when v_group.score is null then 'vector' else 'score' end;
-        -- the one that stays comes first: the oldest, or where the newer text replaces the older the newest
+        -- the one to keep comes first: the oldest, or the newest if newer texts replace older ones
         v_ids := case v_policy.on_merge
             when 'replace' then array(select i.id from pg_catalog.unnest(v_group.ids) as i (id) order by 1 desc) else v_group.ids end;
         select pg_catalog.array_agg(e.a order by e.a, e.b), pg_catalog.array_agg(e.b order by e.a, e.b),
@@ -58,7 +58,7 @@ begin
                 offset 0
             ) as s
             where not memfold_internal._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
-                -- a table of hashes, which an array is not
+                -- a table of hashes; an array cannot be hashed
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
         ) as e
@@ -70,7 +70,8 @@ begin
         v_from := array[]::integer[];
         v_into := array[]::integer[];
         v_count := 0;
-        -- Whom guard or veto keep from its leader may still say what another one says: three times, what is left then is asked.
+        -- A memory that guard or veto keep from its leader may still say the same as another one: three rounds, then a question about
+        -- the rest.
         for v_turn in 1..case when v_policy.on_merge = 'synthesise' then 0 else 3 end loop
             v_stopped := false;
             for v_fold in
@@ -102,7 +103,7 @@ begin
                 order by c.similarity_to_leader desc, c.member
             loop
                 if v_count > max_operations then
-                    -- more than one call does: left alone until the next
+                    -- more than one call does: left to the next
                     v_members := v_members || v_fold.member;
                     continue;
                 end if;
@@ -126,7 +127,7 @@ begin
             exit when not v_stopped;
         end loop;
 
-        -- what is left is compared as it would be once those are folded
+        -- the rest is compared as it would be after those merges
         return query
         with edges as (
             select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
@@ -152,12 +153,13 @@ end;
 $$;
 revoke all on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) from public;
 comment on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) is
-'What the bucket''s policies say of the memories that are there already. A fold, with leader_id: the one of member_ids folds into it, by
-their own similarity, and guard and veto pass; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to newest) that is to be asked about, as
-the policy''s on_ambiguous says, or on_merge of what is_mergeable; similarity is the least of it. method: whether the cosine (vector) or a score
-decides. Folds that more than max_operations go before are left out, and nothing is asked about them.';
+'The decisions of the bucket''s policies about stored memories. With leader_id, a merge: the single element of member_ids is merged into
+it, by their own similarity, with guard and veto passed; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to
+newest) to be asked about, by the policy''s on_ambiguous, or by on_merge for pairs with is_mergeable; similarity is the least in it.
+method: whether the cosine (vector) or a score decides. Merges after the first max_operations are omitted, and nothing is asked about
+them.';
 
--- Longer than 150 lines: the rounds of a run, and what each of them tells: they share its counters.
+-- Longer than 150 lines: the rounds of a run, and their rows: they share its counters.
 create or replace function memfold.sweep_duplicates(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default',
@@ -183,7 +185,7 @@ declare
     v_synthesises boolean;
     v_check record;
     v_kind text;
-    -- a row of the plan: a memory beside the one that it would fold into, or beside the oldest of its cluster
+    -- a row of the plan: a memory and the one that it would be merged into, or the oldest of its cluster
     v_actions text[] := array[]::text[];
     v_methods text[] := array[]::text[];
     v_numbers bigint[] := array[]::bigint[];
@@ -206,15 +208,15 @@ begin
     then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s, dry_run %s.', max_operations, dry_run),
-            'max_operations is 1 to 1000, of a dry run 1 to 1000000; dry_run is true or false.');
+            'max_operations is 1 to 1000, or 1 to 1000000 for a dry run; dry_run is true or false.');
     end if;
     v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
     if into_run is not null then
         r := memfold_internal._run(tenant_id, into_run);
         if r.kind <> 'sweep' or r.bucket_id <> sweep_duplicates.bucket_id or r.status = 'undone' then
-            perform memfold_internal._fail('MF022', 'into_run cannot be gone on with',
+            perform memfold_internal._fail('MF022', 'into_run cannot be continued',
                 format('It is of kind %s, bucket %L, and %s.', r.kind, r.bucket_id, r.status),
-                'Name a run of sweep_duplicates() of this bucket that was not undone, or none.');
+                'Pass a run of sweep_duplicates() on this bucket that was not undone, or omit it.');
         end if;
     end if;
 
@@ -222,7 +224,7 @@ begin
         memory_ids := array(select distinct i.id from unnest(memory_ids) as i (id) order by 1);
     end if;
     v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
-    -- no lock is held while it is planned
+    -- holds no lock while it plans
     for p in
         select s.* from memfold_internal._sweep_plan(tenant_id, bucket_id, v_model, memory_ids, max_operations) as s
         order by s.similarity desc, s.member_ids
@@ -252,7 +254,7 @@ begin
             ) as o
             order by i.place
         loop
-            -- what is neither folded nor asked is not compared
+            -- memories with neither a merge nor a question are not compared
             v_check := memfold_internal._check_merge(tenant_id, bucket_id, v_policy, q.content, q.other_content, q.object, q.other_object,
                 case when p.leader_id is null and v_policy.on_ambiguous = 'insert' and not v_synthesises then '{}' else p.guard end,
                 v_synthesises);
@@ -287,7 +289,7 @@ begin
         end if;
     end loop;
 
-    -- no run where there is nothing to do: maintenance looks every few minutes
+    -- no run if there is nothing to do: maintenance checks every few minutes
     if not dry_run and (into_run is not null or v_actions && array['merge', 'replace', 'ask']) then
         perform memfold_internal._lock(tenant_id, bucket_id, null, true);
         perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
@@ -303,7 +305,7 @@ begin
             from unnest(v_actions, v_methods) with ordinality as a (action, method, place)
             where a.action in ('merge', 'replace')
             group by a.action, a.method
-            -- what a refinement takes the place of has taken in what is merged with it
+            -- the memory that a refinement replaces has absorbed what is merged with it
             order by a.action, a.method
         loop
             v_places := p.places;
@@ -312,7 +314,7 @@ begin
                 array(select v_into_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_similarities[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 null, null, null);
-            -- what has changed since is for a later sweep
+            -- memories changed since are left to a later sweep
             for i in 1..cardinality(v_places) loop
                 if i <> all(v_done) then
                     v_actions[v_places[i]] := null;
@@ -327,7 +329,7 @@ begin
     select r.run_id, dense_rank() over (order by a.first_number), a.memory_id, a.into_id, a.similarity,
         array(select jsonb_array_elements_text(a.guard)), m.content::text, o.content::text, a.action
     from (
-        -- what folds into one memory is one cluster, and what is asked in one question
+        -- texts that are merged into one memory are one cluster, and so are those in one question
         select u.*, min(u.number) over (partition by u.into_id, case when u.action in ('ask', 'keep') then u.number end) as first_number
         from unnest(v_numbers, v_ids, v_into_ids, v_similarities, v_guards, v_actions)
             as u (number, memory_id, into_id, similarity, guard, action)
@@ -341,16 +343,15 @@ $$;
 revoke all on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) from public;
 grant execute on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) to memfold_app;
 comment on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) is
-'Does to the memories that are there what ingest would do to them if they arrived now, by the thresholds, the scope, the guard, on_merge and
-on_ambiguous of the policy: of a bucket that was filled without dedup, or by other rules. Each member of a cluster is compared with the
-memory that it would fold into; none is folded because it is near to another member. What is asked about is asked in clusters in which
-each is near to each, of at most max_cluster_size memories, one question each. dry_run (the default) returns the plan and writes nothing. action:
-merge (memory_id folds into representative_id), replace (the same, and representative_id is the newer text), ask (a judgement is queued
-about the cluster, of which representative_id is the oldest), keep (the policy says
-so; not counted). Does at most max_operations (1 to 1000; of a dry run 1 to 1000000), the most similar first, and with the bucket locked: call it until it returns
-no row but keep. memory_ids: only these are compared with one another, such as those of a dry run; into_run: goes on with that run, so that one
-undo_run() takes all of it back. Protected types and memories without a hash or a vector are left out. Raises MF001 to MF003, MF013,
-MF022, MF025, MF038.';
+'Treats stored memories as ingest would treat them if they arrived now, by the thresholds, scope, guard, on_merge and on_ambiguous of the
+policy: for a bucket that was filled without dedup or under other rules. Each member of a cluster is compared with the memory that it
+would be merged into; being near another member is not enough. Questions are about clusters in which every two are near, of at most
+max_cluster_size memories, one question each. dry_run (the default) returns the plan and writes nothing. action: merge (memory_id becomes
+an alias of representative_id), replace (the same, and representative_id is the newer text), ask (queues a judgement about the cluster;
+representative_id is its oldest member), keep (by the policy; not counted). Does at most max_operations (1 to 1000; for a dry run 1 to
+1000000), the most similar first, with the bucket locked: call it until it returns no row other than keep. memory_ids: compares only these
+with one another, such as those of a dry run; into_run: continues that run, so that one undo_run() undoes all of it. Omits protected types
+and memories without a hash or a vector. Raises MF001 to MF003, MF013, MF022, MF025, MF038.';
 
 create or replace function memfold.duplicate_pairs(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -388,6 +389,6 @@ $$;
 revoke all on function memfold.duplicate_pairs(text, text, text, double precision[]) from public;
 grant execute on function memfold.duplicate_pairs(text, text, text, double precision[]) to memfold_app;
 comment on function memfold.duplicate_pairs(text, text, text, double precision[]) is
-'How many pairs of active memories of one scope have a cosine at or above each threshold: what sweep_duplicates() would meet with other
-thresholds. Of scopes with more than 1,000 memories each memory''s 20 nearest are counted. Only reads. Raises MF001 to MF003, MF013,
-MF022.';
+'Returns how many pairs of active memories of one scope have a cosine at or above each threshold: what sweep_duplicates() would find with
+other thresholds. In scopes with more than 1,000 memories only the 20 nearest of each memory are counted. Only reads. Raises MF001 to
+MF003, MF013, MF022.';

@@ -8,7 +8,7 @@ return case
 end;
 revoke all on function memfold_internal._pair_strength(text, text) from public;
 comment on function memfold_internal._pair_strength(text, text) is
-'Which of two labels of one pair holds: the stronger, of equals the later.';
+'Which of two labels of one pair prevails: the stronger, of equals the later.';
 
 create or replace function memfold_internal._add_pairs(
     tenant_id text, contents_a text[], contents_b text[], labels text[], origin text, evidences text[],
@@ -28,7 +28,7 @@ begin
         select p.*
         from unnest(contents_a, contents_b, labels, evidences, similarities, memories_a, memories_b)
             with ordinality as p (content_a, content_b, label, evidence, similarities, memory_a, memory_b, place)
-        -- in the order of the key, so that two that label the same pairs wait for one another and no more
+        -- in the order of the key, so that two calls that label the same pairs wait for each other without a deadlock
         order by memfold_internal._pair_key(p.content_a, p.content_b), p.place
     loop
         insert into memfold.labelled_pairs as n (
@@ -75,8 +75,8 @@ revoke all on function memfold_internal._add_pairs(
     text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]
 ) from public;
 comment on function memfold_internal._add_pairs(text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]) is
-'Stores labelled pairs, which are valid, and returns their ids. A pair that is there, in either order, gets the new label
-unless the old one is the stronger, and the new cosines beside those it has.';
+'Stores valid labelled pairs and returns their ids. An existing pair, in either order, gets the new label unless the old one is stronger,
+and the new cosines in addition to its own.';
 
 create or replace function memfold_internal._check_pair(content_a text, content_b text, label text, similarities jsonb) returns void
 language plpgsql stable
@@ -87,14 +87,14 @@ declare
 begin
     if coalesce(v_a, '') = '' or coalesce(v_b, '') = '' then
         perform memfold_internal._fail('MF004', 'the content is empty',
-            'Nothing is left of a text of the pair in canonical form.', 'Pass the texts of two facts.');
+            'The canonical form of a text of the pair is empty.', 'Pass the texts of two facts.');
     elsif greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b)) > 100000 then
         perform memfold_internal._fail('MF005', 'the content is too long',
             pg_catalog.format('It has %s bytes.', greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b))),
             'A text of a labelled pair has at most 100,000 bytes.');
     elsif v_a = v_b then
-        perform memfold_internal._fail('MF042', 'the two texts are one',
-            'They differ in nothing that tier 1 looks at.', 'Label two texts that only tier 2 compares.');
+        perform memfold_internal._fail('MF042', 'the two texts are equal',
+            'They have the same canonical form.', 'Label two texts that tier 1 does not recognize as equal.');
     elsif not coalesce(label in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
         perform memfold_internal._fail('MF042', 'unknown label', pg_catalog.format('label was %s.', pg_catalog.quote_nullable(label)),
             'A label is duplicate, refinement, contradiction or distinct.');
@@ -103,7 +103,7 @@ begin
             '$.* ? (@.type() != "number" || @ < -1 || @ > 1)')
     ) then
         perform memfold_internal._fail('MF042', 'a similarity is not a cosine', pg_catalog.format('similarities was %s.', similarities),
-            'Pass an object: a number from -1 to 1 for the name of each embedding model.');
+            'Pass an object with a number from -1 to 1 for each embedding model.');
     end if;
 end;
 $$;
@@ -127,7 +127,7 @@ begin
     perform memfold_internal._check_pair(content_a, content_b, label, similarities);
     if not coalesce(origin in ('import', 'labelled'), false) then
         perform memfold_internal._fail('MF042', 'unknown origin of a pair', format('origin was %s.', quote_nullable(origin)),
-            'origin is labelled or import. What collect_pairs() finds is collected.');
+            'origin is labelled or import; only collect_pairs() writes collected.');
     end if;
     v_ids := memfold_internal._add_pairs(tenant_id, array[content_a], array[content_b], array[label], origin, array[null::text],
         array[similarities], array[null::uuid], array[null::uuid]);
@@ -137,9 +137,9 @@ $$;
 revoke all on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) from public;
 grant execute on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) to memfold_app;
 comment on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) is
-'Says what two texts are to each other, for calibration: duplicate, refinement, contradiction or distinct; returns the pair''s id.
-A pair that is there, in either order, gets the new label. similarities: their cosine, by embedding model, such as
-{"m": 0.91}; kept beside those that are there. origin: labelled (somebody was shown the pair) or import. Raises MF001 to MF005, MF042.';
+'Records how two texts relate, for calibration: duplicate, refinement, contradiction or distinct. Returns the id of the pair. An existing
+pair, in either order, gets the new label. similarities: their cosine, by embedding model, such as {"m": 0.91}; existing ones of other
+models are kept. origin: labelled (a person was shown the pair) or import. Raises MF001 to MF005, MF042.';
 
 create or replace function memfold.add_labelled_pairs(
     pairs jsonb,
@@ -153,14 +153,14 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if coalesce(jsonb_typeof(pairs), '') <> 'array' or jsonb_array_length(pairs) > 10000 then
-        perform memfold_internal._fail('MF035', 'the batch is no array, or too large',
+        perform memfold_internal._fail('MF035', 'the batch is not an array, or is too large',
             format('It is a JSON %s.', coalesce(jsonb_typeof(pairs), 'null')
                 || case when jsonb_typeof(pairs) = 'array' then ' of ' || jsonb_array_length(pairs) else '' end),
             'Pass a JSON array of at most 10,000 pairs.');
     end if;
     for v_pair in select e.element, e.place from jsonb_array_elements(pairs) with ordinality as e (element, place) loop
         if jsonb_typeof(v_pair.element) <> 'object' or v_pair.element - v_keys <> '{}' then
-            perform memfold_internal._fail('MF042', 'a pair is no object, or has an unknown key',
+            perform memfold_internal._fail('MF042', 'a pair is not an object, or has an unknown key',
                 format('Pair %s is %s.', v_pair.place, left(v_pair.element::text, 200)),
                 'The keys are a, b, label and similarities.');
         end if;
@@ -179,8 +179,8 @@ $$;
 revoke all on function memfold.add_labelled_pairs(jsonb, text) from public;
 grant execute on function memfold.add_labelled_pairs(jsonb, text) to memfold_app;
 comment on function memfold.add_labelled_pairs(jsonb, text) is
-'Many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
-similarities as in add_labelled_pair(). Their origin is import. Returns how many it was given. Raises MF001 to MF005, MF035, MF042.';
+'Records many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
+similarities as in add_labelled_pair(). Their origin is import. Returns the number of pairs given. Raises MF001 to MF005, MF035, MF042.';
 
 create or replace function memfold.remove_labelled_pair(
     pair_id uuid,
@@ -201,4 +201,4 @@ $$;
 revoke all on function memfold.remove_labelled_pair(uuid, text) from public;
 grant execute on function memfold.remove_labelled_pair(uuid, text) to memfold_app;
 comment on function memfold.remove_labelled_pair(uuid, text) is
-'Takes a labelled pair away. Of past decisions collect_pairs() finds it again. Raises MF001, MF002, MF042.';
+'Deletes a labelled pair. If it comes from past decisions, collect_pairs() finds it again. Raises MF001, MF002, MF042.';

@@ -21,14 +21,15 @@ end;
 $$;
 revoke all on function memfold_internal._change_calibration(text, uuid, uuid, jsonb) from public;
 comment on function memfold_internal._change_calibration(text, uuid, uuid, jsonb) is
-'Sets what a model goes by (after: columns of its row), and logs what it went by before. The caller holds the lock of that row.';
+'Sets the thresholds and score of a model (after: columns of its row), and logs the previous ones. The caller holds the lock of that
+row.';
 
 create or replace function memfold_internal._score_name(calibration_id uuid) returns text
 language sql immutable strict parallel safe
 return '_score_' || pg_catalog.replace(calibration_id::text, '-', '');
 revoke all on function memfold_internal._score_name(uuid) from public;
 comment on function memfold_internal._score_name(uuid) is
-'The name of the function that apply_calibration() makes of a calibration''s score.';
+'The name of the function that apply_calibration() creates from a calibration''s score.';
 
 create or replace function memfold_internal._is_score(score_sql text, name text) returns boolean
 language plpgsql immutable parallel safe
@@ -44,7 +45,7 @@ begin
         return false;
     end if;
     v_body := substr(score_sql, length(v_head) + 1, length(score_sql) - length(v_head) - length(v_tail)) || ' end';
-    -- without comments that fill a line, literals and numbers, words and signs are left
+    -- without comments on their own lines, literals and numbers, words and signs are left
     v_body := regexp_replace(v_body, E'^ *--[^\\n]*$', '', 'gn');
     v_body := regexp_replace(v_body, E'''[^''\\\\]*''', ' ', 'g');
     v_body := regexp_replace(v_body, E'\\m[0-9]+(\\.[0-9]+)?(e[-+]?[0-9]+)?\\M', ' ', 'g');
@@ -59,7 +60,7 @@ end;
 $$;
 revoke all on function memfold_internal._is_score(text, text) from public;
 comment on function memfold_internal._is_score(text, text) is
-'Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, which reads and calls nothing else.';
+'Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, without other reads or calls.';
 
 create or replace function memfold_internal._make_score(calibration_id uuid) returns text
 language plpgsql volatile
@@ -68,13 +69,13 @@ declare
     v_name constant text := memfold_internal._score_name(calibration_id);
     v_sql text;
 begin
-    -- This text is executed. Only members of memfold_owner, as whom this runs, can have written it; that it is a score and
-    -- nothing else is looked at all the same.
+    -- This text is executed. Only members of memfold_owner, the role this runs as, can have written it; it is still checked to be a
+    -- score and nothing else.
     select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = _make_score.calibration_id;
     if v_sql is null then
         return null;
     elsif not memfold_internal._is_score(v_sql, v_name) then
-        perform memfold_internal._fail('MF045', 'the score is not a function of its features alone',
+        perform memfold_internal._fail('MF045', 'the score is not a function of only its features',
             pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', calibration_id),
             'Calibrate again.');
     end if;
@@ -88,8 +89,8 @@ end;
 $$;
 revoke all on function memfold_internal._make_score(uuid) from public;
 comment on function memfold_internal._make_score(uuid) is
-'Makes the function of a calibration''s score and returns its name; null where it has none. It stays when the calibration is
-undone: a call that is under way may need it. Raises MF045.';
+'Creates the function of a calibration''s score and returns its name; null if it has none. It stays when the calibration is undone,
+because a call in progress may need it. Raises MF045.';
 
 create or replace function memfold.apply_calibration(calibration_id uuid) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -115,8 +116,8 @@ end;
 $$;
 revoke all on function memfold.apply_calibration(uuid) from public;
 comment on function memfold.apply_calibration(uuid) is
-'From now on the calibration''s model goes by its thresholds, and by its score where it has one, unless a policy has thresholds of its
-own. Memories that are stored stay as they are. Logged in calibration_changes, taken back by undo_calibration(). Only for members of
+'Puts a calibration in force for its model: its thresholds, and its score if it has one, from now on, except for policies that set
+thresholds themselves. Stored memories do not change. Logged in calibration_changes; undo_calibration() undoes it. Only for members of
 memfold_owner. Raises MF043, MF045.';
 
 create or replace function memfold.undo_calibration(embedding_model text) returns uuid
@@ -137,8 +138,8 @@ begin
     order by h.recorded_at desc, h.change_id desc
     limit 1;
     if not found then
-        perform memfold_internal._fail('MF043', 'there is no calibration to undo', format('None is applied to %L.', embedding_model),
-            'The table calibration_changes has what was applied and undone.');
+        perform memfold_internal._fail('MF043', 'there is no calibration to undo', format('No calibration is applied to %L.', embedding_model),
+            'The table calibration_changes lists what was applied and undone.');
     end if;
     perform memfold_internal._change_calibration(c.model, (c.before ->> 'calibration_id')::uuid, c.change_id, c.before);
     return (c.before ->> 'calibration_id')::uuid;
@@ -146,6 +147,6 @@ end;
 $$;
 revoke all on function memfold.undo_calibration(text) from public;
 comment on function memfold.undo_calibration(text) is
-'Takes back the last apply_calibration() of a model that is not taken back yet: its thresholds and its score are those of before.
-Returns the calibration that holds now; null: none. What was merged in between stays (undo, undo_run). Logged as well. Only for
-members of memfold_owner. Raises MF013, MF043.';
+'Undoes the last apply_calibration() of a model that is not undone yet: restores its previous thresholds and score. Returns the
+calibration now in force; null: none. Merges made in the meantime remain (undo, undo_run). Logged as well. Only for members of
+memfold_owner. Raises MF013, MF043.';

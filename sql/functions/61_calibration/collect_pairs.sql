@@ -6,7 +6,7 @@ begin
     return query
     select distinct on (least(d.a, d.b), greatest(d.a, d.b)) d.a, d.b, d.label, d.evidence
     from (
-        -- judged pairs; an answer that was taken back says the opposite, or, of a contradiction, nothing
+        -- judged pairs; an undone answer says the opposite, or, for a contradiction, nothing
         select j.memory_id as a, j.other_id as b, j.resolved_at as at,
             case when u.undone then 'distinct' else j.verdict end as label,
             case when u.undone or j.reason like 'undone%' and j.model is null then 'undo'
@@ -25,12 +25,12 @@ begin
         ) as u
         where j.tenant_id = _past_decisions.tenant_id collate "C"
             and (_past_decisions.bucket_id is null or j.bucket_id = _past_decisions.bucket_id collate "C")
-            -- of a cluster, what each of its memories is to the oldest
+            -- for a cluster, the relation of each of its memories to the oldest
             and j.status = 'done' and j.member_ids is null and j.kind <> 'identity'
             and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
             and not (u.undone and j.verdict in ('contradiction', 'distinct'))
         union all
-        -- what was decided without a judgement
+        -- decisions without a judgement
         select e.memory_id, e.target_id, e.recorded_at,
             case when e.undone then 'distinct' when e.action in ('superseded', 'historical') then 'contradiction'
                 when e.reason ~ '^refinement(,|$)' then 'refinement' else 'duplicate' end,
@@ -52,8 +52,8 @@ end;
 $$;
 revoke all on function memfold_internal._past_decisions(text, text) from public;
 comment on function memfold_internal._past_decisions(text, text) is
-'Pairs of texts that something was decided about, as what they turned out to be; of several decisions about a pair the last.
-bucket_id null: of all buckets. Only reads.';
+'Pairs of texts that were decided about, with their final relation; of several decisions about a pair the last. bucket_id null: of all
+buckets. Only reads.';
 
 create or replace function memfold_internal._near_pairs(tenant_id text, bucket_id text, embedding_model text, threshold double precision)
 returns table (memory_a uuid, memory_b uuid, similarity double precision)
@@ -77,7 +77,7 @@ end;
 $$;
 revoke all on function memfold_internal._near_pairs(text, text, text, double precision) from public;
 comment on function memfold_internal._near_pairs(text, text, text, double precision) is
-'Active memories of one scope with a cosine of at least threshold about which nobody was asked: among the newest 1,000 of each scope.';
+'Active memories of one scope with a cosine of at least threshold that were never in a question: among the newest 1,000 of each scope.';
 
 create or replace function memfold_internal._collectable(
     tenant_id text, memory_a uuid, memory_b uuid, embedding_model text
@@ -108,8 +108,8 @@ end;
 $$;
 revoke all on function memfold_internal._collectable(text, uuid, uuid, text) from public;
 comment on function memfold_internal._collectable(text, uuid, uuid, text) is
-'The texts of two memories and their cosine by each model that both have a vector of. No row where one has none of
-embedding_model, is withdrawn or was erased, or where the texts are one in canonical form. Only reads.';
+'The texts of two memories and their cosine by each model that both have a vector of. No row if one has no vector of embedding_model, is
+withdrawn or was erased, or if the canonical forms are equal. Only reads.';
 
 create or replace function memfold.collect_pairs(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -143,7 +143,7 @@ begin
     from memfold.embedding_models as m where m.model = collect_pairs.embedding_model collate "C";
     for v_pair in
         select d.memory_a, d.memory_b, d.evidence, c.content_a, c.content_b, c.similarities,
-            -- a fold that was taken back: opposites by what the words say
+            -- an undone merge: a contradiction by the words
             case when d.evidence = 'undo' and exists (
                 select from unnest(memfold_internal._guard(collect_pairs.tenant_id, c.content_a, c.content_b)) as g (signal)
                 where g.signal ~ '^(negation|antonym|prefix):'
@@ -195,12 +195,12 @@ $$;
 revoke all on function memfold.collect_pairs(text, text, text, bigint, interval) from public;
 grant execute on function memfold.collect_pairs(text, text, text, bigint, interval) to memfold_app;
 comment on function memfold.collect_pairs(text, text, text, bigint, interval) is
-'Makes labelled pairs of what was decided in a bucket (null: in all of the tenant''s), with their cosines by the model, and returns
-what it found. Verdicts of judges and persons count as given; a fold that was undone as distinct, or as contradiction where the
-guard sees opposites; another object of a single-valued predicate as contradiction. Automatic merges that stand (duplicate)
-and close memories that stand side by side for min_age (distinct) are weak: nobody has looked at them, and they were made by
-the thresholds that they would confirm. At most max_results pairs, weak ones last, newest first. A pair with a stronger label keeps it.
-Texts that are withdrawn or erased are not looked at. Raises MF001 to MF003, MF012, MF013, MF022.';
+'Derives labelled pairs from past decisions in a bucket (null: in all of the tenant''s), stores them with their cosines by the model, and
+returns how many it found, by evidence and label. Verdicts of judges and persons count as given; a merge that was undone counts as
+distinct, or as contradiction if the guard finds opposites; another object of a single-valued predicate counts as contradiction. Automatic
+merges that still hold (duplicate) and near memories that have both been active for min_age (distinct) are weak: nobody has looked at
+them, and they result from the very thresholds that they would confirm. Stores at most max_results pairs, weak ones last, newest first. A
+pair with a stronger label keeps it. Ignores withdrawn and erased texts. Raises MF001 to MF003, MF012, MF013, MF022.';
 
 create or replace function memfold.pairs_to_label(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -223,7 +223,7 @@ begin
         memfold_internal._guard(pairs_to_label.tenant_id, p.content_a, p.content_b)
     from (
         select l.*, c.similarity,
-            -- in the band: the nearer to an edge the more it says where the edge should be
+            -- in the band: the nearer to an edge, the more it says about where the edge should be
             case when c.similarity between b.low and b.high
                 then least(c.similarity - b.low, b.high - c.similarity)
                 else 2 + greatest(b.low - c.similarity, c.similarity - b.high) end as distance
@@ -246,6 +246,6 @@ $$;
 revoke all on function memfold.pairs_to_label(text, text, bigint) from public;
 grant execute on function memfold.pairs_to_label(text, text, bigint) to memfold_app;
 comment on function memfold.pairs_to_label(text, text, bigint) is
-'Pairs that collect_pairs() has found and nobody has looked at, with their cosine by the model, most informative first: those
-between the model''s thresholds, the nearest to one of them first, then those nearest to the band. At most max_results. add_labelled_pair() of
-both texts labels one. Raises MF001, MF002, MF012, MF013, MF022.';
+'Returns pairs that collect_pairs() found and nobody has looked at, with their cosine by the model, most informative first: those between
+the model''s thresholds, nearest to one of them first, then those nearest to the band. At most max_results. To label one, pass both texts
+to add_labelled_pair(). Raises MF001, MF002, MF012, MF013, MF022.';

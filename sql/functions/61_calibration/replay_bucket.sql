@@ -15,7 +15,7 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._copy_rules(text, text, text) from public;
-comment on function memfold_internal._copy_rules(text, text, text) is 'Gives a bucket the policies that another one has of its own.';
+comment on function memfold_internal._copy_rules(text, text, text) is 'Copies to a bucket the policies that another one has itself.';
 
 create or replace function memfold_internal._replay(
     tenant_id text, bucket_id text, into_bucket text, embedding_model text, max_memories bigint
@@ -58,8 +58,8 @@ end;
 $$;
 revoke all on function memfold_internal._replay(text, text, text, text, bigint) from public;
 comment on function memfold_internal._replay(text, text, text, text, bigint) is
-'Ingests the newest max_memories texts of a bucket into another one, oldest first, and says what became of each: the text of the first
-bucket that it was decided against is other_id.';
+'Ingests the newest max_memories texts of a bucket into another one, oldest first, and returns the outcome of each: other_id is the text
+of the first bucket that it was decided against.';
 
 create or replace function memfold.replay_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -88,7 +88,7 @@ begin
         perform memfold_internal._copy_rules(tenant_id, bucket_id, v_bucket);
         select jsonb_agg(r order by r.memory_id) into v_told
         from memfold_internal._replay(tenant_id, bucket_id, v_bucket, v_model, max_memories) as r;
-        -- all of it is taken back, but for what the variables hold
+        -- everything is rolled back, except the variables
         raise exception using errcode = 'MFROL';
     exception when sqlstate 'MFROL' then
         null;
@@ -102,9 +102,8 @@ end;
 $$;
 revoke all on function memfold.replay_bucket(text, text, uuid, text, bigint) from public;
 comment on function memfold.replay_bucket(text, text, uuid, text, bigint) is
-'What would become of a bucket''s texts if they arrived once more, one after the other, in the order in which they came: by the rules
-of now, or by a calibration (calibration_id) that is not applied yet. They are really ingested, into a bucket of its own, and all of it
-is taken back. One row a text: its action, the text that it was decided against (other_id), similarity, guard and reason as in the
-ledger; a judge is not asked, so what is escalated stays beside the other. embedding_model: null: the one that the bucket uses most;
-texts without its vector are left out. max_memories: of the newest so many texts, 1 to 100000. Only for members of memfold_owner.
-Raises MF001 to MF003, MF013, MF022, MF043, MF045.';
+'Returns what would happen to a bucket''s texts if they arrived again, in their original order, by the present rules or by a calibration
+(calibration_id) that is not applied yet. They are really ingested, into a separate bucket, and then rolled back. Returns one row per
+text: its action, the text that it was decided against (other_id), similarity, guard and reason as in the ledger; no judge is asked, so
+both texts of an escalation stay active. embedding_model null: the most used one in the bucket; texts without its vector are omitted.
+max_memories: only the newest texts, 1 to 100000. Only for members of memfold_owner. Raises MF001 to MF003, MF013, MF022, MF043, MF045.';

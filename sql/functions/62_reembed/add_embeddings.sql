@@ -13,7 +13,7 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_model constant text collate "C" := embedding_model;
-    -- Writers of a scope wait as long as its lock is held: to the end of the transaction.
+    -- Writers of a scope wait while its lock is held: to the end of the transaction.
     v_until constant timestamptz := clock_timestamp() + interval '50 ms';
     v_count constant bigint := coalesce(cardinality(memory_ids), 0);
     v_added bigint := 0;
@@ -28,11 +28,11 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('%s memory_ids, %s contents, %s embeddings, wait %s.', v_count, coalesce(cardinality(contents), 0),
                 coalesce(cardinality(embeddings), 0), coalesce(wait::text, 'null')),
-            'Pass as many of each: 1 to 1000, or one where wait is true.');
+            'Pass the same number of each: 1 to 1000, or one if wait is true.');
     elsif current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
             'The transaction runs at ' || current_setting('transaction_isolation')
-            || ': it could not see what has become of the memories since.',
+            || ': it could not see later changes of the memories.',
             'Run the call in a READ COMMITTED transaction.');
     elsif run_id is not null then
         perform memfold_internal._run(tenant_id, run_id);
@@ -44,7 +44,7 @@ begin
     loop
         memory_id := v_item.memory_id;
         if v_item.embedding is null then
-            perform memfold_internal._fail('MF022', 'the embedding is missing', format('That of %s was null.', v_item.memory_id),
+            perform memfold_internal._fail('MF022', 'the embedding is missing', format('The embedding of memory %s was null.', v_item.memory_id),
                 'Pass a vector.');
         end if;
         perform memfold_internal._check_embedding(v_item.embedding, v_model);
@@ -68,7 +68,7 @@ begin
         elsif not memfold_internal._wait_or_try(v_tenant_id, v_memory.bucket_id, v_memory.scope_key, wait) then
             status := 'busy';
         else
-            -- whether it is a neighbour stays as it is from here on
+            -- whether it is a neighbour does not change from here on
             insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_active, embedding)
             select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status = 'active',
                 memfold_internal._unit(v_item.embedding)
@@ -91,12 +91,12 @@ $$;
 revoke all on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) from public;
 grant execute on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) to memfold_app;
 comment on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) is
-'Gives memories that have a vector of another model one of embedding_model too. Nothing is compared, folded or asked for it, and
-no ledger row is written. contents: the texts that were embedded. status of each: added; known (it has one); busy (somebody
-writes to its scope: call again); later (the call had worked for 50 ms, and writers wait for none longer: call again); gone (there
-is no such memory, or its text is another); pending (it has no vector yet: attach_embedding()). At most 1,000 a call. wait: one
-memory, and the call waits for the lock of its scope. run_id: of start_reembedding(), whose count it adds to.
-Raises MF001 to MF003, MF013 to MF015, MF022, MF025, MF038, MF047.';
+'Adds vectors of embedding_model to memories that have a vector of another model. Compares, merges and asks nothing, and writes no ledger
+row. contents: the texts that were embedded. status of each: added; known (it has one); busy (another transaction writes to its scope:
+call again); later (the call had worked for 50 ms, the longest that writers should wait: call again); gone (there is no such memory, or
+its text differs); pending (it has no vector yet: use attach_embedding()). At most 1,000 per call. wait: for a single memory, waits for
+the lock of its scope. run_id: the run of start_reembedding() whose count it adds to. Raises MF001 to MF003, MF013 to MF015, MF022, MF025,
+MF038, MF047.';
 
 create or replace function memfold_internal._wait_or_try(
     tenant_id text, bucket_id text, scope_key bigint, wait boolean
@@ -113,5 +113,5 @@ end;
 $$;
 revoke all on function memfold_internal._wait_or_try(text, text, bigint, boolean) from public;
 comment on function memfold_internal._wait_or_try(text, text, bigint, boolean) is
-'The lock of a scope (_lock), held to the end of the transaction; with wait = false the caller does without it where it is not free at
-once, and is told so.';
+'Takes the lock of a scope (_lock), held to the end of the transaction; with wait = false it returns false if the lock is not free at
+once, and the caller does without it.';

@@ -13,8 +13,8 @@ begin
         where m.model = replace_embedding_model.embedding_model collate "C";
         return;
     elsif replaced_by = embedding_model collate "C" then
-        perform memfold_internal._fail('MF022', 'an argument is out of range', format('A model, %L, cannot replace itself.', embedding_model),
-            'Name the new model, or null to use the old one again.');
+        perform memfold_internal._fail('MF022', 'an argument is out of range', format('Model %L cannot replace itself.', embedding_model),
+            'Pass the new model, or null to use the old one again.');
     end if;
     perform memfold_internal._check_model(replaced_by, false);
     for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
@@ -22,7 +22,7 @@ begin
         v_missing := memfold_internal._missing_count(v_tenant_id, embedding_model, replaced_by);
         if v_missing > 0 then
             perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
-                format('Tenant %L has %s that are embedded by %L and not by %L.', v_tenant_id, v_missing, embedding_model, replaced_by),
+                format('Tenant %L has %s with a vector of %L but not of %L.', v_tenant_id, v_missing, embedding_model, replaced_by),
                 format('Run: memfold reembed --from %s --to %s', embedding_model, replaced_by));
         end if;
     end loop;
@@ -35,9 +35,10 @@ end;
 $$;
 revoke all on function memfold.replace_embedding_model(text, text) from public;
 comment on function memfold.replace_embedding_model(text, text) is
-'Cut-over, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in search, and its stored ones may be
-dropped. Before, both models are accepted side by side. replaced_by null takes it back. Only for members of memfold_owner.
-Raises MF013, MF022, MF046 (memories that are embedded by embedding_model are not by replaced_by), MF047 (replaced_by is replaced itself).';
+'Cuts over to another embedding model, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in
+search, and its stored ones may be dropped. Until then both models are accepted. replaced_by null reverts it. Only for members of
+memfold_owner. Raises MF013, MF022, MF046 (some memories have a vector of embedding_model but not of replaced_by), MF047 (replaced_by is
+itself replaced).';
 
 create or replace function memfold.drop_embeddings(
     embedding_model text,
@@ -67,11 +68,11 @@ begin
     if run_id is not null then
         r := memfold_internal._run(tenant_id, run_id);
         if r.kind <> 'dropping' then
-            perform memfold_internal._fail('MF039', 'the run is none that drops', format('Run %s is of kind %s.', r.run_id, r.kind),
-                'run_id is what an earlier call returned.');
+            perform memfold_internal._fail('MF039', 'the run does not drop embeddings', format('Run %s is of kind %s.', r.run_id, r.kind),
+                'Pass the run_id that an earlier call returned.');
         end if;
     end if;
-    -- in the order in which everyone locks them
+    -- in the order in which every caller locks them
     select array_agg(s.memory_id order by s.memory_id) into v_ids
     from (
         select v.memory_id
@@ -93,8 +94,8 @@ begin
     );
     if v_bare > 0 then
         perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
-            format('%s of tenant %L have one of %L alone.', v_bare, tenant_id, embedding_model),
-            'Run memfold reembed again: something has been written while the models were changed.');
+            format('%s of tenant %L have only a vector of %L.', v_bare, tenant_id, embedding_model),
+            'Run memfold reembed again: memories were written during the change of models.');
     end if;
     delete from memfold.memory_vectors as v
     where v.tenant_id = v_tenant_id and v.memory_id = any(v_ids) and v.model = v_model;
@@ -111,10 +112,10 @@ end;
 $$;
 revoke all on function memfold.drop_embeddings(text, text, uuid, bigint, uuid) from public;
 comment on function memfold.drop_embeddings(text, text, uuid, bigint, uuid) is
-'Drops vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) behind the id after: dropped says how
-many, last_id is what to pass as after next. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping; pass
-it on. Refuses while one of them is its memory''s only vector of a model in use. Only for members of memfold_owner.
-Raises MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
+'Deletes vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) with ids above after: dropped says how
+many, last_id is the value of after for the next call. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping;
+pass it to the next call. Refuses if one of them is its memory''s only vector of a model in use. Only for members of memfold_owner. Raises
+MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
 
 create or replace function memfold.unregister_embedding_model(embedding_model text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -132,8 +133,8 @@ begin
     select m.model into v_other
     from memfold.embedding_models as m where m.replaced_by = unregister_embedding_model.embedding_model collate "C" limit 1;
     if v_other is not null then
-        perform memfold_internal._fail('MF048', 'the embedding model is in use', format('%L was replaced by it.', v_other),
-            'Unregister that one first.');
+        perform memfold_internal._fail('MF048', 'the embedding model is in use', format('It replaces %L.', v_other),
+            'Unregister that model first.');
     end if;
     for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
         perform set_config('memfold.tenant_id', v_tenant_id, true);
@@ -143,7 +144,7 @@ begin
         ) then
             perform memfold_internal._fail('MF048', 'the embedding model is in use',
                 format('Tenant %L has vectors of %L.', v_tenant_id, embedding_model),
-                'Drop them by drop_embeddings(), or run: memfold reembed --drop');
+                'Drop them with drop_embeddings(), or run: memfold reembed --drop');
         end if;
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
@@ -152,5 +153,5 @@ end;
 $$;
 revoke all on function memfold.unregister_embedding_model(text) from public;
 comment on function memfold.unregister_embedding_model(text) is
-'Forgets an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations stay, for those who
-read them. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or something is left of it).';
+'Removes an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations remain readable. Only for
+members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has vectors or an index left).';

@@ -1,5 +1,5 @@
--- From one embedding model to another: vectors of the new one are laid beside those of the old one, and decide nothing.
--- Then the old model is replaced, and its vectors are dropped.
+-- From one embedding model to another: vectors of the new one are added to those of the old one, and decide nothing. Then the old model
+-- is replaced, and its vectors are dropped.
 
 create or replace function memfold.start_reembedding(
     from_model text,
@@ -16,7 +16,7 @@ begin
     perform memfold_internal._check_model(to_model, false);
     if from_model = to_model collate "C" then
         perform memfold_internal._fail('MF022', 'an argument is out of range', format('from_model and to_model were both %L.', to_model),
-            'Register the new model under a name of its own.');
+            'Register the new model under another name.');
     end if;
     select r.run_id into v_run_id
     from memfold.runs as r
@@ -34,9 +34,9 @@ $$;
 revoke all on function memfold.start_reembedding(text, text, text) from public;
 grant execute on function memfold.start_reembedding(text, text, text) to memfold_app;
 comment on function memfold.start_reembedding(text, text, text) is
-'Begins to give the memories of a tenant, which have vectors of from_model, vectors of to_model too, or goes on where an earlier
-run has stopped: a row in runs, of kind reembedding. Then, again and again, missing_embeddings() says what is to be embedded and
-add_embeddings() stores it; at last end_reembedding(). Raises MF001 to MF003, MF013, MF022, MF047 (to_model has been replaced).';
+'Starts to add vectors of to_model to the memories of a tenant that have vectors of from_model, or resumes where an earlier run stopped:
+records a run of kind reembedding. Then call, in a loop, missing_embeddings() for the texts to embed and add_embeddings() to store their
+vectors; finally end_reembedding(). Raises MF001 to MF003, MF013, MF022, MF047 (to_model has been replaced).';
 
 create or replace function memfold.missing_embeddings(
     from_model text,
@@ -57,7 +57,7 @@ begin
     return query
     select s.memory_id, m.bucket_id::text, m.content::text
     from (
-        -- by the primary key, from where the last call has stopped
+        -- by the primary key, from where the last call stopped
         select v.memory_id
         from memfold.memory_vectors as v
         where v.tenant_id = missing_embeddings.tenant_id collate "C" and v.model = from_model collate "C"
@@ -81,9 +81,9 @@ $$;
 revoke all on function memfold.missing_embeddings(text, text, text, uuid, bigint) from public;
 grant execute on function memfold.missing_embeddings(text, text, text, uuid, bigint) to memfold_app;
 comment on function memfold.missing_embeddings(text, text, text, uuid, bigint) is
-'Memories of a tenant, aliases and history included, that have a vector of from_model and none of to_model, by id, behind the id
-after: embed their content and hand it to add_embeddings(). At most max_results, 1 to 10,000. What has no vector at all is in
-pending_embeddings(). Raises MF001 to MF003, MF022.';
+'Returns the memories of a tenant, including aliases and history, that have a vector of from_model and none of to_model, ordered by id,
+with ids above after: embed their content and pass it to add_embeddings(). At most max_results, 1 to 10,000. Memories without any vector
+are in pending_embeddings(). Raises MF001 to MF003, MF022.';
 
 create or replace function memfold.reembed_status(
     from_model text,
@@ -122,9 +122,9 @@ $$;
 revoke all on function memfold.reembed_status(text, text, text) from public;
 grant execute on function memfold.reembed_status(text, text, text) to memfold_app;
 comment on function memfold.reembed_status(text, text, text) is
-'How far a tenant is on the way from one embedding model to another: vectors of each; missing: memories with a vector of the old one
-alone; pending: without any (attach_embedding); own_thresholds: policies whose own cosine thresholds, made for the old model, count
-for the new one too; the last run, and what it has added. Reads all the tenant''s vectors'' keys. Raises MF001 to MF003, MF013.';
+'Returns a tenant''s progress from one embedding model to another: vectors of each; missing: memories with a vector of the old one only;
+pending: memories without any (attach_embedding); own_thresholds: policies whose own cosine thresholds, set for the old model, also apply
+to the new one; the last run, and how many it has added. Reads the keys of all vectors of the tenant. Raises MF001 to MF003, MF013.';
 
 create or replace function memfold.end_reembedding(
     run_id uuid,
@@ -140,8 +140,8 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     r := memfold_internal._run(tenant_id, run_id);
     if r.kind <> 'reembedding' then
-        perform memfold_internal._fail('MF039', 'the run is no re-embedding', format('Run %s is of kind %s.', r.run_id, r.kind),
-            'run_id is what start_reembedding() returned.');
+        perform memfold_internal._fail('MF039', 'the run is not a re-embedding', format('Run %s is of kind %s.', r.run_id, r.kind),
+            'Pass the run_id that start_reembedding() returned.');
     end if;
     v_missing := memfold_internal._missing_count(r.tenant_id, r.arguments ->> 'from_model', r.arguments ->> 'to_model');
     update memfold.runs as o
@@ -155,8 +155,8 @@ $$;
 revoke all on function memfold.end_reembedding(uuid, text) from public;
 grant execute on function memfold.end_reembedding(uuid, text) to memfold_app;
 comment on function memfold.end_reembedding(uuid, text) is
-'Closes a run of start_reembedding(), if no memory is left that has a vector of the old model and none of the new; returns how
-many are. Raises MF001 to MF003, MF038, MF039 (a run of another kind).';
+'Closes a run of start_reembedding() if no memory has a vector of the old model and none of the new; returns how many do. Raises MF001 to
+MF003, MF038, MF039 (a run of another kind).';
 
 create or replace function memfold_internal._missing_count(tenant_id text, from_model text, to_model text) returns bigint
 language sql stable
@@ -173,4 +173,4 @@ begin atomic
 end;
 revoke all on function memfold_internal._missing_count(text, text, text) from public;
 comment on function memfold_internal._missing_count(text, text, text) is
-'How many memories of a tenant have a vector of from_model and none of to_model. Reads all its vectors'' keys.';
+'How many memories of a tenant have a vector of from_model and none of to_model. Reads the keys of all its vectors.';

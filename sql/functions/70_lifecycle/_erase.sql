@@ -19,7 +19,7 @@ end;
 $$;
 revoke all on function memfold_internal._beside(text, uuid[], text[]) from public;
 comment on function memfold_internal._beside(text, uuid[], text[]) is
-'The memories that are, or ever were, put beside one of these texts by an action: on a timeline, or folded with it. Only reads.';
+'The memories that are, or ever were, related to one of these texts by an action: on a timeline, or merged with it. Only reads.';
 
 create or replace function memfold_internal._lock_to_erase(tenant_id text, memory_ids uuid[], wait boolean) returns boolean
 language plpgsql volatile
@@ -38,31 +38,31 @@ begin
             return false;
         end if;
         v_locked := v_wanted;
-        -- what waits for a second lock may be waited for
+        -- a call that waits for a second lock may be waited for
         v_wait := false;
     end loop;
 end;
 $$;
 revoke all on function memfold_internal._lock_to_erase(text, uuid[], boolean) from public;
 comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
-'Takes the lock under which memories of one bucket can be erased: that of their trees, and of all that is derived again without
-them (see _lock_memories()). wait false: it never waits. Returns whether it has it; if not, call it again in another transaction.';
+'Takes the lock under which memories of one bucket can be erased: that of their trees, and of everything that is derived again without
+them (see _lock_memories()). wait false: never waits. Returns whether it has it; if not, call it again in another transaction.';
 
 create or replace function memfold_internal._lock_erased(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
 as $$
 begin
-    -- with those that are derived without these at the end, or a batch that holds them would be met out of order
+    -- with those derived without these at the end, or it would meet a batch that holds them out of order
     perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id,
         texts || memfold_internal._beside(tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical'])));
 end;
 $$;
 revoke all on function memfold_internal._lock_erased(text, uuid[]) from public;
 comment on function memfold_internal._lock_erased(text, uuid[]) is
-'Locks the rows of counters of all that an erasure of texts may change, in the order in which everyone locks. The caller holds the lock of
-their scopes (_lock_to_erase).';
+'Locks the rows of counters of everything that an erasure of texts may change, in the order in which every caller locks. The caller holds
+the lock of their scopes (_lock_to_erase).';
 
--- Longer than 150 lines: what falls with a text, table by table, in the one order in which locks are taken.
+-- Longer than 150 lines: what is erased with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._erase(
     tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
 ) returns memfold.erasure
@@ -115,7 +115,7 @@ begin
     perform memfold_internal._maintain(true);
     v_removed := event_ids;
     if _erase.turn is not null then
-        -- what they support by other turns stays
+        -- texts supported by other turns stay
         v_removed := array(
             select i.id from unnest(event_ids) as i (id)
             where i.id not in (
@@ -139,7 +139,7 @@ begin
     perform memfold_internal._stay_on_timelines(v_tenant_id, v_removed);
     v_result.events := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
     if turn is null then
-        -- all of these texts go: no other row takes the place of one
+        -- all of these texts are erased: no other row replaces one
         delete from memfold.memory_sources as s
         using unnest(v_sources, v_turns) as t (id, turn)
         where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
@@ -179,9 +179,9 @@ begin
         from members as t
         join trees as r on r.root = t.root
         where r.loses and not t.has and (
-            -- what a person wrote stays, no matter who had restated it
+            -- a text that a person wrote stays, no matter who restated it
             t.lost and not t.is_written or not r.stays
-            -- what a judge or an agent made of the others says what they said
+            -- a text that a judge or an agent made from the others says what they said
             or exists (
                 select from memfold.memory_events as e
                 where e.tenant_id = v_tenant_id and e.memory_id = t.id and not e.observation and e.content is not null
@@ -209,7 +209,7 @@ begin
         from unnest(v_gone, v_gone_into) as g (id, into_id)
         join memfold.memory_counters as d on d.tenant_id = v_tenant_id and d.memory_id = g.id
         where k.tenant_id = v_tenant_id and k.memory_id = g.into_id;
-        -- so that each tree is one when it is derived
+        -- so that each tree is complete when it is derived
         update memfold.memories as m
         set status = case when m.status = 'merged' then 'active' else m.status end, merged_into = null, root_id = null
         from (select t.id from unnest(v_roots) as t (id)) as t
@@ -251,9 +251,9 @@ end;
 $$;
 revoke all on function memfold_internal._erase(text, text, uuid[], uuid[], uuid[], text, text) from public;
 comment on function memfold_internal._erase(text, text, uuid[], uuid[], uuid[], text, text) is
-'Takes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: all that is on a timeline with them, see
-_texts_to_lock()) or of none, out of the ledger, but those that name other
-turns, which only lose this one (turn null: all go); then every text that no observation is left of, from all tables; and
-derives what stays: a fact of which a text is left keeps its ids, folds and relations to others, and says what that text says.
-What a judge wrote of several texts goes with any of them. Each text concerned leaves a row erased, without content (reason,
-actor; target_id: where its id leads now). The caller holds their lock (_lock_to_erase(), or the bucket''s) and has locked the trees.';
+'Removes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: everything that is on a timeline with them, see
+_texts_to_lock()) or of none, from the ledger, except those that name other turns, which only lose this one (turn null: all are removed);
+then every text without an observation, from all tables; and derives the rest: a fact with a text left keeps its ids, merges and relations
+to others, and says what that text says. A text that a judge wrote from several texts is erased with any of them. Each text concerned
+leaves a row erased, without content (reason, actor; target_id: the present root of its id). The caller holds their lock
+(_lock_to_erase(), or the bucket''s) and has locked the trees.';

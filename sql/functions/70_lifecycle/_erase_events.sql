@@ -25,7 +25,7 @@ begin atomic
 end;
 revoke all on function memfold_internal._events_about(text, uuid[]) from public;
 comment on function memfold_internal._events_about(text, uuid[]) is
-'The ledger rows that name texts as what was decided against. Inlined by its callers.';
+'The ledger rows in which texts were decided against. Inlined by its callers.';
 
 create or replace function memfold_internal._remove_events(tenant_id text, bucket_id text, event_ids uuid[]) returns bigint
 language plpgsql volatile
@@ -61,8 +61,8 @@ end;
 $$;
 revoke all on function memfold_internal._remove_events(text, text, uuid[]) from public;
 comment on function memfold_internal._remove_events(text, text, uuid[]) is
-'Takes rows of a bucket out of the ledger or its archive, with those that say they are undone and the calls'' idempotency
-keys, and returns how many. Erasure alone may: the caller has memfold.maintenance on.';
+'Deletes rows of a bucket from the ledger or its archive, with the rows that undo them and the calls'' idempotency keys, and returns how
+many. Only for erasure: the caller has set memfold.maintenance to on.';
 
 create or replace function memfold_internal._stay_on_timelines(tenant_id text, event_ids uuid[]) returns void
 language plpgsql volatile
@@ -102,8 +102,8 @@ end;
 $$;
 revoke all on function memfold_internal._stay_on_timelines(text, uuid[]) from public;
 comment on function memfold_internal._stay_on_timelines(text, uuid[]) is
-'Values of single-valued slots that others state as well stay on their timelines without the ledger rows event_ids, which put them there:
-the first observation left does, as it would have without these. The caller has memfold.maintenance on.';
+'Keeps values of single-valued slots on their timelines if others state them as well, although the ledger rows event_ids put them there:
+the first observation left does so, as it would have without these. The caller has set memfold.maintenance to on.';
 
 create or replace function memfold_internal._drop_similar(similar_memories jsonb, texts uuid[]) returns jsonb
 language sql immutable parallel safe
@@ -124,7 +124,7 @@ begin atomic
 end;
 revoke all on function memfold_internal._drop_similar(jsonb, uuid[]) from public;
 comment on function memfold_internal._drop_similar(jsonb, uuid[]) is
-'What was reported as similar, without these texts, whether they are memories or what matched. Null: nothing is left.';
+'The reported similar memories without these texts, whether they are memories or the matching texts. Null: none is left.';
 
 create or replace function memfold_internal._scrub_references(tenant_id text, bucket_id text, texts uuid[]) returns void
 language plpgsql volatile
@@ -177,8 +177,8 @@ end;
 $$;
 revoke all on function memfold_internal._scrub_references(text, text, uuid[]) from public;
 comment on function memfold_internal._scrub_references(text, text, uuid[]) is
-'Removes what the ledger and the queue say about texts beside others: the guard''s signals are words of both. The caller has
-memfold.maintenance on.';
+'Removes what the ledger and the queue say about texts in rows of others: the guard''s signals contain words of both. The caller has set
+memfold.maintenance to on.';
 
 create or replace function memfold_internal._repoint_merges(
     tenant_id text, bucket_id text, gone uuid[], gone_into uuid[], aliases uuid[], aliases_into uuid[]
@@ -209,14 +209,14 @@ begin
         v_target_id := nullif(case when e.target_id = any(gone)
             then gone_into[pg_catalog.array_position(gone, e.target_id)] else e.target_id end, v_memory_id);
         if (case
-            -- what was recalled repeats the text; what another source said and was refused is that one's
+            -- a recalled statement repeats the text; a refused statement of another source belongs to that source
             when e.origin is not null then e.memory_id = any(gone) and e.origin = 'recalled'
             else e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone') or v_memory_id is null
                 or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
         end) then
             v_removed := v_removed || e.event_id;
         elsif e.action in ('merged', 'replaced', 'superseded', 'historical') and e.tier >= 2 and v_target_id is null then
-            -- what it was folded into, or took the place of, is gone: it stands for itself, and there is nothing to undo
+            -- the text that it was merged into, or replaced, is gone: it is separate, and there is nothing to undo
             update memfold.memory_events as o
             set action = 'inserted', tier = null, method = null, target_id = null, similarity = null, guard = '{}',
                 similar_memories = null, reason = null
@@ -239,7 +239,7 @@ begin
     from (select g.id from unnest(gone) as g (id)) as g
     where o.tenant_id = v_tenant_id and o.target_id = g.id;
     v_newest := memfold_internal._newest_event(v_tenant_id);
-    -- those that a row of the text above had folded, which is gone
+    -- those merged by a row of the erased text above
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
     )
@@ -260,7 +260,7 @@ end;
 $$;
 revoke all on function memfold_internal._repoint_merges(text, text, uuid[], uuid[], uuid[], uuid[]) from public;
 comment on function memfold_internal._repoint_merges(text, text, uuid[], uuid[], uuid[], uuid[]) is
-'What the ledger says of texts that go, whose observations are gone already, it says of those in whose place they are named
-from now on (gone_into; null: nothing is left, and what says nothing of others goes too). aliases: texts that stay, each to be
-folded into one of aliases_into, those that no row has folded any more by one of its own. Returns how many rows are gone. The caller has
-memfold.maintenance on.';
+'Re-points ledger rows from texts that are erased, whose observations are already gone, to the texts that replace them (gone_into; null:
+none is left, and rows that say nothing about others are deleted too). aliases: texts that stay, each to be merged into the one of
+aliases_into; those that no row merges any more get their own merge event. Returns how many rows were deleted. The caller has set
+memfold.maintenance to on.';

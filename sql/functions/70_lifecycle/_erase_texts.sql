@@ -12,7 +12,7 @@ begin
             and _remove_member.memory_id in (p.memory_id, p.other_id)
         order by 1
     loop
-        -- its answer, or the reason of it, may hold what the text said
+        -- its answer, or its reason, may contain the text
         update memfold.memory_events as e
         set reason = null, guard = '{}'
         from (
@@ -26,7 +26,7 @@ begin
         where h.tenant_id = _remove_member.tenant_id collate "C" and h.judgement_id = v_cluster
         returning h.status into v_status;
         if v_status in ('open', 'leased', 'dead') then
-            -- an answer that is still to come finds nothing; the others are asked about by a later run
+            -- a late answer finds nothing; a later run asks about the others
             delete from memfold.judgements as p
             where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster;
             continue;
@@ -34,7 +34,7 @@ begin
         delete from memfold.judgements as p
         where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
             and p.memory_id = _remove_member.memory_id;
-        -- where it was the one that all others are beside, the oldest of them is that now
+        -- if it was the member that all others refer to, the oldest of them is now
         select p.memory_id into v_oldest
         from memfold.judgements as p
         where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
@@ -52,8 +52,8 @@ end;
 $$;
 revoke all on function memfold_internal._remove_member(text, uuid) from public;
 comment on function memfold_internal._remove_member(text, uuid) is
-'Takes a text out of the clusters that it was asked about in. That the others were asked about together stays on record. The caller
-has memfold.maintenance on.';
+'Removes a text from the clusters that it was asked about in. That the others were asked about together stays on record. The caller has
+set memfold.maintenance to on.';
 
 create or replace function memfold_internal._remove_texts(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
@@ -71,8 +71,8 @@ declare
     );
     v_id uuid;
 begin
-    -- A worker that asks an open judgement again (_requeue_judgement) holds no scope's lock. First who has such a judgement, then
-    -- the rows that a new one refers to: what is deleted below is all there will be.
+    -- A worker that asks an open judgement again (_requeue_judgement) holds no scope's lock. First such judgements are locked, then the
+    -- rows that a new one refers to, so that nothing is added to what is deleted below.
     perform from memfold.judgements as j
     where j.tenant_id = v_tenant_id and (j.memory_id = any(texts) or j.other_id = any(texts))
     order by j.judgement_id
@@ -81,7 +81,7 @@ begin
     where m.tenant_id = v_tenant_id and m.memory_id = any(texts)
     order by m.memory_id
     for update;
-    -- after those locks: one who asks about names holds what is told of them (_ask_about_names)
+    -- after those locks: a caller that asks about names holds the memories about them (_ask_about_names)
     delete from memfold.judgements as j
     where j.tenant_id = v_tenant_id and j.kind = 'identity'
         and (j.link -> 'told' ?| texts::text[] or j.link -> 'name_told' ?| texts::text[]);
@@ -99,7 +99,7 @@ begin
         delete from memfold.memory_event_sums as b where b.tenant_id = v_tenant_id and b.memory_id = v_id;
         delete from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = v_id;
     end loop;
-    -- Aliases and roots at once, for each foreign key is checked at the end of the statement.
+    -- Aliases and roots together, because each foreign key is checked at the end of the statement.
     delete from memfold.memories as m
     using (select t.id from pg_catalog.unnest(texts) as t (id)) as t
     where m.tenant_id = v_tenant_id and m.memory_id = t.id;
@@ -107,8 +107,8 @@ end;
 $$;
 revoke all on function memfold_internal._remove_texts(text, uuid[]) from public;
 comment on function memfold_internal._remove_texts(text, uuid[]) is
-'Takes texts out of every table but the ledger and memory_sources. No text that stays may be folded into one of them. The caller
-has memfold.maintenance on.';
+'Deletes texts from every table except the ledger and memory_sources. No remaining text may be merged into one of them. The caller has set
+memfold.maintenance to on.';
 
 create or replace function memfold_internal._new_roots(tenant_id text, texts uuid[], gone uuid[])
 returns table (memory_id uuid, into_id uuid, root_id uuid)
@@ -146,9 +146,9 @@ begin atomic
 end;
 revoke all on function memfold_internal._new_roots(text, uuid[], uuid[]) from public;
 comment on function memfold_internal._new_roots(text, uuid[], uuid[]) is
-'Of whole trees, from which the texts gone are taken: where each text leads then. That is the nearest text above it that stays,
-else the oldest of those that have none (of that one, and of a root that stays: itself). Null: nothing of its tree stays.
-root_id: what is the root then. Only reads.';
+'For whole trees from which the texts gone are removed: what each text then points to. That is the nearest text above it that stays, else
+the oldest of those that have none (for that one, and for a root that stays: itself). Null: nothing of its tree stays. root_id: the new
+root. Only reads.';
 
 create or replace function memfold_internal._restore_wording(tenant_id text, texts uuid[]) returns void
 language plpgsql volatile
@@ -172,14 +172,14 @@ begin
             where s.tenant_id = v_tenant_id and s.memory_id = o.memory_id and s.content = o.content
                 and ((s.memory_type, s.subject, s.predicate, s.object, s.session_id)
                     is not distinct from (o.memory_type, o.subject, o.predicate, o.object, o.session_id)
-                    -- in whose words a judge or a person has made it
+                    -- in the words that a judge or a person has given it
                     or s.origin is null)
         )
     loop
         select s.* into e
         from memfold.memory_events as s
         where s.tenant_id = v_tenant_id and s.memory_id = m.memory_id and s.content is not null
-            -- what was recalled, or refused, supports nothing, and says it all the same
+            -- a recalled or refused statement supports nothing, but contains the words
             and s.origin is not null
         order by (
             select memfold_internal._content_hash(s.memory_type, n.subject, n.predicate, s.content, m.canonicalizer, m.key_fields,
@@ -195,7 +195,7 @@ begin
         update memfold.memories as o
         set content = e.content, memory_type = e.memory_type, subject = e.subject, predicate = e.predicate, object = e.object,
             session_id = e.session_id,
-            -- Only after a rehash to finer rules may it be another memory's: then it goes on without.
+            -- Only after a rehash to finer rules may it be another memory's: it is then left without.
             canonicalizer = case when v_hash is not distinct from m.content_hash or not exists (
                 select from memfold_internal._known_text(v_tenant_id, m.bucket_id, v_hash)
             ) then m.canonicalizer end
@@ -217,5 +217,5 @@ end;
 $$;
 revoke all on function memfold_internal._restore_wording(text, uuid[]) from public;
 comment on function memfold_internal._restore_wording(text, uuid[]) is
-'Gives texts whose wording no ledger row has any more that of the first observation left, or of what was recalled or refused where there
-is none: another spelling of the same canonical form. The caller has memfold.maintenance on.';
+'Gives texts whose exact wording is in no ledger row any more that of the first remaining observation, or of a recalled or refused
+statement if there is none: another spelling of the same canonical form. The caller has set memfold.maintenance to on.';

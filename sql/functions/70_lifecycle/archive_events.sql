@@ -10,13 +10,13 @@ begin
     with seen as (
         select e.memory_id, e.event_id, e.metadata, e.observed_at, e.source_turn_ids, u.undo_id,
             e.method is not distinct from 'archived' as is_summary,
-            -- validity is compared with what was observed after it
+            -- validity is compared with later observations
             e.action = 'merged' and e.tier = 1 and e.observation and not e.on_timeline and num_nonnulls(e.valid_from, e.valid_until) = 0
                 and e.method is distinct from 'archived' and e.recorded_at < _archivable.before and e.run_id is null
                 and coalesce(u.recorded_at < _archivable.before and u.run_id is null, true) as is_restatement,
             not e.observation and e.recorded_at < _archivable.before and e.run_id is null and e.undoes is null
                 and (e.action = 'merged' and e.tier = 1 or e.action = 'rejected' and e.tier is distinct from 3
-                    -- of a text that came by a plain INSERT it may be the only row (_adopt_row)
+                    -- for a text of a plain INSERT it may be the only row (_adopt_row)
                     or e.action = 'embedded' and exists (
                         select from memfold.memory_events as o
                         where o.tenant_id = e.tenant_id and o.memory_id = e.memory_id and o.observation
@@ -34,7 +34,7 @@ begin
             and (memory_ids is null or e.memory_id = any(memory_ids))
     ),
     ranked as (
-        -- of equal metadata the first and the last stay: folding the others says nothing new, by whatever policy
+        -- of equal metadata the first and the last stay: merging the others changes nothing, whatever the policy
         select s.*, s.is_summary or s.metadata = '{}' or (
             pg_catalog.row_number() over (w order by s.observed_at, s.event_id) > 1
             and pg_catalog.row_number() over (w order by s.observed_at desc, s.event_id desc) > 1
@@ -44,7 +44,7 @@ begin
         window w as (partition by s.memory_id, s.is_summary, s.metadata)
     ),
     numbered as (
-        -- so that no row grows without end
+        -- so that no row grows without limit
         select r.*, coalesce(sum(pg_catalog.cardinality(r.source_turn_ids)) over (
             partition by r.memory_id order by r.event_id rows between unbounded preceding and 1 preceding
         ), 0)::bigint / 2000 as summary
@@ -65,9 +65,9 @@ end;
 $$;
 revoke all on function memfold_internal._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) from public;
 comment on function memfold_internal._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) is
-'What archive_events() would move of a stretch of the ledger, by memory and event: restatements by the number of the row that will
-stand for them (is_summary: they are such a row), undone ones with the row that took them back, and rows on which no state
-depends. memory_ids null: of all. Only reads.';
+'What archive_events() would move of a section of the ledger, by memory and event: restatements by the number of the row that will replace
+them (is_summary: they are such a row), undone ones with the row that undid them, and rows on which no state depends. memory_ids null:
+all. Only reads.';
 
 create or replace function memfold_internal._archive(tenant_id text, event_ids uuid[], summaries bigint[]) returns memfold.archived_rows
 language plpgsql volatile
@@ -89,7 +89,7 @@ begin
     insert into memfold.memory_events_archive
     select g.* from pg_catalog.unnest(v_gone) as g where g.method is distinct from 'archived';
     get diagnostics v_result.archived = row_count;
-    -- with the key of the last row, which is gone
+    -- with the key of the last row, which is removed
     insert into memfold.memory_events (
         tenant_id, event_id, recorded_at, bucket_id, action, tier, method, memory_id, observation, source_turn_ids,
         source_confidence, extractor_confidence, metadata, observed_at, actor, observations, without_turns, first_observed_at,
@@ -134,8 +134,8 @@ end;
 $$;
 revoke all on function memfold_internal._archive(text, uuid[], bigint[]) from public;
 comment on function memfold_internal._archive(text, uuid[], bigint[]) is
-'Moves rows of the ledger to the archive. summaries: the number of the row that stands for it from now on, among those of its
-memory; null: none does. Rows of method archived are taken away, for one that stands for theirs too. The caller holds the locks.';
+'Moves rows of the ledger to the archive. summaries: the number of the row that replaces it, among those of its memory; null: none does.
+Rows of method archived are deleted in favour of one that also replaces theirs. The caller holds the locks.';
 
 create or replace function memfold.archive_events(
     before timestamptz,
@@ -177,7 +177,7 @@ begin
         v_from_event := v_zero;
     end if;
 
-    -- one row more than are looked at: there the next call goes on
+    -- one more row than it handles: the next call continues there
     if v_from_memory is not null then
         select array_agg(e.memory_id), array_agg(e.event_id) into v_memories, v_events
         from (
@@ -206,7 +206,7 @@ begin
             ) as m
             order by a.memory_id
         loop
-            -- It waits for the first alone, so that nobody waits for what this holds while this waits for another.
+            -- It waits only for the first, so that nobody waits for its locks while it waits for another.
             if v_locked = '{}' then
                 perform memfold_internal._lock(v_tenant_id, v_text.bucket_id, v_text.scope_key, true);
             elsif cardinality(v_locked) = 64
@@ -224,13 +224,13 @@ begin
             join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
             order by m.memory_id
             for key share of m;
-            -- again, what has been locked
+            -- read again under the locks
             with plan as materialized (
                 select a.* from memfold_internal._archivable(v_tenant_id, before, v_from_memory, v_from_event, v_memories[v_last],
                     v_events[v_last], v_locked::uuid[]) as a
             )
             select array_agg(p.event_id), array_agg(p.summary),
-                -- the rest of a memory is read from the row that stands for its beginning
+                -- the rest of a memory is read from the row that replaces its beginning
                 coalesce((array_agg(p.event_id order by p.event_id desc) filter (
                     where p.memory_id = v_next_memory and p.summary is not null))[1], v_next_event)
             into v_events, v_summaries, v_next_event
@@ -297,11 +297,10 @@ end;
 $$;
 revoke all on function memfold.archive_events(timestamptz, text, bigint) from public;
 comment on function memfold.archive_events(timestamptz, text, bigint) is
-'Moves ledger rows of a tenant that were written before a time to memory_events_archive, where no state of memories depends on
-them: restatements of one text, for which one row of method archived stands from then on (of those with the same metadata the
-first and the last stay), restatements that were undone, candidates that were refused, and recalled ones. Everything else
-stays: what made, folded, retired or judged a memory, values of timelines, what runs did. Counters, confidences, metadata and
-statistics stay as they are; undo() and a repeated call with an idempotency key find archived rows.
-Looks at max_events rows (1 to 10,000) of at most 64 scopes, goes on where the last call ended, and returns how many rows it
-moved, how many stand for them, and whether to call it again. Writers of these scopes wait for it, but restatements do not.
+'Moves ledger rows of a tenant written before a given time to memory_events_archive if no state of memories depends on them: restatements
+of one text, which are replaced by one row of method archived (the first and the last of those with the same metadata stay), restatements
+that were undone, refused candidates, and recalled ones. All other rows stay: those that created, merged, retired or judged a memory,
+values of timelines, decisions of runs. Counters, confidences, metadata and statistics do not change; undo() and a repeated call with an
+idempotency key find archived rows. Reads max_events rows (1 to 10,000) of at most 64 scopes, continues where the last call ended, and
+returns how many rows it moved, how many replace them, and whether to call it again. Blocks writers of these scopes, except restatements.
 Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025.';

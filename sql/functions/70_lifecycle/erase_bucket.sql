@@ -14,7 +14,7 @@ declare
     v_turns text[];
     v_rows bigint;
 begin
-    -- the keys first, or one would name a ledger row that is gone
+    -- the keys first, or one would refer to an erased ledger row
     delete from memfold.idempotency_keys as i
     using (
         select o.idempotency_key from memfold.idempotency_keys as o
@@ -26,7 +26,7 @@ begin
     if v_rows = 20 * max_memories then
         return (0, 0, 0, 1)::memfold.erasure;
     end if;
-    -- whole trees, and what is beside them on a timeline: what is left for another call is as it was
+    -- whole trees, and memories on a timeline with them: the rest is unchanged for another call
     v_texts := memfold_internal._timeline_texts(v_tenant_id, array(
         select x.memory_id
         from (
@@ -52,7 +52,7 @@ begin
                 offset 0
             ) as k on true
         ) as x
-        -- a fact that was said very often is a call's work by itself
+        -- a fact that was stated very often takes a whole call
         where x.place = 1 or x.place <= max_memories and x.observations < 20 * max_memories
     ));
     perform memfold_internal._lock_texts(v_tenant_id, memfold_internal._texts_to_lock(v_tenant_id, v_texts));
@@ -83,8 +83,8 @@ end;
 $$;
 revoke all on function memfold_internal._erase_some(text, text, bigint) from public;
 comment on function memfold_internal._erase_some(text, text, bigint) is
-'Erases some memories of a bucket, all of which is to go: max_memories, and what is tied to them; fewer where they were said often.
-The caller holds the bucket''s lock.';
+'Erases some memories of a bucket that is being erased: max_memories, and what is related to them; fewer if they were stated often. The
+caller holds the bucket''s lock.';
 
 create or replace function memfold_internal._erase_rest(tenant_id text, bucket_id text, max_rows bigint) returns bigint
 language plpgsql volatile
@@ -102,7 +102,7 @@ begin
     using (
         select o.event_id, o.recorded_at from memfold.memory_events as o
         where o.tenant_id = v_tenant_id and o.action <> 'erased'
-            -- of a bucket: candidates that were refused, the only rows without a memory
+            -- of a bucket: refused candidates, the only rows without a memory
             and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
         limit v_left
     ) as o
@@ -147,8 +147,8 @@ end;
 $$;
 revoke all on function memfold_internal._erase_rest(text, text, bigint) from public;
 comment on function memfold_internal._erase_rest(text, text, bigint) is
-'Erases what a bucket has beside memories, and, of a whole tenant (bucket_id null), its rules: of large tables at most max_rows, of which it
-returns the number; fewer: that was all. What says that something was erased stays.';
+'Erases the other data of a bucket, and, for a whole tenant (bucket_id null), its rules: of large tables at most max_rows, and returns how
+many; fewer: nothing is left. The records of the erasure stay.';
 
 create or replace function memfold_internal._erasure_run(tenant_id text, bucket_id text, reason text) returns memfold.runs
 language plpgsql volatile
@@ -170,7 +170,7 @@ end;
 $$;
 revoke all on function memfold_internal._erasure_run(text, text, text) from public;
 comment on function memfold_internal._erasure_run(text, text, text) is
-'The run of an erasure in several calls: the one that is open, else a new one. bucket_id ''*'': of the whole tenant.';
+'The run of an erasure in several calls: the open one, else a new one. bucket_id ''*'': of the whole tenant.';
 
 create or replace function memfold_internal._end_erasure(r memfold.runs, kind text, result memfold.erasure) returns void
 language plpgsql volatile
@@ -195,7 +195,7 @@ end;
 $$;
 revoke all on function memfold_internal._end_erasure(memfold.runs, text, memfold.erasure) from public;
 comment on function memfold_internal._end_erasure(memfold.runs, text, memfold.erasure) is
-'Writes down what a call of an erasure did; when nothing remains, a row of the ledger says so.';
+'Records the results of one call of an erasure, and when nothing remains, the end in a ledger row.';
 
 create or replace function memfold_internal._check_erasure(max_memories bigint) returns void
 language plpgsql immutable
@@ -248,8 +248,8 @@ $$;
 revoke all on function memfold.erase_bucket(text, text, text, bigint) from public;
 grant execute on function memfold.erase_bucket(text, text, text, bigint) to memfold_app;
 comment on function memfold.erase_bucket(text, text, text, bigint) is
-'Forgets a bucket: memories, vectors, ledger, judgements, idempotency keys, runs, all of it but its policy and options. About max_memories
-(1 to 10,000) a call, so that nobody waits long: call it, each time in a transaction of its own, until remaining is 0. What is left
-is unchanged until then. Writers of the bucket wait for a call; what they write between calls goes with a later one. export_bucket()
-first, if it may be wanted back. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
-Raises MF001 to MF003, MF022, MF025.';
+'Erases a bucket: memories, vectors, ledger, judgements, idempotency keys and runs, everything except its policy and options. Erases about
+max_memories (1 to 10,000) per call, so that others do not wait long: call it, each time in a separate transaction, until remaining is 0.
+The rest is unchanged until then. Blocks writers of the bucket during a call; a later call erases what they write between calls. Cannot be
+undone: if the bucket may be needed again, call export_bucket() first. A run and a ledger row record when, by whom, and reason. Raises
+MF001 to MF003, MF022, MF025.';

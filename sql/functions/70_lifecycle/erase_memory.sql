@@ -18,16 +18,16 @@ begin
     if not memfold_internal._lock_to_erase(m.tenant_id, array[m.memory_id], true) then
         raise exception 'the scope is busy' using
             errcode = 'serialization_failure',
-            detail = 'What the memory is tied to has changed, and another call works there.',
+            detail = 'Related memories have changed, and another call is writing to their scope.',
             hint = 'Retry the call.';
     end if;
-    -- it may lead elsewhere by now, or nowhere
+    -- it may have another root by now, or be erased
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     v_texts := memfold_internal._trees(m.tenant_id, array[m.memory_id]);
     perform memfold_internal._lock_erased(m.tenant_id, v_texts);
     v_timelines := memfold_internal._texts_to_lock(m.tenant_id, v_texts);
     perform memfold_internal._unarchive(m.tenant_id, v_texts);
-    -- a row that came by a plain INSERT has none
+    -- a row of a plain INSERT has none
     perform memfold_internal._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
     v_result := memfold_internal._erase(m.tenant_id, m.bucket_id, v_texts, v_timelines, array(
         select e.event_id from memfold_internal._events_of(m.tenant_id, v_texts) as e
@@ -39,7 +39,7 @@ $$;
 revoke all on function memfold.erase_memory(uuid, text, text) from public;
 grant execute on function memfold.erase_memory(uuid, text, text) to memfold_app;
 comment on function memfold.erase_memory(uuid, text, text) is
-'Forgets a fact: the memory, all texts folded into it (of an alias: of the memory where it leads), their vectors, metadata,
-judgements and ledger rows. What it had superseded by itself is current again, as if it had never been said. Said again, it is a
-new memory: to refuse it from now on, use reject_memory(). It cannot be undone. A row of the ledger without content
-stays for each text, with reason. Raises MF001 to MF003, MF018 (no such memory), MF025.';
+'Erases a fact: the memory (for an alias: its root) and all its aliases, with their vectors, metadata, judgements and ledger rows. Values
+that only it had superseded become current again, as if it had never been stated. If it is stated again, it is a new memory: to refuse it
+from now on, use reject_memory(). Cannot be undone. A ledger row without content remains for each text, with reason. Raises MF001 to
+MF003, MF018 (no such memory), MF025.';

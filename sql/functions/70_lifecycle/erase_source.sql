@@ -46,7 +46,7 @@ begin
     ) as a
     where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
     union
-    -- what was refused or recalled: memory_events_erasure_idx, and the archive's, lead there
+    -- refused or recalled statements: found by memory_events_erasure_idx, and the archive's
     select e.*
     from memfold.memory_events as e
     where e.tenant_id = _events_of_turn.tenant_id collate "C"
@@ -87,9 +87,9 @@ begin
     if source_turn_id is null or not coalesce(max_memories between 1 and 1000, false) then
         perform memfold_internal._fail('MF022', 'an argument is missing or out of range',
             format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),
-            'Pass the id of the turn that is to be forgotten; max_memories is 1 to 1000.');
+            'Pass the id of the turn to erase; max_memories is 1 to 1000.');
     end if;
-    -- All locks before any row. It waits for the first alone, so that nobody waits for what this holds while this waits for another.
+    -- All locks before any row. It waits only for the first, so that nobody waits for its locks while it waits for another.
     for g in
         select x.bucket_id, array_remove(array_agg(x.memory_id order by x.memory_id), null) as ids
         from (
@@ -122,7 +122,7 @@ begin
 
     for g in select distinct x.bucket_id from unnest(v_buckets) as x (bucket_id) order by 1
     loop
-        -- looked for again, now that nothing new comes
+        -- searched again, now that nothing new arrives
         v_ids := array(
             select distinct e.memory_id
             from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e
@@ -152,10 +152,9 @@ $$;
 revoke all on function memfold.erase_source(text, text, text, bigint) from public;
 grant execute on function memfold.erase_source(text, text, text, bigint) to memfold_app;
 comment on function memfold.erase_source(text, text, text, bigint) is
-'Forgets a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that
-other turns support stays, in the words of one of them, with its counters derived again; where the turn''s own text was the
-one that others were folded into, the oldest of these takes its place and the folds stay; so does one that the turn''s observation had
-made, while both texts do. An observation of several turns stays,
-without this one. What a judge wrote of several texts goes with any of them. Nothing of it can be undone. Handles max_memories
-(1 to 1000) texts a call: call it until remaining is 0. reason is kept with the rows that say that something was erased. Writers of
-the scopes concerned wait for it. Raises MF001 to MF003, MF022, MF025.';
+'Erases a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that other
+turns support stays, in the words of one of them, with its counters derived again. If others were merged into the turn''s own text, the
+oldest of them takes its place and the merges remain; so does a merge that the turn''s observation caused, as long as both texts remain.
+An observation of several turns stays, without this one. A text that a judge wrote from several texts is erased with any of them. Cannot
+be undone. Handles max_memories (1 to 1000) texts per call: call it until remaining is 0. reason is kept in the rows that record the
+erasure. Blocks writers of the scopes concerned. Raises MF001 to MF003, MF022, MF025.';

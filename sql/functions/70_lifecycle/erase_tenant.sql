@@ -37,9 +37,9 @@ end;
 $$;
 revoke all on function memfold.erase_tenant(text, text, bigint) from public;
 comment on function memfold.erase_tenant(text, text, bigint) is
-'Forgets a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, links, antonyms and labelled pairs. About
-max_memories (1 to 10,000) a call, of one bucket: call it, each time in a transaction of its own, until remaining is 0. Its rows in tenant_roles, which
-say who may log in as it, stay. It cannot be undone. A run and a row of the ledger say that it was done, by whom, and reason.
+'Erases a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, links, antonyms and labelled pairs. Erases
+about max_memories (1 to 10,000) of one bucket per call: call it, each time in a separate transaction, until remaining is 0. Its rows in
+tenant_roles, which say who may log in as the tenant, remain. Cannot be undone. A run and a ledger row record when, by whom, and reason.
 Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
 
 create or replace function memfold_internal._some_bucket(tenant_id text) returns text

@@ -47,13 +47,13 @@ begin
 end;
 $$;
 revoke all on function memfold_internal._bucket_counts(text, text) from public;
-comment on function memfold_internal._bucket_counts(text, text) is 'How many rows each table has of a bucket. Only reads.';
+comment on function memfold_internal._bucket_counts(text, text) is 'The number of rows of a bucket in each table. Only reads.';
 
 create or replace function memfold.export_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default'
 ) returns setof jsonb
--- stable: all its statements see the same moment
+-- stable: all its statements see the same snapshot
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set extra_float_digits = 1 set bytea_output = 'hex' set intervalstyle = 'postgres' set timezone = 'UTC'
 as $$
@@ -68,7 +68,7 @@ begin
         'format', 1, 'memfold', (select x.extversion from pg_extension as x where x.extname = 'memfold'),
         'tenant_id', v_tenant_id, 'bucket_id', v_bucket_id, 'at', now(),
         'counts', memfold_internal._bucket_counts(v_tenant_id, v_bucket_id)));
-    -- what it needs: models, and rules; of the whole tenant too
+    -- prerequisites: models, and rules, including those of the whole tenant
     return query
     select jsonb_build_object('table', 'embedding_models', 'row', jsonb_build_object('model', e.model, 'dimensions', e.dimensions))
     from memfold.embedding_models as e
@@ -103,7 +103,7 @@ begin
     ) as t
     cross join lateral memfold_internal._policy(v_tenant_id, v_bucket_id, t.memory_type) as p
     order by t.memory_type;
-    -- what leads to another comes after it
+    -- rows that refer to others come after them
     return query
     with recursive trees as (
         select m.memory_id, 0 as depth from memfold.memories as m
@@ -176,7 +176,7 @@ $$;
 revoke all on function memfold.export_bucket(text, text) from public;
 grant execute on function memfold.export_bucket(text, text) to memfold_app;
 comment on function memfold.export_bucket(text, text) is
-'Everything about a bucket, as of one moment, one JSON object a row, in the order in which import_bucket() takes it: a header (format
-version, counts), what it needs (embedding models, the rules of the bucket and its tenant), memories, counters, vectors, intervals,
-sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs that were collected from it.
-Large buckets: read it through a cursor; the server keeps it in temporary files. Raises MF001 to MF003.';
+'Returns the complete contents of a bucket from one snapshot, one JSON object per row, in the order that import_bucket() expects: a header
+(format version, counts), prerequisites (embedding models, the rules of the bucket and its tenant), memories, counters, vectors,
+intervals, sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs collected from it. Read
+large buckets through a cursor; the server keeps the rows in temporary files. Raises MF001 to MF003.';

@@ -2,7 +2,7 @@ create or replace function memfold_internal._not_an_export(detail text, hint tex
 language plpgsql stable
 as $$
 begin
-    perform memfold_internal._fail('MF054', 'this is no export that can be imported', detail,
+    perform memfold_internal._fail('MF054', 'this is not an export that can be imported', detail,
         coalesce(hint, 'Pass the rows of export_bucket() unchanged, in their order, in one transaction.'));
 end;
 $$;
@@ -36,8 +36,8 @@ begin
         where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attname = u.name
     );
     if v_unknown is not null then
-        perform memfold_internal._not_an_export(pg_catalog.format('%s has no column %L here.', table_name, v_unknown),
-            'A later version has made it: upgrade memfold.');
+        perform memfold_internal._not_an_export(pg_catalog.format('%s has no column %L in this version.', table_name, v_unknown),
+            'It comes from a later version: upgrade memfold.');
     end if;
     if exists (select from pg_catalog.jsonb_array_elements(lines) as l (line) where l.line = '{}') then
         perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is empty.', table_name), null);
@@ -47,10 +47,10 @@ begin
         where l.line ? 'bucket_id' and l.line ->> 'bucket_id' is distinct from bucket_id
             and not (table_name = 'links' and l.line ->> 'bucket_id' = '*')
     ) then
-        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is of another bucket.', table_name), null);
+        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s belongs to another bucket.', table_name), null);
     end if;
     if table_name in ('policies', 'options') then
-        -- the bucket has what was exported; of the tenant's others, what is there stays
+        -- the bucket gets what was exported; existing rules of the tenant are kept
         execute pg_catalog.format(
             'delete from %s as p using pg_catalog.jsonb_array_elements($1) as l (line)'
             ' where p.tenant_id = $2 collate "C" and p.bucket_id = $3 collate "C"'
@@ -74,9 +74,9 @@ begin
             or m.scope_key::text is distinct from l.line ->> 'scope_key'
         limit 1;
         if found then
-            perform memfold_internal._not_an_export(pg_catalog.format('Memory %s has the hash %s here, and had %s.', v_wrong.memory_id,
+            perform memfold_internal._not_an_export(pg_catalog.format('Memory %s has the hash %s here, but %s in the export.', v_wrong.memory_id,
                 v_wrong.content_hash, v_wrong.exported),
-                'Its text or keys were changed, or this server hashes in another way: select * from canonicalizer_selftest().');
+                'Its text or keys were changed, or this server computes other hashes: check with select * from canonicalizer_selftest().');
         end if;
     elsif table_name = 'memory_vectors' then
         select l.line ->> 'memory_id' as memory_id, e.model, e.dimensions into v_wrong
@@ -88,7 +88,7 @@ begin
         where memfold_internal._dimensions(v.embedding) <> e.dimensions
         limit 1;
         if found then
-            perform memfold_internal._not_an_export(pg_catalog.format('The vector of memory %s has not the %s dimensions of model %L.',
+            perform memfold_internal._not_an_export(pg_catalog.format('The vector of memory %s does not have the %s dimensions of model %L.',
                 v_wrong.memory_id, v_wrong.dimensions, v_wrong.model), null);
         end if;
     end if;
@@ -96,7 +96,7 @@ end;
 $$;
 revoke all on function memfold_internal._import_rows(text, text, text, jsonb) from public;
 comment on function memfold_internal._import_rows(text, text, text, jsonb) is
-'Writes exported rows of one table as those of a tenant, and compares what is generated. Raises MF054.';
+'Writes exported rows of one table as rows of a tenant, and checks generated columns. Raises MF054.';
 
 create or replace function memfold_internal._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
 language plpgsql stable
@@ -119,7 +119,7 @@ begin
     v_policy := memfold_internal._policy(tenant_id, bucket_id, line ->> 'memory_type');
     if pg_catalog.to_jsonb(v_policy) @> line - 'memory_type' is not true then
         perform memfold_internal._not_an_export(
-            pg_catalog.format('Type %L was hashed by %s, and would be by %s.', line ->> 'memory_type', line - 'memory_type',
+            pg_catalog.format('Type %L was hashed by %s, but new candidates would be hashed by %s.', line ->> 'memory_type', line - 'memory_type',
                 (select pg_catalog.jsonb_object_agg(p.key, p.value) from pg_catalog.jsonb_each(pg_catalog.to_jsonb(v_policy)) as p
                 where line ? p.key and p.key <> 'memory_type')),
             'Set the same rules for the bucket first: set_policy().');
@@ -128,7 +128,7 @@ end;
 $$;
 revoke all on function memfold_internal._check_import(text, text, text, jsonb) from public;
 comment on function memfold_internal._check_import(text, text, text, jsonb) is
-'Whether an embedding model is there, and new candidates would be hashed as the bucket''s memories are. Raises MF054.';
+'Checks that an embedding model is registered, and that new candidates would be hashed like the bucket''s memories. Raises MF054.';
 
 create or replace function memfold.import_bucket(
     lines jsonb,
@@ -156,7 +156,7 @@ begin
     perform memfold_internal._check_wildcard('bucket_id', v_bucket_id);
     if not coalesce(jsonb_typeof(lines) = 'array' and jsonb_array_length(lines) between 1 and 10000, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range', 'lines was not an array of 1 to 10,000 elements.',
-            'Pass the lines of an export in their order, some at a time, all in one transaction.');
+            'Pass the lines of an export in their order, in one or several arrays, all in one transaction.');
     end if;
     select format('Element %s is %s.', l.place - 1, left(l.line::text, 80)) into v_wrong
     from jsonb_array_elements(lines) with ordinality as l (line, place)
@@ -174,16 +174,16 @@ begin
     if lines -> 0 ->> 'table' = 'header' then
         v_header := lines -> 0 -> 'row';
         if v_header -> 'format' is distinct from '1' then
-            perform memfold_internal._not_an_export(format('Its format is %s; known is 1.', coalesce(v_header ->> 'format', 'missing')),
-                'A later version has made it: upgrade memfold.');
+            perform memfold_internal._not_an_export(format('Its format is %s; this version reads format 1.', coalesce(v_header ->> 'format', 'missing')),
+                'It comes from a later version: upgrade memfold.');
         elsif jsonb_typeof(v_header -> 'counts') is distinct from 'object' or exists (
             select from jsonb_each(case jsonb_typeof(v_header -> 'counts') when 'object' then v_header -> 'counts' else '{}' end) as c
             where c.value::text !~ '^[0-9]{1,18}$'
         ) then
-            perform memfold_internal._not_an_export('Its counts are no numbers.', null);
+            perform memfold_internal._not_an_export('Its counts are not numbers.', null);
         elsif v_header ->> 'bucket_id' is distinct from v_bucket_id then
-            perform memfold_internal._not_an_export(format('It is of bucket %L.', v_header ->> 'bucket_id'),
-                'A bucket keeps its name: it is part of what memories are compared by.');
+            perform memfold_internal._not_an_export(format('It belongs to bucket %L.', v_header ->> 'bucket_id'),
+                'A bucket keeps its name, because memories are compared by it.');
         end if;
         perform memfold_internal._lock(v_tenant_id, v_bucket_id, null, true);
         if exists (select from memfold.memories as m where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id)
@@ -196,7 +196,7 @@ begin
         then
             perform memfold_internal._fail('MF053', 'the bucket is not empty',
                 format('Bucket %L of tenant %L has memories, judgements, keys or refused candidates.', v_bucket_id, v_tenant_id),
-                'Import into a tenant or a database that does not have it, or erase_bucket() it first.');
+                'Import into a tenant or a database without this bucket, or call erase_bucket() first.');
         end if;
         v_state := jsonb_build_object('mark', v_mark, 'before', memfold_internal._bucket_counts(v_tenant_id, v_bucket_id),
             'counts', v_header -> 'counts');
@@ -204,12 +204,12 @@ begin
     else
         v_state := nullif(current_setting('memfold.importing', true), '')::jsonb;
         if v_state ->> 'mark' is distinct from v_mark then
-            perform memfold_internal._not_an_export('The first line is no header, and this transaction has not imported one.', null);
+            perform memfold_internal._not_an_export('The first line is not a header, and this transaction has not imported one.', null);
         end if;
     end if;
 
     begin
-        -- stretches of one table, in order
+        -- sections of one table, in order
         for v_group in
             select g."table", jsonb_agg(g.line order by g.place) as lines
             from (
@@ -230,7 +230,7 @@ begin
             end if;
         end loop;
     exception when others then
-        -- whatever PostgreSQL finds wrong with a row, but not what is no fault of the row: lost locks, resources, the server
+        -- any error that PostgreSQL finds in a row, except those not caused by it: lost locks, resources, the server
         if sqlstate ~ '^(MF|08|40|53|55|57|58|XX)' then
             raise;
         end if;
@@ -246,7 +246,7 @@ begin
             perform memfold_internal._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
         end if;
         perform set_config('memfold.importing', '', true);
-        -- sums are computed again, since they are not exported
+        -- sums are recomputed, since they are not exported
         perform memfold_internal._extend_sums(v_tenant_id, m.memory_id)
         from memfold.memories as m
         where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id;
@@ -256,8 +256,8 @@ end;
 $$;
 revoke all on function memfold.import_bucket(jsonb, text, text) from public;
 comment on function memfold.import_bucket(jsonb, text, text) is
-'Takes what export_bucket() returned, as an array of 1 to 10,000 of its rows at a time, in their order and all in one
-transaction, into a bucket of the same name that is empty: of this or another tenant, in this or another database. The rows are
-those that were exported, ids and times included; hashes and counts are compared. Embedding models must be registered; the bucket''s
-policies and options are replaced, those of the tenant, links, predicates and antonyms only added. Returns how many rows it has read. memfold
-restore does all this. Only for members of memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
+'Imports the rows of export_bucket(), in arrays of 1 to 10,000, in their order and all in one transaction, into an empty bucket of the
+same name: of this or another tenant, in this or another database. The rows are stored as exported, including ids and times; hashes and
+counts are checked. Embedding models must be registered. Replaces the bucket''s policies and options; only adds to those of the tenant,
+links, predicates and antonyms. Returns how many rows it has read. memfold restore does all this. Only for members of memfold_owner.
+Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';

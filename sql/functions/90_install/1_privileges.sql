@@ -1,5 +1,5 @@
--- After all others: everything belongs to memfold_owner, which row level security binds, and nothing to PUBLIC.
--- EXECUTE stands beside each function. But what `memfold adopt` has made for a table runs its expressions: as their owner.
+-- After all others: everything belongs to memfold_owner, to which row-level security applies, and nothing to PUBLIC. EXECUTE is revoked
+-- next to each function. But functions that `memfold adopt` generated for a table run its expressions: as their owner.
 do $$
 declare
     v_object record;
@@ -22,7 +22,7 @@ begin
     loop
         execute pg_catalog.format('alter routine %s owner to memfold_owner', v_object.name);
     end loop;
-    -- what reaches across tenants
+    -- functions that work across tenants
     alter function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
     alter function memfold_internal._retry_judgements(text) owner to memfold_queue;
     alter function memfold_internal._tenants() owner to memfold_queue;
@@ -69,10 +69,10 @@ memfold_internal._examples(jsonb), memfold_internal._shown_link(text, jsonb)
 to memfold_queue;
 grant execute on function
 memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid),
--- what dedup_stats warns of
+-- the condition of dedup_stats' warning
 memfold_internal._search_limit(), memfold_internal._vector_index(text), memfold_internal._vector_index_name(text)
 to memfold_app, memfold_auditor;
--- canonicalize() and its self-test run as the caller, and so do the functions that they are made of
+-- canonicalize() and its self-test run as the caller, and so do the functions that they call
 do $$
 declare
     v_function text;
@@ -88,7 +88,7 @@ begin
     loop
         execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);
     end loop;
-    -- what an index of words holds is computed as the role that writes the row, or reads by it
+    -- the entries of an index of words are computed as the role that writes the row, or reads by it
     for v_function in
         select p.oid::regprocedure::text
         from pg_catalog.pg_proc as p
@@ -100,8 +100,8 @@ begin
 end;
 $$;
 
--- An agent reads what an application reads, and may call what a conversation needs: here, all of it in one place. Private
--- functions come with what calls them, but for the steps of rehash_bucket() and take_up_links().
+-- An agent reads what an application reads, and may call what a conversation needs: listed here, in one place. Private functions follow
+-- their callers, except the steps of rehash_bucket() and take_up_links().
 do $$
 declare
     v_object record;

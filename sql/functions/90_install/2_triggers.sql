@@ -1,5 +1,5 @@
--- Triggers are made where they are missing, and never replaced: that would lock tables which are in use at every upgrade.
--- One whose definition changes is dropped by a schema file of that release. Last of all files, to hold the lock briefly.
+-- Creates missing triggers, and never replaces any: that would lock tables in use at every upgrade. A trigger whose definition changes
+-- is dropped by a schema file of that release. The last of all files, to hold the lock briefly.
 do $$
 declare
     v_there text[] := array(
@@ -13,7 +13,7 @@ begin
         create trigger fill_policy before insert on memfold.memories
         for each row when (new.canonicalizer is null) execute function memfold_internal._fill_policy();
     end if;
-    -- Statement triggers: they cost a merge nothing, and a row trigger would make every UPDATE compute the hash again.
+    -- Statement triggers: they cost a merge nothing, while a row trigger would make every UPDATE compute the hash again.
     if 'memories.refuse_change' <> all(v_there) then
         create trigger refuse_change
         before delete or truncate or update of
