@@ -74,9 +74,10 @@ comment on column memfold.memories.is_ingested is
 'The ledger has a row about it. False: it came by a plain INSERT, and ingest_plain_rows() has not seen it yet.';
 create unique index memories_content_hash_key
 on memfold.memories (tenant_id, bucket_id, content_hash) where content_hash is not null;
--- The scope before the bucket: beginning with tenant and bucket it looked, before the first ANALYZE, as good for the hash
--- of a text as the index on that, and read the bucket. Texts without a hash are few, and have an index of their own.
-create index memories_scope_idx on memfold.memories (tenant_id, scope_key, bucket_id);
+-- The scope first: an index that begins with the tenant looks, where statistics are young or most tenants are small, as good for a
+-- memory_id or a hash as the index on that, and is read from the tenant's first row to its last. Texts without a hash are few, and
+-- have an index of their own.
+create index memories_scope_idx on memfold.memories (scope_key, tenant_id, bucket_id);
 create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) where content_hash is null;
 create index memories_session_idx on memfold.memories (tenant_id, bucket_id, session_id) where session_id is not null;
 create index memories_not_ingested_idx on memfold.memories (tenant_id, bucket_id, memory_id) where not is_ingested;
