@@ -179,7 +179,8 @@ events as (
 )
 insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, actor)
 select tenant, memfold_internal._new_id(), 'default', 'merged', 3, 'person', next_id, id, 'me'
-from (select tenant, id, n, lead(id) over (partition by tenant order by id) as next_id from texts) as t where n %% 2 = 1 and next_id is not null
+from (select tenant, id, n, lead(id) over (partition by tenant order by id) as next_id from texts) as t
+where n %% 2 = 1 and next_id is not null
 """
 
 
@@ -256,8 +257,10 @@ def test_the_stripes_of_one_memory_are_not_read_for_each(db: DB) -> None:
     for query in calls.values():
         db.execute(query.encode())
     db.execute(
-        "insert into memfold.memory_counter_stripes select k.tenant_id, k.memory_id, s.stripe, 0, 0, 0, 0, k.first_seen, k.last_seen"
-        " from (select * from memfold.memory_counters order by memory_id limit 20) as k, generate_series(0, 63) as s (stripe)"
+        "insert into memfold.memory_counter_stripes"
+        " select k.tenant_id, k.memory_id, s.stripe, 0, 0, 0, 0, k.first_seen, k.last_seen"
+        " from generate_series(0, 63) as s (stripe),"
+        " (select * from memfold.memory_counters order by memory_id limit 20) as k"
     )
     for name, query in calls.items():
         pages = pages_of(db, query)
