@@ -65,7 +65,7 @@ delete from memfold.idempotency_keys where ctid = any(array(
 GROWS = {
     "memory_events": "a row a call: the ledger",
     "idempotency_keys": f"a row a call that carries a key, for {KEYS_KEPT} (docs/operations.md, Retention)",
-    "runs": "a row a run; those of run_maintenance go after 30 days",
+    "runs": "a row a run; those of run_maintenance and decay go after 30 days",
     "memory_intervals": "a row a change of a value: the timeline",
     "memories": "new texts only", "memory_counters": "new texts only", "memory_vectors": "new texts only",
     "memory_tokens": "new texts only", "memory_sources": "a row a fact and turn, of which there are few",

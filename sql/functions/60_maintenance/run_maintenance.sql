@@ -58,13 +58,18 @@ begin
     values (tenant_id, '*', 'maintenance', case when v_errors = '{}' then 'done' else 'failed' end,
         jsonb_build_object('tasks', to_jsonb(tasks)),
         v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold_internal._actor());
-    -- nothing depends on its older rows, of which each call leaves one; more than it leaves, so that they come to an end
+    -- Nothing depends on its older rows, nor on those of decay, of which each call leaves one; more than it leaves, so that they come
+    -- to an end.
     delete from memfold.runs as r
     where r.tenant_id = run_maintenance.tenant_id collate "C" and r.run_id = any(array(
-        select o.run_id from memfold.runs as o
-        where o.tenant_id = run_maintenance.tenant_id collate "C" and o.bucket_id = '*' and o.kind = 'maintenance'
-        order by o.run_id
-        limit 100
+        select o.run_id
+        from unnest(array['maintenance', 'decay']) as k (kind)
+        cross join lateral (
+            select o.run_id from memfold.runs as o
+            where o.tenant_id = run_maintenance.tenant_id collate "C" and o.bucket_id = '*' and o.kind = k.kind collate "C"
+            order by o.run_id
+            limit 100
+        ) as o
     )) and r.started_at < v_started - interval '30 days';
     return v_report;
 end;
@@ -80,7 +85,7 @@ options have an interval for them, once each time that it has passed); not by de
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-status failed where a task has failed), and deletes those of its rows that are older than 30 days, 100 a call. Raises MF001 to MF003, MF022.';
+status failed where a task has failed), and deletes those of its rows, and of kind decay, that are older than 30 days, 100 a call. Raises MF001 to MF003, MF022.';
 
 create or replace function memfold_internal._next_bucket(tenant_id text, bucket_id text) returns text
 language plpgsql stable
