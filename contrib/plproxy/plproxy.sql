@@ -1606,7 +1606,7 @@ options have an interval for them, once each time that it has passed); not by de
 (sweep_duplicates, which may queue judgements), a few buckets a call, in turn. Returns JSON: counts and ms by task; left, the
 tasks that have more to do: call again; busy, those of them that met a lock; errors by task. A task that fails does not stop
 the others, but locks are held until the end: one task a call where writers are many. Leaves a row in runs (kind maintenance,
-status failed where a task has failed), and deletes those of its rows that are older than 30 days, 100 a call. Raises MF001 to MF003, MF022.';
+status failed where a task has failed), and deletes those of its rows, and of kind decay, that are older than 30 days, 100 a call. Raises MF001 to MF003, MF022.';
 revoke all on function memfold.run_maintenance(tenant_id text, tasks text[]) from public;
 grant execute on function memfold.run_maintenance(tenant_id text, tasks text[]) to memfold_app, memfold_owner;
 
