@@ -57,6 +57,10 @@ SERVER = {
     "autovacuum": "off",
     "deadlock_timeout": "1s",
     "log_min_messages": "warning",
+    # for the soak, which turns it on: no other question pays for it
+    "shared_preload_libraries": "pg_stat_statements",
+    "pg_stat_statements.track": "none",
+    "compute_query_id": "off",
 }
 
 # commit_delay makes each commit wait 1 ms, as real disks do; here fsync may be far cheaper.

@@ -45,6 +45,17 @@ TABLES = """
 select s.relname::text, s.n_live_tup, s.n_dead_tup, pg_table_size(s.relid), pg_indexes_size(s.relid), s.autovacuum_count
 from pg_stat_user_tables as s where s.schemaname = 'memfold' and pg_table_size(s.relid) > 16384 order by 1
 """
+# Of each function, so far: calls, and pages read, from memory or disk. They do not depend on how busy the machine is.
+PAGES = r"""
+select q.name, sum(s.calls)::bigint, sum(s.shared_blks_hit + s.shared_blks_read)::bigint
+from pg_stat_statements as s
+cross join lateral (select (regexp_match(s.query,
+    '\m(ingest_memory|ingest_memories|known_memory|record_feedback|reject_memory|undo|claim_judgements|resolve_judgement'
+    '|search_memories|run_maintenance|consolidate|sweep_duplicates|prune_memories|apply_decay|end_session)\('
+))[1] as name) as q
+where s.toplevel and q.name is not null
+group by q.name
+"""
 KEYS_KEPT = "3 minutes"
 FORGET_KEYS = f"""
 delete from memfold.idempotency_keys where ctid = any(array(
@@ -54,7 +65,7 @@ delete from memfold.idempotency_keys where ctid = any(array(
 GROWS = {
     "memory_events": "a row per call: the ledger",
     "idempotency_keys": f"a row per call that carries a key, for {KEYS_KEPT} (docs/operations.md, Retention)",
-    "runs": "a row a run of maintenance; nothing removes it",
+    "runs": "a row per run; those of run_maintenance and decay are deleted after 30 days",
     "memory_intervals": "a row a change of a value: the timeline",
     "memories": "new texts only", "memory_counters": "new texts only", "memory_vectors": "new texts only",
     "memory_tokens": "new texts only", "memory_sources": "a row a fact and turn, of which there are few",
@@ -70,6 +81,7 @@ class _Sample:
     tables: dict[str, tuple[int, ...]]
     ledger: int
     megabytes: dict[str, float]
+    pages: dict[str, tuple[int, int]]
 
 
 @dataclass
@@ -335,7 +347,8 @@ class _Soak:
         assert row is not None
         # the workers add theirs at the same time
         sizes = {name: memory._mb(pid, "Pss_Anon", "Pss_File") for name, pid in list(self.pids.items())}
-        self.samples.append(_Sample((time.monotonic() - self.began) / 60, tables, row[0], sizes))
+        pages = {name: (calls, read) for name, calls, read in connection.execute(PAGES.encode()).fetchall()}
+        self.samples.append(_Sample((time.monotonic() - self.began) / 60, tables, row[0], sizes, pages))
         seen = self.samples[-1]
         print(
             f"minute {seen.minute:.1f}: {seen.ledger:,} ledger rows, {sum(seen.megabytes.values()):.0f} MB in"
@@ -351,6 +364,7 @@ class _Soak:
             threading.Thread(target=self.work, args=(name, step, seed))
             for seed, (name, step) in enumerate(workers)
         ]
+        connection.execute("select pg_stat_statements_reset()")
         self.began = time.monotonic()
         for thread in threads:
             thread.start()
@@ -378,9 +392,16 @@ def run(server: harness.Server, data: dataset.Dataset, *, minutes: float, facts:
     server.install("soak")
     soak = _Soak(server, data, minutes, facts)
     with server.connect("soak") as connection:
-        for setting in ("autovacuum = on", "checkpoint_timeout = '5min'", "max_wal_size = '4GB'"):
+        for setting in (
+            "autovacuum = on",
+            "checkpoint_timeout = '5min'",
+            "max_wal_size = '4GB'",
+            "compute_query_id = on",
+            "pg_stat_statements.track = top",
+        ):
             connection.execute(f"alter system set {setting}".encode())
         connection.execute("select pg_reload_conf()")
+        connection.execute("create extension pg_stat_statements")
         try:
             connection.execute("select memfold.set_predicate('lives_in', 'bench')")
             connection.execute(
@@ -396,12 +417,19 @@ def run(server: harness.Server, data: dataset.Dataset, *, minutes: float, facts:
             soak.run(connection)
             broken = connection.execute("select * from memfold.check_invariants('bench')").fetchall()
         finally:
-            for setting in ("autovacuum", "checkpoint_timeout", "max_wal_size"):
+            for setting in (
+                "autovacuum",
+                "checkpoint_timeout",
+                "max_wal_size",
+                "compute_query_id",
+                "pg_stat_statements.track",
+            ):
                 connection.execute(f"alter system reset {setting}".encode())
             connection.execute("select pg_reload_conf()")
     if broken:
         raise harness.BenchError(f"broken invariants: {broken[:5]}")
     _latencies(report, soak)
+    _pages(report, soak)
     _sizes(report, soak)
     return report
 
@@ -443,6 +471,24 @@ def _latencies(report: harness.Report, soak: _Soak) -> None:
         x_label="minutes",
         unit="ms",
     )
+
+
+def _pages(report: harness.Report, soak: _Soak) -> None:
+    rows: list[list[object]] = []
+    for name in sorted(soak.samples[-1].pages):
+        a, b = (_pages_a_call(soak, name, parts) for parts in (FIRST, LAST))
+        if a and b:
+            rows.append([name, f"{a:,.0f}", f"{b:,.0f}", harness.verdict(b / a, MOST, at_most=True)])
+    report.table(
+        "Pages that a call reads, from memory or disk, with all that it calls:",
+        ["", "first", "last", "ratio"],
+        rows,
+    )
+
+
+def _pages_a_call(soak: _Soak, name: str, parts: range) -> float | None:
+    begin, end = (soak.samples[part].pages.get(name, (0, 0)) for part in (parts[0] - 1, parts[-1]))
+    return (end[1] - begin[1]) / (end[0] - begin[0]) if end[0] - begin[0] >= 3 else None
 
 
 def _sizes(report: harness.Report, soak: _Soak) -> None:
@@ -510,7 +556,7 @@ def _sizes(report: harness.Report, soak: _Soak) -> None:
     report.data = {
         "samples": [
             {"minute": round(s.minute, 2), "ledger": s.ledger, "MB": {k: round(v, 1) for k, v in s.megabytes.items()},
-             "tables (live, dead, heap, indexes, autovacuums)": s.tables}
+             "tables (live, dead, heap, indexes, autovacuums)": s.tables, "calls, pages": s.pages}
             for s in samples
         ],
         "median ms": {

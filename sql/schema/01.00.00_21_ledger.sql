@@ -74,9 +74,10 @@ comment on column memfold.memories.is_ingested is
 'The ledger has a row about it. False: it came by a plain INSERT, and ingest_plain_rows() has not handled it yet.';
 create unique index memories_content_hash_key
 on memfold.memories (tenant_id, bucket_id, content_hash) where content_hash is not null;
--- The scope before the bucket: beginning with tenant and bucket, this index looked, before the first ANALYZE, as suitable for looking
--- up a text's hash as the index on it, and the planner read the bucket. Texts without a hash are few, and have a separate index.
-create index memories_scope_idx on memfold.memories (tenant_id, scope_key, bucket_id);
+-- The scope first: if statistics are young, or most tenants are small, an index that begins with the tenant looks as suitable for a
+-- memory_id or a hash as the index on it, and is read from the tenant's first row to its last. Texts without a hash are few, and have
+-- a separate index.
+create index memories_scope_idx on memfold.memories (scope_key, tenant_id, bucket_id);
 create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) where content_hash is null;
 create index memories_session_idx on memfold.memories (tenant_id, bucket_id, session_id) where session_id is not null;
 create index memories_not_ingested_idx on memfold.memories (tenant_id, bucket_id, memory_id) where not is_ingested;

@@ -161,3 +161,107 @@ def test_what_looks_dear_is_not_compiled(db: DB) -> None:
         " and 'jit=off' = any(proconfig)"
     ).fetchall()
     assert {name for (name,) in found} >= {"end_session", "duplicate_pairs", "suggest_links"}
+
+
+# Memories with a ledger row each, and of every other one the next one as its duplicate.
+TENANTS = """
+with texts as materialized (
+    select 'tenant ' || t as tenant, memfold_internal._new_id() as id, n
+    from generate_series(%(first)s::integer, %(last)s) as t, generate_series(1, %(rows)s) as n
+),
+memories as (
+    insert into memfold.memories (tenant_id, memory_id, content, canonicalizer, key_fields)
+    select tenant, id, 'Fact ' || n, 'prose/1', 'type,subject,predicate' from texts
+),
+events as (
+    insert into memfold.memory_events (tenant_id, bucket_id, action, memory_id, observation, observed_at, actor)
+    select tenant, 'default', 'inserted', id, true, now(), 'me' from texts
+)
+insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, actor)
+select tenant, memfold_internal._new_id(), 'default', 'merged', 3, 'person', next_id, id, 'me'
+from (select tenant, id, n, lead(id) over (partition by tenant order by id) as next_id from texts) as t
+where n %% 2 = 1 and next_id is not null
+"""
+
+
+def pages_of(db: DB, query: str) -> int:
+    """Pages that a statement looks at."""
+    with db.transaction():
+        before = read(db)[0]
+        db.execute(query.encode())
+        return read(db)[0] - before
+
+
+def test_a_large_tenant_among_small_ones_is_not_read_for_each_memory(db: DB) -> None:
+    """Statistics of small tenants say that one row belongs to a tenant: then any index that begins with it looks as good."""
+    never_analyze(db)
+    db.execute(TENANTS, {"first": 1, "last": 300, "rows": 1})
+    db.execute("analyze")
+    rows = 800
+    db.execute(TENANTS, {"first": 0, "last": 0, "rows": rows})
+    db.execute("select set_config('memfold.tenant_id', 'tenant 0', false)")
+    for name, query in {
+        "derive_scope": "select memfold.derive_scope(array(select memory_id from memfold.memories"
+        " where tenant_id = 'tenant 0' and bucket_id = 'default' and content_hash is not null), 'tenant 0')",
+        "known_at": "select * from memfold.current_memories('tenant 0', known_at => clock_timestamp())",
+    }.items():
+        a_memory = pages_of(db, query) / rows
+        assert a_memory < 350, f"{name} reads {a_memory:.0f} pages a memory"
+    assert db.execute("select count(*) from memfold.memories where root_id is not null").fetchone() == (
+        rows / 2,
+    )
+
+
+def test_words_are_looked_up_by_memory_before_the_first_analyze(db: DB) -> None:
+    never_analyze(db)
+    db.execute("select memfold.set_policy('acme', lexical_threshold => 0.8, scope => 'bucket')")
+    for n in range(7):  # planned when the tables are as good as empty
+        ingest(db, f"Something else {n}")
+    rows = 600
+    db.execute(FILL.replace("%(rows)s", str(rows)).encode())
+    db.execute(
+        "insert into memfold.memory_tokens select m.tenant_id, m.bucket_id, 'fact', m.memory_id from memfold.memories as m"
+        " where m.content like 'Fact %'"
+    )
+    pages = pages_of(db, "select * from memfold.preview_memory('fact of the matter', 'acme')")
+    assert pages < rows, f"{pages} pages for {rows} memories with one word"
+
+
+def test_the_last_statement_of_a_memory_is_found_without_the_ledger(db: DB) -> None:
+    db.execute(TENANTS, {"first": 0, "last": 0, "rows": 1000})
+    db.execute("analyze")
+    db.execute("select set_config('memfold.tenant_id', 'tenant 0', false)")
+    for _ in range(7):
+        pages = pages_of(
+            db,
+            "select memfold_internal._last_statement('tenant 0', m.memory_id) from memfold.memories as m"
+            " where m.tenant_id = 'tenant 0' and m.bucket_id = 'default' and m.content_hash is not null limit 1",
+        )
+        assert pages < 60, f"{pages} pages for a memory with one ledger row"
+
+
+def test_the_stripes_of_one_memory_are_not_read_for_each(db: DB) -> None:
+    """Stripes are few, so that their table is empty when it is analyzed, and looks cheapest when it is read as a whole."""
+    rows = 300
+    db.execute(FILL.replace("%(rows)s", str(rows)).encode())
+    db.execute("update memfold.memories set session_id = 's'")
+    db.execute("vacuum analyze")
+    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
+    db.execute("select memfold.set_options('acme', decay_rate => 0.01, decay_interval => '1 hour')")
+    calls = {
+        "apply_decay": "select memfold.apply_decay('acme')",
+        "prune_memories": "select memfold.prune_memories('acme', max_confidence => 0)",
+        "end_session": "select memfold.end_session('s', 'acme', dry_run => true)",
+        "search_memories": "select memfold.search_memories(query => 'Fact', tenant_id => 'acme', touch => false)",
+    }
+    for query in calls.values():
+        db.execute(query.encode())
+    db.execute(
+        "insert into memfold.memory_counter_stripes"
+        " select k.tenant_id, k.memory_id, s.stripe, 0, 0, 0, 0, k.first_seen, k.last_seen"
+        " from generate_series(0, 63) as s (stripe),"
+        " (select * from memfold.memory_counters order by memory_id limit 20) as k"
+    )
+    for name, query in calls.items():
+        pages = pages_of(db, query)
+        assert pages < 12 * rows, f"{name} reads {pages} pages of {rows} memories and 100 pages of stripes"

@@ -115,12 +115,21 @@ as $$
 begin
     return query
     select e.event_id
-    from memfold_internal._whole_ledger as e
-    join memfold.memories as m on m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
-    where m.tenant_id = _last_statement.tenant_id collate "C"
-        and (m.memory_id = _last_statement.root_id or m.root_id = _last_statement.root_id)
-        and (e.observation and not (e.tier = 1 and e.undone)
-            or e.action = 'superseded' and e.tier = 3 and not e.undone and e.observed_at is not null)
+    from (
+        select _last_statement.root_id as memory_id
+        union all
+        select m.memory_id from memfold.memories as m
+        where m.tenant_id = _last_statement.tenant_id collate "C" and m.root_id = _last_statement.root_id
+        offset 0
+    ) as t
+    -- from each to its own: a join read the whole ledger of the tenant
+    cross join lateral (
+        select e.event_id, e.observed_at from memfold_internal._whole_ledger as e
+        where e.tenant_id = _last_statement.tenant_id collate "C" and e.memory_id = t.memory_id
+            and (e.observation and not (e.tier = 1 and e.undone)
+                or e.action = 'superseded' and e.tier = 3 and not e.undone and e.observed_at is not null)
+        offset 0
+    ) as e
     order by e.observed_at desc, e.event_id desc
     limit 1;
 end;

@@ -51,10 +51,17 @@ begin
         select t.root, t.is_of_scope, e.memory_id, e.tier, e.on_timeline
         from texts as t
         cross join lateral (
-            select e.memory_id, e.tier, e.on_timeline from memfold_internal._ledger as e
-            where e.tenant_id = _derived_timelines.tenant_id collate "C" and e.target_id = t.id
-                and e.action in ('superseded', 'historical') and not e.undone
-            offset 0
+            -- pairs and their order, as in _derived_trees
+            select e.memory_id, e.tier, e.on_timeline
+            from pg_catalog.unnest(array['superseded', 'historical']) as a (action)
+            cross join lateral (
+                select e.memory_id, e.tier, e.on_timeline from memfold_internal._ledger as e
+                where e.tenant_id = _derived_timelines.tenant_id collate "C" and e.target_id is not null
+                    and (e.target_id, e.action) >= (t.id, a.action collate "C") and (e.target_id, e.action) <= (t.id, a.action collate "C")
+                    and not e.undone
+                order by e.target_id, e.action
+                offset 0
+            ) as e
         ) as e
     ),
     judged as (
@@ -179,9 +186,16 @@ begin
                     where e.tenant_id = v_tenant_id and e.memory_id = i.id and e.on_timeline
                         and e.action in ('inserted', 'superseded', 'historical')
                     union all
-                    select from memfold.memory_events as e
-                    where e.tenant_id = v_tenant_id and e.target_id = i.id and e.on_timeline
-                        and e.action in ('superseded', 'historical')
+                    -- pairs and their order, as in _derived_trees
+                    select from unnest(array['superseded', 'historical']) as a (action)
+                    cross join lateral (
+                        select from memfold.memory_events as e
+                        where e.tenant_id = v_tenant_id and e.target_id is not null
+                            and (e.target_id, e.action) >= (i.id, a.action collate "C") and (e.target_id, e.action) <= (i.id, a.action collate "C")
+                            and e.on_timeline
+                        order by e.target_id, e.action
+                        offset 0
+                    ) as e
                     limit 1
                 ) as e
             ) as s
@@ -198,8 +212,10 @@ begin
                 select e.target_id as id from memfold_internal._decisions as e
                 where e.tenant_id = v_tenant_id and e.memory_id = i.id and e.action = 'superseded' and e.tier = 3
                 union all
-                select e.memory_id from memfold.memory_events as e
-                where e.tenant_id = v_tenant_id and e.target_id = i.id and e.action = 'superseded' and e.tier = 3
+                (select e.memory_id from memfold.memory_events as e
+                where e.tenant_id = v_tenant_id and e.target_id is not null
+                    and (e.target_id, e.action, e.tier) >= (i.id, 'superseded', 3) and (e.target_id, e.action, e.tier) <= (i.id, 'superseded', 3)
+                order by e.target_id, e.action, e.tier)
                 offset 0
             ) as e
         ) as x

@@ -153,15 +153,20 @@ begin
         select m.id, m.root, e.*
         from members as m
         cross join lateral (
+            -- Pairs and their order, as above: of a list of actions each is a descent of the index on the target, and where most tenants
+            -- are small, one over all rows of the tenant looks cheaper. From tier 2 on: of restatements a root has many.
             select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
-            from memfold_internal._ledger as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
-                and e.action in ('superseded', 'historical')
-            union all
-            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
-            from memfold_internal._ledger as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id = m.id
-                and e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone
+            from (values ('superseded', 0), ('historical', 0), ('merged', 2), ('replaced', 2)) as a (action, tier)
+            cross join lateral (
+                select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
+                from memfold_internal._ledger as e
+                where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id is not null
+                    and (e.target_id, e.action, e.tier) >= (m.id, a.action collate "C", a.tier::smallint)
+                    and (e.target_id, e.action, e.tier) <= (m.id, a.action collate "C", 3::smallint)
+                    and (a.tier = 0 or e.undone)
+                order by e.target_id, e.action, e.tier
+                offset 0
+            ) as e
         ) as e
     ),
     contests as (

@@ -35,6 +35,8 @@ create or replace function memfold.derive_scope(
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 -- replanning these statements, as their arrays of ids tempt the planner to, takes longer than they do
 set plan_cache_mode = force_generic_plan
+-- Ranges of pairs look expensive: compiling the plan takes seconds, and the scope is locked.
+set jit = off
 as $$
 #variable_conflict use_column
 declare

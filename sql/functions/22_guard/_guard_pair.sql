@@ -12,9 +12,7 @@ declare
     v_texts record;
 begin
     -- links can only remove a difference: clean texts need none
-    if v_signals <> '{}' and bucket_id is not null
-        and exists (select from memfold.links as l where l.tenant_id = _guard_pair.tenant_id collate "C")
-    then
+    if v_signals <> '{}' and bucket_id is not null and memfold_internal._has_links(tenant_id) then
         v_texts := memfold_internal._under_one_name(tenant_id, bucket_id, content, other_content);
         if v_texts.is_changed then
             v_signals := memfold_internal._guard(tenant_id, v_texts.content, v_texts.other_content);

@@ -14,11 +14,15 @@ begin
     if v_new is null then
         return 0;
     end if;
+    -- not by OR: where statistics are young, that reads the tenant
     select pg_catalog.array_agg(m.memory_id) into v_others
-    from memfold.memories as m
-    where m.tenant_id = _add_sources.tenant_id collate "C"
-        and (m.memory_id = _add_sources.root_id or m.root_id = _add_sources.root_id)
-        and m.memory_id <> _add_sources.memory_id;
+    from (
+        select _add_sources.root_id as memory_id
+        union all
+        select m.memory_id from memfold.memories as m
+        where m.tenant_id = _add_sources.tenant_id collate "C" and m.root_id = _add_sources.root_id
+    ) as m
+    where m.memory_id <> _add_sources.memory_id;
     return least(1, pg_catalog.cardinality(v_new) - (
         select pg_catalog.count(distinct s.source_turn_id)
         from memfold.memory_sources as s

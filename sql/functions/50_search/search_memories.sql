@@ -24,6 +24,8 @@ create or replace function memfold.search_memories(
 language plpgsql volatile security definer rows 10 set search_path = pg_catalog, pg_temp
 -- replanning these statements takes longer than they do
 set plan_cache_mode = force_generic_plan
+-- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
+set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -7,6 +7,8 @@ create or replace function memfold_internal._prunable(
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
+-- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
+set enable_seqscan = off
 as $$
 begin
     return query

@@ -58,13 +58,18 @@ begin
     values (tenant_id, '*', 'maintenance', case when v_errors = '{}' then 'done' else 'failed' end,
         jsonb_build_object('tasks', to_jsonb(tasks)),
         v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold_internal._actor());
-    -- nothing depends on its older rows, of which each call adds one; it deletes more than it adds, so that they disappear
+    -- nothing depends on its older rows and those of decay, of which each call adds one; it deletes more than it adds, so that they
+    -- disappear
     delete from memfold.runs as r
     where r.tenant_id = run_maintenance.tenant_id collate "C" and r.run_id = any(array(
-        select o.run_id from memfold.runs as o
-        where o.tenant_id = run_maintenance.tenant_id collate "C" and o.bucket_id = '*' and o.kind = 'maintenance'
-        order by o.run_id
-        limit 100
+        select o.run_id
+        from unnest(array['maintenance', 'decay']) as k (kind)
+        cross join lateral (
+            select o.run_id from memfold.runs as o
+            where o.tenant_id = run_maintenance.tenant_id collate "C" and o.bucket_id = '*' and o.kind = k.kind collate "C"
+            order by o.run_id
+            limit 100
+        ) as o
     )) and r.started_at < v_started - interval '30 days';
     return v_report;
 end;
@@ -80,8 +85,8 @@ up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buc
 interval). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
 call, in turn. Returns JSON: counts and ms by task; left, the tasks with more to do: call it again; busy, those of them that found a lock
 held; errors by task. A task that fails does not stop the others, but locks are held until the end: with many writers, run one task per
-call. Records a run (kind maintenance, status failed if a task has failed), and deletes its own runs older than 30 days, 100 per call.
-Raises MF001 to MF003, MF022.';
+call. Records a run (kind maintenance, status failed if a task has failed), and deletes its runs, and those of kind decay,
+that are older than 30 days, 100 per call. Raises MF001 to MF003, MF022.';
 
 create or replace function memfold_internal._next_bucket(tenant_id text, bucket_id text) returns text
 language plpgsql stable
