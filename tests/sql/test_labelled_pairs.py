@@ -1,4 +1,4 @@
-"""Labelled pairs in SQL: entered manually, in batches, from past decisions; calibrations applied and taken back; isolation."""
+"""Labelled pairs in SQL: entered manually, in batches, from past decisions; calibrations applied and undone; isolation."""
 
 from __future__ import annotations
 
