@@ -1,4 +1,5 @@
-"""Adoption of what mem0 and langchain-postgres keep, by them: ``python bench/adopting_peers.py DSN``.
+"""Adoption of the tables of mem0 and langchain-postgres while they are in use:
+``python bench/adopting_peers.py DSN``.
 
 Needs both libraries beside memfold, best in an environment of their own (`pip install mem0ai langchain-postgres
 'memfold[adopt,migrate]'`), and DSN: a server with pgvector, as a role that may create databases. It makes a database
@@ -52,7 +53,7 @@ def vector(text: str) -> list[float]:
 
 
 def texts(seed: int, rows: int) -> Iterator[tuple[str, str]]:
-    """User and text; one in twelve says what was said before, in another spelling."""
+    """User and text; one in twelve repeats an earlier text in another spelling."""
     chance = random.Random(seed)
     made: list[tuple[str, str]] = []
     for n in range(rows):
@@ -82,7 +83,7 @@ class Peer(Protocol):
 
 
 class Mem0:
-    """mem0's Memory over its pgvector store, without a model: infer=False keeps what is said as it is."""
+    """mem0's Memory over its pgvector store, without a model: infer=False stores texts as they are."""
 
     name = "mem0ai"
     version = importlib.metadata.version("mem0ai")
@@ -104,7 +105,7 @@ class Mem0:
                         "embedding_model_dims": DIMENSIONS,
                     },
                 },
-                # made, never asked: there is no key
+                # constructed but never called: there is no key
                 "llm": {"provider": "openai", "config": {"api_key": "none"}},
                 "embedder": {"provider": "openai", "config": {"api_key": "none"}},
                 "history_db_path": ":memory:",
@@ -203,7 +204,7 @@ class Langchain:
 
 
 class Writer(threading.Thread):
-    """Another client of the library, which goes on while the table is adopted."""
+    """Another client of the library, which continues while the table is adopted."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(daemon=True)
@@ -230,7 +231,7 @@ class Writer(threading.Thread):
 
 
 def of_database(error: BaseException) -> psycopg.Error:
-    """What the server said, out of whatever the library has wrapped it in."""
+    """The server's error, unwrapped from the library's exceptions."""
     if isinstance(error, sqlalchemy.exc.DBAPIError) and isinstance(error.orig, psycopg.Error):
         return error.orig
     if isinstance(error, psycopg.Error):
@@ -244,7 +245,7 @@ def must(what: bool, why: str) -> None:
 
 
 def ask(dsn: str, make: Callable[[str], Peer]) -> list[object]:
-    """Write, adopt, go on; gives a line of the table."""
+    """Write, adopt, continue; returns a line of the table."""
     peer = make(dsn)
     for user, text in texts(1, ROWS):
         peer.add(user, text)
@@ -276,7 +277,7 @@ def ask(dsn: str, make: Callable[[str], Peer]) -> list[object]:
             f"select count(distinct ({tenant}, memfold.canonicalize({content}, 'prose/1'))) from {peer.table}"
         )
         must(distinct == live, f"{peer.name}: {live} rows of {distinct} texts")
-        # and the library goes on
+        # and the library continues
         key = peer.add("user-1", "Plays the cello.")
         must(peer.search("user-1", "Plays the cello.") == ["Plays the cello."], f"{peer.name}: search")
         try:
@@ -325,7 +326,7 @@ def ask(dsn: str, make: Callable[[str], Peer]) -> list[object]:
 
 
 def adopter_run(dsn: str, peer: Peer, *, absorb: bool) -> Any:
-    """Once more, to change what a duplicate insert gives."""
+    """Run again, to change the result of a duplicate insert."""
     with Adopter(dsn) as adopter:
         definition, known = adopter.define(peer.table, {})
         adopter.run(definition, known, Options(), absorb=absorb)

@@ -1,4 +1,4 @@
-"""Question 5: what does `memfold adopt`'s backfill take against one bare UPDATE of the whole table?"""
+"""Question 5: how long does the backfill of `memfold adopt` take, compared with one bare UPDATE of the whole table?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memfold.adopt import Adopter, Options
 MOST = 1.6
 ROWS = 300_000
 
-# The width of what agents remember: a sentence, some JSON. Random keys lie all over the table.
+# As wide as typical memories: a sentence, some JSON. Random keys are scattered over the table.
 TABLES = {
     "bigint key": "id bigint primary key",
     "random uuid key": "id uuid primary key",

@@ -1,4 +1,4 @@
-"""Question 6: what does a batch of 1,000 cost, against the bare statements and against 1,000 calls?"""
+"""Question 6: what does a batch of 1,000 cost, compared with the bare statements and with 1,000 calls?"""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FACTS = 4_000
 SUBJECTS = 1_000
 DIMENSIONS = 384
 
-# The same columns as memfold's, with what the functions would make of a row: a client that writes these statements has the
-# hashes, keys and ids already.
+# The same columns as memfold's, with the values that the functions would compute: a client that writes these
+# statements has the hashes, keys and ids already.
 TABLES = """
 create unlogged table bench.rows (
     batch bigint, n bigint, memory_id uuid, subject text collate "C", content text collate "C", hash bytea,
@@ -115,7 +115,8 @@ class Kind:
     name: str
     bare: dict[str, str]
     make: Callable[[int], list[Candidate]]
-    # the least ratio of the faster variant to each bare statement, and to our own single calls in a pipeline
+    # the lowest acceptable ratio of the faster variant to each bare statement, and to our own single calls in a
+    # pipeline
     floors: dict[str, float] = field(default_factory=dict)
     pipeline: float = 5
 
@@ -134,7 +135,7 @@ def replays(rows: int) -> list[Candidate]:
 
 
 def new_facts(rows: int) -> list[Candidate]:
-    """Facts that nobody knows, of so many subjects."""
+    """New facts, about this many subjects."""
     return [
         {
             "content": text(random.randrange(10**12)),
@@ -146,7 +147,7 @@ def new_facts(rows: int) -> list[Candidate]:
 
 
 def new_facts_with_vectors(rows: int) -> list[Candidate]:
-    """The same with vectors that are like no other."""
+    """The same with vectors that are near no other."""
     vectors = np.random.default_rng(random.randrange(10**9)).standard_normal(
         (rows, DIMENSIONS), dtype=np.float32
     )
@@ -186,7 +187,7 @@ class Clock:
 
 
 def as_json(candidates: Sequence[Candidate]) -> str:
-    """Vectors as pgvector prints them, in a string: numbers of JSON would be read twice, as decimals first."""
+    """Vectors as pgvector prints them, in a string: JSON numbers would be parsed twice, first as decimals."""
     return json.dumps([
         {**made, "embedding": Vector(made["embedding"]).to_text()} if "embedding" in made else made
         for made in candidates
@@ -194,14 +195,14 @@ def as_json(candidates: Sequence[Candidate]) -> str:
 
 
 def apart(candidates: Sequence[Candidate]) -> tuple[str, list[Vector | None] | None]:
-    """Candidates without their vectors, and these, as the clients send them; null where there are none."""
+    """Candidates without their vectors, and the vectors, as the clients send them; null for missing ones."""
     vectors = [Vector(made["embedding"]) if "embedding" in made else None for made in candidates]
     bare = [{key: made[key] for key in made if key != "embedding"} for made in candidates]
     return json.dumps(bare), vectors if any(vector is not None for vector in vectors) else None
 
 
 def fill(owner: psycopg.Connection[Any], batch: int, candidates: Sequence[Candidate]) -> None:
-    """Give the bare statements what the functions would make of the candidates."""
+    """Give the bare statements the values that the functions would compute from the candidates."""
     with owner.cursor() as cursor:
         with cursor.copy(
             "copy bench.rows (batch, n, subject, content, turn, embedding) from stdin (format binary)"
@@ -301,7 +302,7 @@ def measure(server: harness.Server, kind: Kind, rounds: int) -> dict[str, dict[s
 
 
 def run(server: harness.Server, *, rounds: int) -> harness.Report:
-    """Measure, and say how it compares with what was asked for."""
+    """Measure, and compare with the target."""
     report = harness.Report("batch", f"Batches of {ROWS:,} candidates")
     data: dict[str, Any] = {}
     rows: list[list[object]] = []

@@ -13,7 +13,7 @@ CALLS = 2_000
 
 
 def run(server: harness.Server, *, rounds: int) -> harness.Report:
-    """Count the functions of a replay, and what they take in all and by themselves."""
+    """Count the functions of a replay, with their total time and their own time."""
     report = harness.Report("profile", "Where the time of a replay goes")
     database = "profile"
     replay.prepare(server, database)
@@ -22,7 +22,7 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
     )
     session.measure(replay.calls(CALLS))  # plans and caches
     with server.connect(database) as connection:
-        # Functions of one call are read in one piece; rounds apart show how steady they are.
+        # Functions of one call are read together; separate rounds show how steady they are.
         seen: dict[str, list[tuple[float, float, float]]] = {}
         walls = []
         for _ in range(rounds):

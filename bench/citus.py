@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Question: what does a call cost on Citus, and how long does a populated server take to become one? (Not one of run.py's.)
+"""Question: what does a call cost on Citus, and how long does a populated server take to become one? (Not part of
+run.py.)
 
 CITUS_PG_CONFIG names a server that has Citus. Without arguments: a plain server and a coordinator with two workers, all
 of the same programs, called in turn from a session each as an application; medians in ms, and their ratios. With a number of
@@ -96,7 +97,7 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
                     session.execute(query.encode(), given)
                     times.append((time.perf_counter() - started) * 1000)
             rounds.append([median(times) for times in took])
-        # the first round is for warming up
+        # the first round warms up
         print(question)
         for place, way in enumerate(ways):
             ratios = sorted(one[place] / one[0] for one in rounds[1:])

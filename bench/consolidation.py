@@ -23,16 +23,17 @@ from pgvector.psycopg import register_vector
 MEMORIES = 100_000
 MERGES = 1_000
 TOLD = 5_000  # memories of each of two tenants that are compared
-LATER = 2_000  # of the memories that these are told of again, one in three
+LATER = 2_000  # of the memories that are stated again, one in three
 QUIET = 3.0  # seconds of writers alone
 CHECKED = 20_000
 WRITERS = 8
 LONGEST = 200  # ms
 COSINE = 0.95  # of a variant to its first text; two variants are at about 0.9
 EVERY = 0.005
-PAUSE = 0.02  # of a writer, between two calls
+PAUSE = 0.02  # pause of a writer between two calls
 DIMENSIONS = 384
-# How long each writer waits for a lock, in ms, and whether it does for the consolidating session, itself or behind another.
+# How long each writer waits for a lock, in ms, and whether it waits for the consolidating session, directly or behind
+# another.
 WAITS = """
 with recursive waiting as (
     select l.pid, extract(epoch from clock_timestamp() - min(l.waitstart)) * 1000 as waited
@@ -72,7 +73,7 @@ order by m.content, m.subject
 
 
 def _rows(data: dataset.Dataset, memories: int, *, others: bool = True, seed: int = 7) -> Iterator[load.Row]:
-    """Half of them about "User", the others in subjects of twenty; two fifths of the texts are said four times.
+    """Half of them about "User", the others in subjects of twenty; two fifths of the texts are stated four times.
 
     A text is a real one with its vector; what says it again lies around that vector.
     """
@@ -85,7 +86,7 @@ def _rows(data: dataset.Dataset, memories: int, *, others: bool = True, seed: in
         for n in range(size - 3 * clusters):
             parts += [(number, subject, k) for k in range(4 if n < clusters else 1)]
             number += 1
-    # in an order in which a cluster's memories lie far apart
+    # in an order in which a cluster's memories are far apart
     for place, which in enumerate(np.random.default_rng(seed).permutation(len(parts))):
         base, subject, copy = parts[which]
         centre = np.array(data.real_vectors[base : base + 1], dtype=np.float32)
@@ -253,7 +254,7 @@ def _writers(server: harness.Server, data: dataset.Dataset, report: harness.Repo
             [run_id],
         ).fetchone()
         broken = (0,)
-        if memories <= CHECKED:  # its time grows as the square
+        if memories <= CHECKED:  # its time grows quadratically
             broken = (
                 connection.execute("select count(*) from memfold.check_invariants('bench')").fetchone()
                 or broken
@@ -294,7 +295,7 @@ def _writers(server: harness.Server, data: dataset.Dataset, report: harness.Repo
 
 
 def _together(connection: psycopg.Connection[Any], data: dataset.Dataset, memories: int) -> float:
-    """The share of texts said four times, whose four ended in one memory."""
+    """The share of the texts stated four times that became one memory."""
     trees: dict[tuple[str, str], set[UUID]] = {}
     for content, subject, root in connection.execute(
         "select content, subject, coalesce(root_id, memory_id) from memfold.memories where tenant_id = 'bench'"
@@ -311,12 +312,12 @@ def _together(connection: psycopg.Connection[Any], data: dataset.Dataset, memori
 
 
 def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report) -> None:
-    """Two tenants are told the same; one of them is consolidated, and that is undone."""
+    """Two tenants get the same memories; one of them is consolidated, and that is undone."""
     tenants = ("control", "folded")
     for tenant in tenants:
         load.load(server, "consolidation", _rows(data, TOLD, others=False), f"'{tenant}'")
     with server.connect("consolidation") as connection:
-        # as the same time for both
+        # with the same time for both
         connection.execute(
             "update memfold.memory_counters set first_seen = '2026-01-01', last_seen = '2026-01-01'"
             " where tenant_id in ('control', 'folded')"

@@ -87,7 +87,7 @@ class Dataset:
             )
 
     def texts(self, n: int, *, chunk: int = CHUNK) -> Iterator[list[str]]:
-        """Yield ``n`` distinct texts in chunks: the real ones, then the same with the number of the round."""
+        """Yield ``n`` distinct texts in chunks: the real ones, then the same ones with the number of the round."""
         count = len(self.real_texts)
         for start in range(0, n, chunk):
             rounds = (divmod(row, count) for row in range(start, min(start + chunk, n)))
@@ -107,7 +107,7 @@ class Dataset:
         scale = np.float32(math.sqrt((1 / cosine**2 - 1) / DIMENSIONS))
         buffer: list[Floats] = []
         held = 0
-        for start in range(0, n, count):  # one round over the real vectors, with a random stream of its own
+        for start in range(0, n, count):  # one round over the real vectors, with its own random stream
             stop = min(start + count, n)
             random = np.random.default_rng([seed, start // count])
             row = start
@@ -169,7 +169,7 @@ def distinct(candidates: Iterable[str]) -> list[str]:
 
 
 def choose(count: int, source: Path | None) -> list[str]:
-    """Return ``count`` distinct texts in an order that depends on nothing but the texts."""
+    """Return ``count`` distinct texts in an order that depends only on the texts."""
     if source is None:
         lines, sentences = package_descriptions()
         texts = distinct(sorted(lines))
@@ -189,7 +189,9 @@ def embed(texts: list[str], out: Path, part: int = 512) -> None:
     """Embed texts with all-MiniLM-L6-v2 on one CPU thread into a float32 .npy file, row by row."""
     model = LocalEmbedder(MODEL_PACKAGE)
     rows = np.lib.format.open_memmap(out, mode="w+", dtype=np.float32, shape=(len(texts), DIMENSIONS))
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together: little padding
+    order = sorted(
+        range(len(texts)), key=lambda i: len(texts[i])
+    )  # similar lengths together, for little padding
     begun = time.monotonic()
     for start in range(0, len(order), part):
         ids = order[start : start + part]
@@ -211,7 +213,7 @@ def build(out: Path, count: int = COUNT, source: Path | None = None) -> Dataset:
             )
         return found
     out.mkdir(parents=True, exist_ok=True)
-    (out / ".gitignore").write_text("*\n", encoding="ascii")  # wherever it lies, it is never committed
+    (out / ".gitignore").write_text("*\n", encoding="ascii")  # wherever it is, it is never committed
     begun = time.monotonic()
     texts = choose(count, source)
     content = "".join(f"{text}\n" for text in texts).encode()
@@ -231,13 +233,13 @@ def build(out: Path, count: int = COUNT, source: Path | None = None) -> Dataset:
 
 
 def main() -> int:
-    """Build the data set and say what is in it."""
+    """Build the data set and describe it."""
     parser = argparse.ArgumentParser(description="Build the data set of the benches, once.")
     parser.add_argument("--out", type=Path, default=DEFAULT_DIRECTORY, help="where (default: bench/.cache)")
     parser.add_argument("--count", type=int, default=COUNT, help="real texts (default: 50000)")
     parser.add_argument("--texts", type=Path, help="a file, one text a line, instead of apt's descriptions")
     options = parser.parse_args()
-    os.nice(max(0, 10 - os.nice(0)))  # minutes of arithmetic: everything else on the machine goes first
+    os.nice(max(0, 10 - os.nice(0)))  # minutes of arithmetic: everything else on the machine has priority
     try:
         data = build(options.out, options.count, options.texts)
     except (DatasetError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Question 11: what does erasure take, is it complete, does it leave others alone, and who waits for it?"""
+"""Question 11: how long does erasure take, is it complete, does it leave other data alone, and who waits for it?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DATABASE = "erasure"
 MARK = "zebrazebra"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-# What the writers do not touch: those that were loaded.
+# Memories that the writers do not touch: the loaded ones.
 UNTOUCHED = """
 select md5(string_agg(x.row, ' ' order by x.row)) from (
     select m::text || k::text || v::text || e::text as row
@@ -68,7 +68,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, memories: int = MEMORI
 
 
 def _word(number: int) -> str:
-    """A lower-case word that is no number, negation or name."""
+    """A lower-case word that is not a number, negation or name."""
     digits = []
     for _ in range(4):
         number, digit = divmod(number, len(LETTERS))
@@ -77,7 +77,7 @@ def _word(number: int) -> str:
 
 
 def _left(connection: psycopg.Connection[Any], mark: str) -> int:
-    """Rows of any table of memfold in which a text stands, in any column."""
+    """Rows of any memfold table that contain a text, in any column."""
     tables = connection.execute(
         "select oid::regclass::text from pg_class where relnamespace = 'memfold'::regnamespace and relkind in ('r', 'p')"
     ).fetchall()
@@ -109,7 +109,7 @@ def _line(watch: consolidation.Watch, phase: str, name: str, calls: list[float],
 def _restate(
     server: harness.Server, marks: dict[int, str], stop: threading.Event, calls: list[float]
 ) -> None:
-    """Tell wordings again that are not erased, without pause."""
+    """Keep restating wordings that are not erased, without pause."""
     with consolidation.tenant_session(server, DATABASE, harness.TENANT) as session:
         for turn in itertools.count():
             if stop.is_set():
@@ -125,7 +125,7 @@ def _restate(
 
 
 def _source(server: harness.Server, data: dataset.Dataset, report: harness.Report) -> list[list[object]]:
-    """One fact of a thousand wordings, each from a turn of its own, in the bucket that the writers write to."""
+    """One fact in a thousand wordings, each from a separate turn, in the bucket that the writers write to."""
     random = np.random.default_rng(5)
     centre = random.standard_normal(consolidation.DIMENSIONS, dtype=np.float32)
     centre /= np.linalg.norm(centre)

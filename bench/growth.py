@@ -37,7 +37,7 @@ create table bench.pool (
 );
 grant select on bench.pool to bench_app
 """
-# The tenant of the session first: the call depends on what sets it.
+# Set the session's tenant first, because the call depends on it.
 CALL = (
     "select r.action from bench.pool as p"
     " cross join lateral (select set_config('memfold.tenant_id', p.tenant, false) as tenant offset 0) as t"
@@ -58,7 +58,7 @@ Pool = tuple[str, int, str, str, Any]
 
 @dataclass
 class Plan:
-    """One database, and which candidate is asked when: each once, so that nothing is warm that would not be.
+    """One database, and the order of the candidates: each is used once, so that no cache is warmer than in use.
 
     The smallest size has subjects enough for one round only, so each of its rounds is asked of a copy.
     """
@@ -109,7 +109,7 @@ class Plan:
                         yield self.tenant(i), number, f"Subject {i}", text, None
                         number += 1
                     continue
-                # what is measured bucket-wide starts on a copy of its own
+                # bucket-wide measurements start on a separate copy
                 search = setting if setting in SAID else "scope"
                 stock = free.setdefault(search, [])
                 if len(stock) < size:
@@ -127,7 +127,7 @@ class Plan:
                     number += 1
 
     def prepare(self, server: harness.Server, beside: int) -> float:
-        """Load memories and candidates; gives the seconds that it took."""
+        """Load memories and candidates; returns the seconds."""
         begun = time.monotonic()
         server.install(self.name)
         tenant = f"'tenant ' || s.id % {self.subjects} * {load.SCOPE} / {TENANT}"
@@ -148,7 +148,7 @@ class Plan:
         return time.monotonic() - begun
 
 
-Measured = dict[str, dict[str, list[float]]]  # by what was asked and by plan, one figure a round
+Measured = dict[str, dict[str, list[float]]]  # by question and plan, one figure per round
 
 
 WARM = """
@@ -167,13 +167,13 @@ class Rounds:
         self.cpu: Measured = {}
 
     def run(self, cells: Mapping[tuple[str, str], str], plans: Sequence[Plan]) -> None:
-        """Measure these cells (setting and kind, and what they are called) of these plans."""
+        """Measure these cells (setting and kind, and their names) of these plans."""
         for turn in range(self.rounds + 1):
             for plan in plans:
                 database = "copy" if plan.copied else plan.name
                 if plan.copied:
                     self.server.create(database, plan.name)
-                # Alike for all: pages are in shared_buffers, as a copy's are, and as those of a server in use; and
+                # The same for all: pages are in shared_buffers, as those of a copy are, and of a server in use; and
                 # the first change of a page after a checkpoint is written to the log whole.
                 with self.server.connect(database) as connection:
                     connection.execute(WARM)
@@ -198,7 +198,7 @@ class Rounds:
 
 
 def build(server: harness.Server, plan: Plan) -> tuple[float, int]:
-    """Make the index and the policy that uses it; gives the seconds and the bytes."""
+    """Create the index and the policy that uses it; returns the seconds and the bytes."""
     with server.connect(plan.name) as connection:
         connection.execute("set maintenance_work_mem = '6GB'")
         begun = time.monotonic()
@@ -212,7 +212,7 @@ def build(server: harness.Server, plan: Plan) -> tuple[float, int]:
 
 
 def policy(server: harness.Server, plan: Plan) -> None:
-    """From now on tier 2 looks at the whole bucket."""
+    """Make tier 2 look at the whole bucket."""
     with server.connect(plan.name) as connection:
         connection.execute("select memfold.set_policy('bench', 'default', scope => 'bucket')")
 
@@ -259,13 +259,13 @@ def recall(server: harness.Server, one: Asked) -> tuple[float, float]:
             begun = time.perf_counter()
             found = connection.execute(FIND.format(tenant=one.tenant), [query], prepare=True).fetchall()
             walls.append((time.perf_counter() - begun) * 1e6)
-            # what the rounds have added may be nearer still; similarities have six decimals
+            # vectors added by the rounds may be nearer still; similarities have six decimals
             hits += bool(found) and max(row[1] for row in found) >= best - 2e-6
     return hits / len(one.queries), median(walls)
 
 
 def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, memories: int) -> harness.Report:
-    """Measure, and say how it compares with what was asked for."""
+    """Measure, and compare with the target."""
     if len(data.real_texts) * load.SCOPE < memories:
         raise dataset.DatasetError(f"{memories:,} memories need {memories // load.SCOPE:,} real texts")
     sizes = [size for size in SIZES if size <= memories]
@@ -397,7 +397,7 @@ def table(
     sizes: Sequence[int],
     most: float,
 ) -> None:
-    """Add a table of medians, and of those of a million (or what is largest) over the smallest."""
+    """Add a table of medians, and of the ratios of a million memories (or the largest size) to the smallest."""
     over = names[sizes.index(1_000_000) if 1_000_000 in sizes else -1]
     report.table(
         caption,

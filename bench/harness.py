@@ -1,4 +1,4 @@
-"""A throw-away server, pgbench, CPU clocks and tables: what every question of the bench is asked with.
+"""A throw-away server, pgbench, CPU clocks and tables, for every question of the bench.
 
 Nothing here is an absolute figure of anything: machines differ, and this one may be shared. Every question is
 asked of all its variants in turn (A, B, C, A, B, C ...) in one run, and what is reported is the median over
@@ -36,7 +36,7 @@ from memfold.admin import host, migrate  # noqa: E402
 
 Call = Mapping[str, int]  # the parameters of one call, named as in a pgbench script
 
-# on a disk: commits are to cost what they cost
+# on a disk: commits should have their real cost
 PLACE = Path("/tmp")  # noqa: S108 (the server makes a directory of its own there)
 RESULTS = Path(__file__).resolve().parent / "results"
 APPLICATION = "bench_app"
@@ -44,12 +44,12 @@ TENANT = "bench"
 MODEL = "bench"
 INSTALLED = "installed"
 
-# What a server in use has: commits that reach the disk. Checkpoints and autovacuum would hit one variant and
-# not the next; the benches vacuum where it matters.
+# Like a server in use: commits reach the disk. Checkpoints and autovacuum would affect one variant and not the next;
+# the benches vacuum where it matters.
 SERVER = {
     "fsync": "on",
     "full_page_writes": "on",
-    # a quarter of the memory, as is usual: else what grows is the share of reads that miss the cache
+    # a quarter of the memory, as usual: otherwise the share of reads that miss the cache would grow
     "shared_buffers": f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 4 // 2**20}MB",
     "max_wal_size": "16GB",
     "min_wal_size": "2GB",
@@ -69,12 +69,12 @@ OFF = SETTINGS["synchronous_commit=off"]
 
 
 class BenchError(Exception):
-    """The bench cannot go on; the message says why."""
+    """The bench cannot continue; the message says why."""
 
 
 class _Cluster(servers.Cluster):
     def _install_extension(self) -> dict[str, str]:
-        """Not the extension, but what the server is to be set to: the migrations bring memfold in."""
+        """Not the extension, but the server's settings: the migrations install memfold."""
         return SERVER
 
 
@@ -89,13 +89,13 @@ class Server:
         return self.cluster.dsn(database, user)
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
-        """A superuser's connection, which may write memfold's tables as their owner does."""
+        """A superuser's connection, which may write memfold's tables like their owner."""
         connection = psycopg.connect(self.dsn(database), autocommit=True)
         connection.execute("set memfold.tenant_id = 'bench'")
         return connection
 
     def create(self, database: str, template: str = "template1") -> None:
-        """Make a database; one of that name is replaced."""
+        """Create a database, replacing one with that name."""
         with self.connect() as connection:
             name = sql.Identifier(database)
             connection.execute(sql.SQL("drop database if exists {}").format(name))
@@ -109,13 +109,13 @@ class Server:
             connection.execute(sql.SQL("drop database if exists {}").format(sql.Identifier(database)))
 
     def install(self, database: str) -> None:
-        """Make a database with memfold in it, the same in all questions of a run."""
+        """Create a database with memfold in it, the same for all questions of a run."""
         self.create(database, INSTALLED)
 
 
 @contextlib.contextmanager
 def server(also: str = "") -> Iterator[Server]:
-    """Start the embedded server on a directory of its own; it goes with the block.
+    """Start the embedded server on a separate directory; both end with the block.
 
     ``also`` is SQL that follows the install.
     """
@@ -151,14 +151,14 @@ def server(also: str = "") -> Iterator[Server]:
 def pgbench(
     server: Server, database: str, script: str, *, options: str, clients: int, seconds: float
 ) -> float:
-    """Transactions a second of one script, run by the application role."""
+    """Transactions per second of one script, run by the application role."""
     path = server.cluster.base / "script.sql"
     path.write_text(script, encoding="utf-8")
     path.chmod(0o644)
     done = subprocess.run(
         [
             server.pgbench, "-n", "-M", "prepared", "-c", str(clients), "-j", str(min(clients, 2)),
-            # less than a second: whether it runs at all
+            # less than a second: only a check that it runs
             *(("-T", str(round(seconds))) if seconds >= 1 else ("-t", "20")), "-f", path,
             "-h", server.cluster.base, "-p", str(servers.PORT), "-U", APPLICATION, database,
         ],
@@ -217,7 +217,7 @@ class Session:
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """The median of what each round says: drift of the machine between rounds drops out."""
+    """The median over rounds, so that drift of the machine between rounds does not count."""
     return median(a / b for a, b in zip(over, under, strict=True))
 
 
@@ -247,7 +247,7 @@ def cpu(
 
 @dataclass
 class Report:
-    """The answer to one question: tables and plots for the reader, every single round for those who doubt them."""
+    """The answer to one question: tables and plots for the reader, every single round for those who want to check."""
 
     question: str
     title: str
@@ -304,7 +304,7 @@ class Report:
         print(f"\n{text}", flush=True)
 
     def write(self, environment: dict[str, Any]) -> None:
-        """Write bench/results/<question>.md, .json and .svg (-2.svg and so on, where there are more plots)."""
+        """Write bench/results/<question>.md, .json and .svg (-2.svg and so on, if there are more plots)."""
         RESULTS.mkdir(exist_ok=True)
         for path in RESULTS.glob(f"{self.question}*.svg"):
             if re.fullmatch(r"(-\d+)?\.svg", path.name.removeprefix(self.question)):
@@ -321,7 +321,7 @@ class Report:
 
 
 def cpu_table(report: Report, measured: Mapping[str, Sequence[float]], ours: str) -> None:
-    """Add the table of CPU times, with each variant's over ours (the ratio that matters less of noise)."""
+    """Add the table of CPU times, with the ratio of each variant to ours (which is less noisy)."""
     report.table(
         "CPU time of the backend for a call, one client, synchronous_commit=off:",
         ["", "median us", "least us", f"its / {ours}'s"],
@@ -333,14 +333,14 @@ def cpu_table(report: Report, measured: Mapping[str, Sequence[float]], ours: str
 
 
 def verdict(value: float, floor: float, *, at_most: bool = False) -> str:
-    """Whether a ratio holds what was asked of it."""
+    """Whether a ratio meets its target."""
     holds = value <= floor if at_most else value >= floor
     asked = f"{'<=' if at_most else '>='} {floor:g}"
     return f"{value:.2f} ({asked})" if holds else f"**{value:.2f}** (asked: {asked})"
 
 
 def environment(server: Server, rounds: int, seconds: float) -> dict[str, Any]:
-    """What the figures depend on."""
+    """The environment of the figures."""
     with server.connect() as connection:
         row = connection.execute(
             "select current_setting('server_version'), default_version, current_setting('shared_buffers')"

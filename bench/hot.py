@@ -1,4 +1,4 @@
-"""Question 7: does a hot memory stay as cheap as it was, to write and to change, and do all its writers get a share?"""
+"""Question 7: does a hot memory stay as cheap to write and to change, and do all its writers get a share?"""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SECONDS = 60
 LOADERS = 8
 MOST = 1.2
 SHARE = 0.5
-# One fact over as many facts as there are writers, in turn; by setting and number of writers.
+# One fact compared with one fact per writer, alternating; by setting and number of writers.
 CROWDS = (8, 32, 64)
 CROWD_SECONDS = 10
 HOT_SHARE = {"durable": 0.9, "synchronous_commit=off": 0.8}
 # A change of the hot memory's tree, and how long another writer waits for it, in ms.
 CHANGE_MOST = 50
-# From here on a fact of each writer's own.
+# From here on each writer has its own fact.
 OWN = 2 * 10**9
 # One that nobody has stated.
 NEW = OWN - 1
-# Random turns, of which none comes twice; each fact by its number.
+# Random turns, none of them twice; facts by number.
 STATEMENT = (
     f"select memfold.ingest_memory({reference.FACT.format(number=':i')}, 'bench',"
     " source_turn_ids => array['turn-' || :t::bigint])"
@@ -60,11 +60,11 @@ class _Turns:
 
 
 def run(server: harness.Server, *, rounds: int, merges: int) -> harness.Report:
-    """Measure, and say how it compares with what was asked for."""
+    """Measure, and compare with the target."""
     report = harness.Report("hot", f"A hot memory: {merges:,} merges into one")
     server.install("hot")
     with server.connect("hot") as connection:
-        # As a server in use has it: what a row that is updated all the time leaves behind is part of the question.
+        # As on a server in use: dead versions of a constantly updated row are part of the question.
         connection.execute("alter system set autovacuum = on")
         connection.execute("select pg_reload_conf()")
         try:
@@ -86,7 +86,7 @@ def _grow(
     merges: int,
 ) -> None:
     turns = _Turns()
-    fresh = HOT  # the fact that was last taken for a new one
+    fresh = HOT  # the fact last used as a new one
     measured: dict[str, dict[int, list[tuple[float, float]]]] = {name: {} for name in SETTINGS}
     pairs: dict[str, list[tuple[tuple[float, float], tuple[float, float]]]] = {name: [] for name in SETTINGS}
     sessions = {
@@ -189,7 +189,7 @@ def _grow(
 def _crowds(
     server: harness.Server, connection: psycopg.Connection[Any], report: harness.Report, rounds: int
 ) -> None:
-    """Writers of one fact, and the same writers on facts of their own."""
+    """Writers of one fact, and the same writers on separate facts."""
     for writer in range(max(CROWDS)):
         connection.execute(
             f"select memfold.ingest_memory({reference.FACT.format(number=OWN + writer)}, 'bench')".encode()
@@ -256,7 +256,7 @@ def _share(server: harness.Server, connection: psycopg.Connection[Any], report: 
 
 
 class _Writer:
-    """Somebody who keeps stating the hot fact."""
+    """A session that keeps stating the hot fact."""
 
     def __init__(self, server: harness.Server) -> None:
         self._session = server.connect("hot")
@@ -288,14 +288,14 @@ class _Writer:
 def _changes(
     server: harness.Server, connection: psycopg.Connection[Any], report: harness.Report, rounds: int
 ) -> None:
-    """What is more than an addition: merges, undos and a rejection of the hot memory."""
+    """Changes beyond additions: merges, undos and a rejection of the hot memory."""
     state = "select (memfold.ingest_memory({}, 'bench')).memory_id"
     facts = (reference.FACT.format(number=number) for number in (HOT, NEW, OWN))
     hot, few, many = (_one(connection, state.format(fact)) for fact in facts)
     said = connection.execute(
         f"select event_id from memfold.memory_events where memory_id = '{hot}' and tier = 1 order by event_id".encode()
     ).fetchall()
-    # what the writers on facts of their own have made of one of them
+    # the result of the writers on separate facts, for one of the facts
     size = _one(connection, f"select observations from memfold.memory_totals where memory_id = '{many}'")
     measured: dict[str, list[tuple[float, float]]] = {}
     writer = _Writer(server)
@@ -357,7 +357,7 @@ def _one(connection: psycopg.Connection[Any], query: str) -> Any:
 
 
 def _check(connection: psycopg.Connection[Any]) -> None:
-    """What came in is in the ledger, and counted, each turn once."""
+    """Check that every call is in the ledger and counted, each turn once."""
     row = connection.execute(
         "select k.observations, k.independent, (select count(*) from memfold.memory_events as e"
         " where e.tenant_id = k.tenant_id and e.memory_id = k.memory_id)"

@@ -1,4 +1,4 @@
-"""Question: what does row level security cost?"""
+"""Question: what does row-level security cost?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEARCH = (
     " subject => p.subject) as r where p.id = :i"
 )
 KNOWN = f"select * from memfold.known_memory({reference.FACT.format(number=':i')}, 'bench')"
-# what an application reads itself, under the policy for its own role
+# rows that an application reads itself, under the policy for its own role
 READ = (
     "select m.content, k.observations from bench.ids as b"
     " join memfold.memories as m on m.tenant_id = 'bench' and m.memory_id = b.memory_id"
@@ -81,7 +81,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int) -> harnes
         measured[name] = {side: [] for side in sides}
         for turn in range(rounds + 1):
             given = _calls(count)
-            # by turns who begins: the second finds warmer caches
+            # they take turns in beginning, because the second finds warmer caches
             for side in sorted(sides, reverse=bool(turn % 2)):
                 found = sessions[side].measure(given)
                 if turn:  # the first round warms up

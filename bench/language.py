@@ -1,4 +1,4 @@
-"""Question 15: what do lemmas and embeddings cost in the database, against the same package called from Python outside?
+"""Question 15: what do lemmas and embeddings cost in the database, compared with the same package called from Python?
 
 On the full server, which has PL/Python. Embeddings by both routes; sentence-transformers only where
 MEMFOLD_BENCH_TORCH names a site-packages directory that has it.
@@ -34,7 +34,7 @@ TEXTS = [
 ]  # fmt: skip
 BATCH = 32
 
-# A fresh process, as a session of the server is: what loading takes and adds, then one by one, then batches.
+# A fresh process, like a session of the server: time and memory of loading, then single texts, then batches.
 OUTSIDE = """
 import json, sys, time
 sys.path[:0] = sys.argv[1].split(":")
@@ -58,7 +58,7 @@ print(json.dumps([model.route, first, memory, timed(50, lambda i: model.encode([
 
 
 class _Full(servers.Cluster):
-    """The full server, with torch's packages behind those that it has."""
+    """The full server, with torch's packages after its own."""
 
     def _install_python(self) -> dict[str, str]:
         made = super()._install_python()
@@ -70,7 +70,7 @@ class _Full(servers.Cluster):
 
 
 def run(*, rounds: int) -> harness.Report:
-    """Measure on a server of its own."""
+    """Measure on a separate server."""
     report = harness.Report("language", "Lemmas and embeddings in the database")
     bindir, why = find_full_server.find()
     if bindir is None:

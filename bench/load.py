@@ -1,4 +1,4 @@
-"""Brings very many memories into memfold's tables at once, as if each had come through ingest_memory."""
+"""Loads very many memories directly into memfold's tables, as if each had come through ingest_memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pgvector.psycopg import register_vector
 SCOPE = 20  # memories a subject
 Row = tuple[int, str, str, Any]  # running number, subject, content, embedding
 
-# The table of what is still to be ingested: read by id in the measured statement, so that no vector is sent.
+# The table of candidates: the measured statement reads them by id, so that no vector is sent.
 POOL = """
 create table bench.pool (id bigint primary key, subject text collate "C", content text, embedding vector);
 grant select on bench.pool to bench_app
 """
 
-# Foreign keys hold by construction; checks and generated columns are computed as ever.
+# Foreign keys hold by construction; checks and generated columns are computed as usual.
 LOAD = """
 set session_replication_role = replica;
 set synchronize_seqscans = off;
@@ -60,7 +60,7 @@ drop table bench.staged, scopes;
 
 
 def variants(data: dataset.Dataset, subjects: int, memories: int, seed: int = 1) -> Iterator[Row]:
-    """Memory n belongs to subject n % subjects: all of a subject's are noise around one real vector.
+    """Memory n belongs to subject n % subjects: all memories of a subject are noise around one real vector.
 
     Its texts are variants of the text of that vector, and they lie in the table as they would have come in:
     far from one another.

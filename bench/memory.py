@@ -18,7 +18,7 @@ MOST = 300
 EVERY = 1.0
 POINTS = 300  # of the plot
 
-# A process of its own, that has loaded nothing but the client. One candidate in ten restates an earlier one.
+# A separate process that has loaded only the client. One candidate in ten restates an earlier one.
 CLIENT = """
 import os, sys
 from memfold import Memfold
@@ -143,7 +143,7 @@ def _sample(
 
 
 def _mb(pid: int, *keys: str) -> float:
-    """What /proc/PID/smaps_rollup says, in MB."""
+    """The figures of /proc/PID/smaps_rollup, in MB."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
     kilobytes = {line.split(":")[0]: line.split()[1] for line in text.splitlines()[1:]}
     return sum(int(kilobytes[key]) for key in keys) / 1024

@@ -1,4 +1,4 @@
-"""What do links do for a store that is told one person by several names? ``python bench/names.py``.
+"""What do links do for a store that gets one person under several names? ``python bench/names.py``.
 
 A stream like those of LoCoMo, made here from a seed: twelve people, of whom two share a first name and two a last name.
 What is said of them comes again in later sessions, in other words, by another name, by another predicate, or without a
@@ -70,7 +70,7 @@ ASKED = "write", "consolidation", "synthesis", "review"
 
 
 class Embedder(Protocol):
-    """What makes vectors."""
+    """An embedder."""
 
     model: str
 
@@ -80,7 +80,7 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True)
 class Told:
-    """One sentence of the stream: what it says, by which names, and of whom."""
+    """One sentence of the stream: its fact, the names it uses, and the person."""
 
     content: str
     subject: str | None
@@ -92,11 +92,11 @@ class Told:
 
     @property
     def fact(self) -> tuple[str, str, str]:
-        """What it says, however it is said."""
+        """The fact, regardless of the wording."""
         return self.person, self.kind, self.value
 
     def plain(self) -> Told:
-        """The same by the names that a careful caller would use."""
+        """The same with the names that a careful caller would use."""
         name = self.subject or self.person
         content = self.content.replace(name, self.person, 1)
         return Told(
@@ -105,18 +105,18 @@ class Told:
 
 
 def spellings(person: str) -> list[str | None]:
-    """By what a person goes; null: the text begins with the name, and no subject is given."""
+    """A person's name; null: the text begins with the name, and there is no subject."""
     first, last = person.split()
     return [person, first, f"{first[0]}. {last}", person.upper(), ROLES.get(person, person), None]
 
 
 def people_of(name: str) -> set[str]:
-    """Whom a name may mean."""
+    """The people that a name may mean."""
     return {person for person in PEOPLE if name.lower() in {(s or person).lower() for s in spellings(person)}}
 
 
 def stream(sessions: int, seed: int) -> list[Told]:
-    """What is told, a session after the other: three facts of each of four people a session, of two of each kind."""
+    """The stream, session by session: three facts about each of four people per session, two of each kind."""
     source = random.Random(seed)
     facts = {
         person: [(kind, value) for kind in KINDS for value in source.sample(KINDS[kind][2], 2)]
@@ -137,7 +137,7 @@ def stream(sessions: int, seed: int) -> list[Told]:
 
 
 def ideal(told: Sequence[Told]) -> int:
-    """How many different facts there are."""
+    """The number of different facts."""
     return len({one.fact for one in told})
 
 
@@ -148,7 +148,7 @@ def tell(
     vectors: dict[str, list[float]],
     first: int = 0,
 ) -> None:
-    """Ingest them in order, each from a turn of its own."""
+    """Ingest them in order, each from a separate turn."""
     for number, one in enumerate(told, first):
         db.execute(
             "select memfold.ingest_memory(%s, bucket_id => %s, subject => %s, predicate => %s, source_turn_ids => array[%s],"
@@ -161,7 +161,7 @@ def tell(
 
 
 def answer(db: psycopg.Connection[Any], bucket: str) -> tuple[int, int, int]:
-    """Ask about names and answer by the truth, until nothing is suggested; questions, links, and rounds."""
+    """Ask about names and answer truthfully, until nothing is suggested; returns questions, links, and rounds."""
     links = questions = rounds = 0
     while True:
         rows = db.execute(
@@ -184,13 +184,13 @@ def answer(db: psycopg.Connection[Any], bucket: str) -> tuple[int, int, int]:
             except psycopg.Error as error:
                 if error.sqlstate != "MF027":
                     raise
-                continue  # a link that was made before has closed it
+                continue  # an earlier link has closed it
             questions += 1
             links += row is not None and row[0] == "linked"
 
 
 def is_one(kind: str, alias: str | None, name: str) -> bool:
-    """Whether two names are one; of texts without a subject, whether those that begin so are told of it."""
+    """Whether two names mean one; for texts without a subject, whether those that begin with the name are about it."""
     if kind == "predicate":
         return any({alias, name} <= {*predicates} for predicates, _, _ in KINDS.values())
     whose = people_of(name)
@@ -198,7 +198,7 @@ def is_one(kind: str, alias: str | None, name: str) -> bool:
 
 
 def keep_in_order(db: psycopg.Connection[Any], bucket: str, told: Sequence[Told]) -> None:
-    """Sweep, and answer by the truth what was asked, until nothing is left to do."""
+    """Sweep, and answer the questions truthfully, until nothing is left to do."""
     done = 1
     while done:
         done = settle(db, bucket, told)
@@ -211,7 +211,7 @@ def keep_in_order(db: psycopg.Connection[Any], bucket: str, told: Sequence[Told]
 
 
 def settle(db: psycopg.Connection[Any], bucket: str, told: Sequence[Told]) -> int:
-    """Answer the questions about memories that wait; how many."""
+    """Answer the waiting questions about memories; returns their number."""
     turns = db.execute(
         "select s.memory_id, min(split_part(s.source_turn_id, '/', 2)::int) from memfold.memory_sources as s"
         " join memfold.memories as m using (tenant_id, memory_id)"
@@ -242,7 +242,7 @@ def settle(db: psycopg.Connection[Any], bucket: str, told: Sequence[Told]) -> in
 
 
 def state(db: psycopg.Connection[Any], bucket: str) -> tuple[int, int]:
-    """Active memories, and questions about memories that were asked so far."""
+    """Active memories, and questions about memories so far."""
     row = db.execute(
         "select (select count(*) from memfold.memories"
         " where tenant_id = %(t)s and bucket_id = %(b)s and status = 'active'),"
@@ -255,7 +255,7 @@ def state(db: psycopg.Connection[Any], bucket: str) -> tuple[int, int]:
 
 
 def run(server: harness.Server, embedder: Embedder, *, sessions: int = 120, seed: int = 1) -> harness.Report:
-    """Tell three stores the same, and count."""
+    """Give three stores the same stream, and count."""
     report = harness.Report("names", "One person by several names")
     told = stream(sessions, seed)
     plain = [one.plain() for one in told]

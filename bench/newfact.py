@@ -16,7 +16,7 @@ SUBJECTS = 1_000
 POOL = 10_000
 CALLS = 200
 
-# Each candidate once: a vector that comes twice would have a neighbour like itself.
+# Each candidate once: a repeated vector would have an identical neighbour.
 INGEST = (
     "select r.* from bench.pool as p, memfold.ingest_memory(p.content || ' ' || :t::bigint, 'bench',"
     " subject => p.subject, embedding => p.embedding, embedding_model => 'bench',"
@@ -41,7 +41,7 @@ insert into reference.events select * from memfold.memory_events;
 
 
 def pool(data: dataset.Dataset) -> Iterator[load.Row]:
-    """Texts that their subjects do not have, with vectors that are near the subject's but below the judge."""
+    """New texts of their subjects, with vectors near the subject's but below the judge threshold."""
     i = 0
     while i < POOL:
         for subject, vector in enumerate(load.around(data.real_vectors[:SUBJECTS], 0.7, seed=i)):
@@ -50,7 +50,7 @@ def pool(data: dataset.Dataset) -> Iterator[load.Row]:
 
 
 def prepare(server: harness.Server, data: dataset.Dataset, database: str) -> None:
-    """Make a database with the same memories on both sides."""
+    """Create a database with the same memories on both sides."""
     server.install(database)
     load.load(server, database, load.variants(data, SUBJECTS, SUBJECTS * load.SCOPE))
     reference.create(server, database)
@@ -65,12 +65,12 @@ def prepare(server: harness.Server, data: dataset.Dataset, database: str) -> Non
 
 
 def calls(count: int = CALLS) -> list[harness.Call]:
-    """Parameters of as many new facts."""
+    """Parameters of this many new facts."""
     return [{"t": random.randint(1, 10**12)} for _ in range(count)]
 
 
 def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, seconds: float) -> harness.Report:
-    """Measure, and say how it compares with what was asked for."""
+    """Measure, and compare with the target."""
     report = harness.Report("newfact", f"A new fact with a vector, in a scope of {load.SCOPE} neighbours")
     prepare(server, data, "newfact")
     head = "\\set t random(1, 1000000000000)\n"
@@ -80,7 +80,8 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, seconds: 
         for clients in (8, 1):
             measured: dict[str, list[float]] = {name: [] for name in VARIANTS}
             for turn in range(rounds + 1):
-                # Each round begins with scopes of 20: a copy, on disk before a commit waits for that.
+                # Each round begins with scopes of 20, on a copy that is already on disk before a commit would wait
+                # for that.
                 server.create("newfact_copy", "newfact")
                 os.sync()
                 for name, statement in VARIANTS.items():

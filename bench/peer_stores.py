@@ -41,7 +41,7 @@ DIMENSIONS = 384
 
 @dataclass(frozen=True)
 class Fact:
-    """What is to be remembered; facts of equal ``same`` say the same."""
+    """A fact to remember; facts with equal ``same`` say the same."""
 
     text: str
     vector: list[float]
@@ -50,13 +50,13 @@ class Fact:
 
 
 class Known(Embeddings):
-    """The embedder and the model of all peers: answers at once, out of what is known of the facts."""
+    """The embedder and the model of all peers: answers immediately, from what is known about the facts."""
 
     def __init__(self, facts: Mapping[str, Fact]) -> None:
         self.facts = facts
 
     def embed_query(self, text: str) -> list[float]:
-        # libraries embed what was said, with who said it around it
+        # libraries embed the text together with its speaker
         return self.facts[re.sub(r"^(user: |=+ Human Message =+\s+)", "", text).strip()].vector
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -93,7 +93,7 @@ class Mem0:
                         "maxconn": 2,
                     },
                 },
-                # made, never asked: there is no key
+                # constructed but never called: there is no key
                 "llm": {"provider": "openai", "config": {"api_key": "none"}},
                 "embedder": {"provider": "openai", "config": {"api_key": "none"}},
                 "history_db_path": ":memory:",
@@ -124,7 +124,7 @@ class Mem0:
 
 
 class Mem0Infer(Mem0):
-    """The same with its model asked for each fact."""
+    """The same, asking its model for each fact."""
 
     infer = True
 
@@ -202,7 +202,7 @@ class LangchainStore:
 
 
 class Langgraph:
-    """langgraph's PostgresStore with a vector index, as a place to put values."""
+    """langgraph's PostgresStore with a vector index, to put values in."""
 
     name = f"langgraph-checkpoint-postgres {importlib.metadata.version('langgraph-checkpoint-postgres')}"
     texts = "select value->>'content' from store"
@@ -222,7 +222,7 @@ class Langgraph:
 
 
 class Canned(BaseChatModel):
-    """Calls langmem's tool for the fact that it is given, unless it is shown as known."""
+    """Calls langmem's tool for its fact, unless that is shown as known."""
 
     known: Any
     fact: Any = None

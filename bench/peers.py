@@ -1,4 +1,4 @@
-"""Question: how fast are other stores of memories with the same vectors, and what do they leave of duplicates?"""
+"""Question: how fast are other memory stores with the same vectors, and how many duplicates do they keep?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEEDS = "pip install mem0ai langchain-postgres langchain-classic langmem langgra
 
 OFF = "synchronous_commit=off"
 SETTINGS = ("durable", OFF)
-SLOW = 5  # a peer that takes so many times longer gets so many times fewer facts a round
+SLOW = 5  # a peer that takes this many times longer gets this many times fewer facts per round
 WARM = 20
 REPLAYS = 668
 WRITERS, SHARED = 16, 50
@@ -46,7 +46,7 @@ class MissingError(Exception):
 
 
 def missing() -> list[str]:
-    """Packages that this question needs and that are not there."""
+    """Missing packages that this question needs."""
 
     def there(name: str) -> bool:
         try:
@@ -62,12 +62,12 @@ def missing() -> list[str]:
 
 @dataclass
 class Workloads:
-    """Facts of real texts and vectors; what is said again has vectors near these."""
+    """Facts of real texts and vectors; restated ones have vectors near these."""
 
     warm: list[Fact]
     unique: list[Fact]
-    paraphrased: list[Fact]  # facts, then what says the same: above the merge threshold, then below
-    contradicted: list[Fact]  # facts, then what differs in a number or by a negation, above it
+    paraphrased: list[Fact]  # facts, then texts that say the same: above the merge threshold, then below
+    contradicted: list[Fact]  # facts, then texts that differ in a number or by a negation, above it
 
     @property
     def facts(self) -> dict[str, Fact]:
@@ -120,7 +120,7 @@ def workloads(data: dataset.Dataset, count: int) -> Workloads:
 
 
 class Ours:
-    """memfold's client, as it comes; the vectors are handed in."""
+    """memfold's client with its defaults; the vectors are passed in."""
 
     name = "memfold"
     texts = "select content from memfold.memories where status in ('active', 'superseded')"
@@ -129,7 +129,7 @@ class Ours:
     def __init__(self, dsn: str, known: Known) -> None:
         self.client = Memfold(
             dsn, tenant_id=harness.TENANT, prepare_threshold=5
-        )  # as psycopg has it for the others
+        )  # psycopg's default, as for the others
 
     def _fields(self, fact: Fact) -> dict[str, Any]:
         given = {"embedding": fact.vector, "embedding_model": harness.MODEL}
@@ -154,7 +154,7 @@ class OursBySubject(Ours):
 
 @dataclass
 class Measured:
-    """Facts a second, CPU time of a fact in microseconds: the client's, the server's; rows left."""
+    """Facts per second, CPU time per fact in microseconds (client, server), rows left."""
 
     rate: float
     client: float
@@ -169,8 +169,8 @@ class Way:
     name: str
     store: Any
     many: bool = False
-    least: int = 1  # it gets one in so many of the facts
-    instead_of: Any = None  # the framework's own store, of a way through its interface
+    least: int = 1  # it gets one in this many of the facts
+    instead_of: Any = None  # the framework's own store, for a way through its interface
     measured: dict[str, list[Measured]] = field(default_factory=dict)
     left: str = ""
 
@@ -183,7 +183,7 @@ class Way:
 
 
 def ways() -> list[Way]:
-    """memfold's first of each kind: the others are compared with them."""
+    """memfold's first way of each kind, with which the others are compared."""
     import peer_adapters as a
     import peer_stores as p
 
@@ -222,7 +222,7 @@ class Bench:
         return self.server.dsn(self.database, harness.APPLICATION if ours else "postgres")
 
     def fresh(self, way: Way, setting: str = "durable") -> Any:
-        """A store in a database of its own, warm."""
+        """A store in a separate database, warm."""
         ours = issubclass(way.store, Ours)
         self.server.create(self.database, harness.INSTALLED if ours else "template1")
         with self.server.connect(self.database) as connection:
@@ -266,14 +266,16 @@ class Bench:
         for turn in range(rounds):
             for setting in SETTINGS:
                 for place in range(len(all_ways)):
-                    way = all_ways[(place + turn) % len(all_ways)]  # nobody is always behind the same one
+                    way = all_ways[
+                        (place + turn) % len(all_ways)
+                    ]  # so that no way always follows the same one
                     given = facts[:: way.least]
                     found = self.timed(way, given, setting)
                     way.measured.setdefault(setting, []).append(found)
                     way.left = f"{found.left:,} of {len(given):,}"
 
     def together(self, way: Way, facts: Sequence[Fact]) -> tuple[int, int]:
-        """Rows left of what 16 clients say at the same time, and errors of theirs."""
+        """Rows left after 16 clients state the same at the same time, and their errors."""
         store = self.fresh(way)
         store.close()
         start = threading.Barrier(WRITERS)
@@ -297,7 +299,7 @@ class Bench:
         return self.left(way).total(), len(errors)
 
     def pairs(self, way: Way, facts: Sequence[Fact], judge: Any = None) -> Counter[str]:
-        """What is left of facts and variants, after memfold's worker where there is a judge."""
+        """Rows left of facts and variants, after memfold's worker if there is a judge."""
         store = self.fresh(way)
         try:
             way(store, facts)
@@ -326,7 +328,7 @@ class Faultless:
 
 
 def latencies(bench: Bench) -> dict[str, list[float]]:
-    """Milliseconds of each call of one client, scopes of 20, one in ten asked of a judge and waited for."""
+    """Milliseconds of each call of one client, scopes of 20; one in ten asks a judge and waits."""
     from peer_stores import Fact
 
     rng = np.random.default_rng(1)
@@ -367,7 +369,7 @@ def latencies(bench: Bench) -> dict[str, list[float]]:
 
 
 def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: int) -> harness.Report:
-    """Measure, and say how it compares with what was asked for."""
+    """Measure, and compare with the target."""
     if lacking := missing():
         raise MissingError(f"not installed: {', '.join(lacking)} ({NEEDS})")
     from peer_stores import Known
@@ -473,7 +475,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: in
 
 
 def _like(way: Way, all_ways: Sequence[Way]) -> Way:
-    """memfold's way that a peer's is compared with."""
+    """memfold's way with which a peer's is compared."""
     return next(ours for ours in all_ways if ours.many == way.many)
 
 

@@ -10,13 +10,13 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# The page shows through, and may be white or nearly black: this grey has the same contrast to both (4.3).
+# The background is transparent, on a white or nearly black page: this grey has the same contrast to both (4.3).
 INK = "#797979"
 COLOURS = ("#3b82c4", "#d9822b", "#3f9e6a", "#c0567a", "#8a6fc4", "#8c8c32")
 MARKERS = "osD^vP"
 STYLE = {
-    "svg.hashsalt": "memfold",  # ids are drawn from this, not from chance
-    "svg.fonttype": "none",  # text stays text: small files, whose differences can be read
+    "svg.hashsalt": "memfold",  # ids come from this, not from chance
+    "svg.fonttype": "none",  # text stays text: small files with readable differences
     "font.size": 11,
     "text.color": INK,
     "axes.edgecolor": INK,
@@ -53,7 +53,7 @@ def lines(x: Sequence[float], series: Mapping[str, Sequence[float]], x_label: st
         figure, axes = _axes(4 + _legend_height(series))
         for i, (name, values) in enumerate(series.items()):
             style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-            # Markers tell few points apart; of many they would hide the line.
+            # Markers distinguish a few points; many would hide the line.
             axes.plot(x, values, label=name, markersize=5, markevery=-(-len(x) // 12), **style)
         axes.set_xscale("log")
         axes.set_ylim(bottom=0)
@@ -75,7 +75,7 @@ def _legend_height(series: Mapping[str, Sequence[float]]) -> float:
 
 
 def _figure(value: float) -> str:
-    """Three digits that count, and none lost of what is larger."""
+    """Three significant digits, and all digits of larger numbers."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Question: what does the way through a PL/Proxy router cost? (Not one of run.py's: it asks for PL/Proxy.)
+"""Question: what does a PL/Proxy router cost? (Not part of run.py, because it needs PL/Proxy.)
 
 Starts a router and a memfold server, both of the programs that tests/servers.py finds, and calls either in turn, call by
 call, from one session as an application. Prints medians in ms and their ratio.
@@ -75,7 +75,7 @@ def measure(router: servers.Cluster, server: servers.Cluster) -> None:
             direct, routed = median(took[0]), median(took[1])
             ratios.append(routed / direct)
             shown.append((direct, routed))
-        # the first round is for warming up
+        # the first round warms up
         direct, routed = shown[1:][ratios[1:].index(sorted(ratios[1:])[ROUNDS // 2])]
         print(f"{question}: direct {direct:.3f} ms, routed {routed:.3f} ms, ratio {median(ratios[1:]):.2f}")
         print("    rounds: " + ", ".join(f"{ratio:.2f}" for ratio in ratios[1:]))

@@ -23,9 +23,9 @@ BUCKETS, SIZE = 50, 1_000
 WRITES = 400  # a round
 MOST, COST = 1.5, 1.05
 EXACT = 100_000
-"""Above so many, both search vectors by an index."""
+"""Above this number, both search vectors by an index."""
 BEAM = 400
-"""hnsw.ef_search of the plain statements: memfold's."""
+"""hnsw.ef_search of the plain statements, as in memfold."""
 
 PLAIN = """
 create table bench.plain (id bigint primary key, content text, embedding vector(384));
@@ -90,7 +90,7 @@ def memories(count: int, seed: int) -> Iterator[load.Row]:
 
 
 def quality(db: psycopg.Connection[Any], report: harness.Report) -> dict[str, list[float]]:
-    """Of the labelled queries, the share whose topic is among the first."""
+    """The share of the labelled queries whose topic is among the first."""
     db.execute("select set_config('memfold.tenant_id', 'acme', false)")
     labelled_queries.load(db)
     found: dict[str, list[float]] = {}
@@ -110,7 +110,7 @@ def quality(db: psycopg.Connection[Any], report: harness.Report) -> dict[str, li
 
 
 def run(server: harness.Server, *, rounds: int, memories: int) -> harness.Report:
-    """Measure, and say how it compares with what was asked for."""
+    """Measure, and compare with the target."""
     report = harness.Report("recall", f"Recall of {memories:,} memories by words, by vector and by both")
     server.install("recall")
     prepare(server, memories)
@@ -175,7 +175,7 @@ def prepare(server: harness.Server, count: int) -> None:
 
 
 def fill_bucket(db: psycopg.Connection[Any], bucket: str, seed: int) -> None:
-    """SIZE memories of a bucket, as load.load() brings in those of 'default'."""
+    """SIZE memories of a bucket, as load.load() loads those of 'default'."""
     db.execute(
         "create temp table staged (id bigint, content text, embedding vector, memory_id uuid default uuidv7())"
     )

@@ -1,4 +1,4 @@
-"""What memfold is compared with: plain tables and the one statement that a good PostgreSQL developer writes.
+"""The reference: plain tables, and the one statement that a good PostgreSQL developer would write.
 
 The tables have the columns and the indexes of memfold's, taken over by LIKE so that they stay the same; no
 CHECK, no foreign key, no trigger, no row level security. The statements are single data-modifying CTEs: no
@@ -48,7 +48,7 @@ create table reference.vectors
 (like memfold.memory_vectors including indexes including storage including defaults);
 """
 
-# The text is put together on the server, so that pgbench can send one that exists.
+# The server composes the text, so that pgbench can send an existing one.
 FACT = "'User likes to drink cup number ' || {number}::bigint || ' of green tea in the morning'"
 
 _CANDIDATE = f"""
@@ -132,7 +132,7 @@ returning event_id"""
 
 
 def create(server: Server, database: str) -> None:
-    """Make the reference tables, theirs to write who may call memfold."""
+    """Create the reference tables, writable by the roles that may call memfold."""
     with server.connect(database) as connection:
         connection.execute(TABLES)
         connection.execute(

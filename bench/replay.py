@@ -20,7 +20,7 @@ VARIANTS = {
     "three writes": reference.THREE_WRITES,
     "bare upsert": reference.BARE_UPSERT,
 }
-# (setting, over what): the least ratio asked for, at 8 clients
+# (setting, reference): the target ratio at 8 clients
 FLOORS = {
     ("durable", "three writes"): 0.6,
     ("synchronous_commit=off", "three writes"): 0.45,
@@ -29,7 +29,7 @@ FLOORS = {
 
 
 def prepare(server: harness.Server, database: str) -> None:
-    """Make a database in which both sides know the facts."""
+    """Create a database in which both sides know the facts."""
     server.install(database)
     reference.create(server, database)
     with server.connect(database) as connection:
@@ -47,12 +47,12 @@ def prepare(server: harness.Server, database: str) -> None:
 
 
 def calls(count: int = CALLS) -> list[harness.Call]:
-    """Parameters of as many replays."""
+    """Parameters of this many replays."""
     return [{"i": random.randint(1, FACTS), "t": random.randint(1, 10**12)} for _ in range(count)]
 
 
 def run(server: harness.Server, *, rounds: int, seconds: float) -> harness.Report:
-    """Measure, and say how it compares with what was asked for."""
+    """Measure, and compare with the target."""
     report = harness.Report("replay", f"Replay of one of {FACTS:,} known facts, each from a new source turn")
     prepare(server, "replay")
     head = f"\\set i random(1, {FACTS})\n\\set t random(1, 1000000000000)\n"

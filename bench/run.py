@@ -33,11 +33,11 @@ import soak
 import storage
 
 LARGE = {"memory", "consolidation", "erasure", "soak", "language"}
-"""What takes long, or much room, or another server: only when it is asked for."""
+"""Questions that need much time or space, or another server: only when they are named."""
 
 
 def main() -> int:
-    """Run the questions asked for; 2 where one could not be asked."""
+    """Run the named questions; returns 2 if one could not be run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
         "questions",
@@ -121,7 +121,7 @@ def main() -> int:
                 left_out.append(f"{name}: {error}")
                 continue
             if also:
-                continue  # what nobody has installed is no result
+                continue  # a package that is not installed gives no result
             report.write(environment)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)

@@ -48,7 +48,7 @@ VARIANTS = {
 
 
 def memories(data: dataset.Dataset, subjects: int, count: int, seed: int = 1) -> Iterator[load.Row]:
-    """Of each subject three ways to say the same, near one another, and seventeen others farther off."""
+    """For each subject three texts that say the same, near one another, and seventeen others farther away."""
     n = 0
     for turn in range(-(-count // subjects)):
         some = min(subjects, count - n)
@@ -76,7 +76,7 @@ def best(data: dataset.Dataset, queries: dataset.Floats, subjects: int, count: i
 
 
 def similarities(session: harness.Session, i: int) -> list[float]:
-    """Of what a search shows."""
+    """Figures for the memories that a search shows."""
     found = session({"i": i})
     column = [found.fname(c) for c in range(found.nfields)].index(b"similarity")
     return [float(found.get_value(row, column) or b"") for row in range(found.ntuples)]
@@ -89,7 +89,7 @@ def answer(session: harness.Session, i: int) -> list[bytes | None]:
 
 
 def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, memories: int) -> harness.Report:
-    """Measure, and say how it compares with what was asked for."""
+    """Measure, and compare with the target."""
     subjects = -(-memories // load.SCOPE)
     if len(data.real_texts) < subjects:
         raise dataset.DatasetError(f"{memories:,} memories need {subjects:,} real texts")
@@ -174,12 +174,12 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, memories:
 
 
 def over(measured: dict[str, list[float]], name: str) -> float:
-    """A variant's over the same query without dedup."""
+    """The ratio of a variant to the same query without dedup."""
     return harness.ratio(measured[name], measured["without"])
 
 
 def said(measured: dict[str, list[float]], name: str) -> str:
-    """The ratio, and whether it holds where something was asked for."""
+    """The ratio, and whether it meets its target if there is one."""
     value = over(measured, name)
     return harness.verdict(value, MOST, at_most=True) if name == "with dedup" else f"{value:.2f}"
 
@@ -197,7 +197,7 @@ def asked(
 def prepare(
     server: harness.Server, data: dataset.Dataset, subjects: int, count: int, rounds: int
 ) -> tuple[float, float, int]:
-    """Load memories and queries and make the index; the seconds of both, and its bytes."""
+    """Load memories and queries and create the index; returns the seconds of both, and its bytes."""
     begun = time.monotonic()
     server.install("search")
     load.load(server, "search", memories(data, subjects, count))
@@ -248,7 +248,7 @@ def pool(data: dataset.Dataset, subjects: int, rounds: int) -> Iterator[tuple[in
 def exact(
     server: harness.Server, data: dataset.Dataset, rounds: int, number: Iterator[int]
 ) -> dict[str, list[list[float]]]:
-    """Buckets that are searched one by one; what find_similar takes for as many."""
+    """Buckets that are searched exactly, and the time of find_similar for as many."""
     measured: dict[str, list[list[float]]] = {}
     for size in SMALL:
         tenant = f"small {size}"

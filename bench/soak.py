@@ -22,22 +22,22 @@ import psycopg
 from pgvector.psycopg import register_vector
 
 FACTS = 20_000
-"""Texts that are told again and again: what they leave behind but ledger rows is bounded."""
-TURNS = 2  # a fact comes from one of so many turns
+"""Texts that are stated again and again: apart from ledger rows, what they leave behind is bounded."""
+TURNS = 2  # a fact comes from one of this many turns
 SLOTS = 2_000
 TOWNS = ("Rome", "Oslo", "Bern")
-FAINT = 500  # facts of little confidence, which pruning retires and the next telling brings back
+FAINT = 500  # facts with low confidence, which pruning withdraws and the next statement brings back
 SESSIONS = 50
 BATCH = 50
 FRESH = 4.0
-"""New texts a second: without any nothing would be compared, merged, indexed, or asked after the first minutes."""
+"""New texts per second: without any, nothing would be compared, merged, indexed or asked after the first minutes."""
 MOST = 1.2
 PER_ROW = 1.05
 WRITERS = 4
-# Where a fact lives: subjects of twenty; compared by words; compared with the whole bucket, by the index.
+# The buckets of facts: subjects of twenty; compared by words; compared with the whole bucket, by the index.
 BUCKETS = ("default", "default", "default", "lexical", "wide")
 EXPECTED = {
-    # somebody was quicker: rejected or undone already, answered already
+    # another worker was faster: already rejected, undone or answered
     "MF027", "MF032", "MF033", "MF034", "MF039",
 }  # fmt: skip
 RETRY = {"40001", "40P01", "55P03"}
@@ -64,7 +64,7 @@ GROWS = {
 
 @dataclass
 class _Sample:
-    """What there is at one moment."""
+    """The state at one moment."""
 
     minute: float
     tables: dict[str, tuple[int, ...]]
@@ -74,7 +74,7 @@ class _Sample:
 
 @dataclass
 class _Soak:
-    """The workers, and what they have measured."""
+    """The workers, and their measurements."""
 
     server: harness.Server
     data: dataset.Dataset
@@ -99,7 +99,7 @@ class _Soak:
         return BUCKETS[fact % len(BUCKETS)]
 
     def candidate(self, fact: int, rng: random.Random, *, embedded: bool = False) -> dict[str, Any]:
-        """A known fact, as it is told again."""
+        """A known fact, restated."""
         told: dict[str, Any] = {
             "content": self.data.real_texts[fact],
             "bucket_id": self.bucket(fact),
@@ -116,7 +116,7 @@ class _Soak:
         return told
 
     def new(self, rng: random.Random) -> dict[str, Any]:
-        """A text that nobody has told: a paraphrase, something unclear, or something else."""
+        """A new text: a paraphrase, something unclear, or something else."""
         number = next(self.fresh)
         fact = rng.randrange(self.facts)
         told = self.candidate(fact, rng)
@@ -146,7 +146,7 @@ class _Soak:
     def timed(
         self, connection: psycopg.Connection[Any], kind: str, query: str, *parameters: Any
     ) -> list[Any]:
-        """One call, as often as it takes; its time counts from the first attempt."""
+        """One call, repeated as often as necessary; its time counts from the first attempt."""
         begun = time.perf_counter()
         attempts = 0
         while True:
@@ -171,7 +171,7 @@ class _Soak:
 
     @property
     def parts(self) -> float:
-        """Samples a minute: thirty in all, however short the run."""
+        """Samples per minute: thirty in all, however short the run is."""
         return 30 / self.minutes
 
     def ingest(self, connection: psycopg.Connection[Any], kind: str, told: dict[str, Any]) -> list[Any]:
@@ -300,7 +300,7 @@ class _Soak:
     # the run
 
     def fill(self) -> None:
-        """Every fact once, each value of each slot once."""
+        """Ingest every fact once, and each value of each slot once."""
         with self.connect("loader") as connection:
             connection.execute("set synchronous_commit = off")
             rng = random.Random(1)
@@ -373,7 +373,7 @@ LAST = range(25, 30)
 
 
 def run(server: harness.Server, data: dataset.Dataset, *, minutes: float, facts: int) -> harness.Report:
-    """Fill, soak, and say what has grown."""
+    """Fill, soak, and report what has grown."""
     report = harness.Report("soak", f"Everything at once for {minutes:g} minutes, {facts:,} facts")
     server.install("soak")
     soak = _Soak(server, data, minutes, facts)

@@ -1,4 +1,4 @@
-"""Question: where do the vectors lie best, and as what?"""
+"""Question: where should vectors be stored, and as which type?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCOPES = (5, 20, 50)
 ROWS = 1_000  # of each size of scope
 CALLS = 150
 DATABASE = "storage"
-# Or the smallest scopes are planned again at each call, and the others are not.
+# Otherwise the smallest scopes would be planned again at each call, and the others not.
 OPTIONS = f"{harness.OFF} -c plan_cache_mode=force_generic_plan"
 
 DECISION = """**Decision: a table beside, MAIN, `vector`** (`memory_vectors`).
@@ -36,7 +36,7 @@ DECISION = """**Decision: a table beside, MAIN, `vector`** (`memory_vectors`).
 
 @dataclass(frozen=True)
 class Layout:
-    """Beside: facts, counters and vectors in a table each. Else all in one row."""
+    """Separate: facts, counters and vectors each in their own table. Otherwise all in one row."""
 
     name: str
     beside: bool
@@ -84,7 +84,7 @@ def _tables(layout: Layout) -> str:
             f"create table {layout.vectors} ({KEY}, {PLACE}, {vector}, primary key (tenant_id, memory_id));"
         )
     else:
-        # what is updated needs room for the new version
+        # updated rows need room for the new version
         made += (
             f"create table {layout.vectors} ({FACTS}, {COUNTERS}, {vector}, primary key (tenant_id, memory_id))"
             " with (fillfactor = 50);"
@@ -133,7 +133,7 @@ NEW = (
 
 
 def prepare(server: harness.Server, dimensions: int) -> list[Layout]:
-    """The same rows in all layouts, those of a scope far from one another; gives the layouts that can hold them."""
+    """The same rows in all layouts, with those of a scope far apart; returns the layouts that can hold them."""
     server.create(DATABASE, harness.INSTALLED)
     rng = np.random.default_rng(1)
     vectors = rng.standard_normal((ROWS * len(SCOPES), dimensions), dtype=np.float32)
@@ -172,7 +172,7 @@ def prepare(server: harness.Server, dimensions: int) -> list[Layout]:
 
 
 def measure(server: harness.Server, dimensions: int, rounds: int) -> dict[str, dict[str, Any]]:
-    """CPU time of scans and replays in us, bytes of WAL of a replay and an insert, bytes a row; by layout."""
+    """CPU time of scans and replays in us, bytes of WAL of a replay and an insert, bytes per row; by layout."""
     measured: dict[str, dict[str, Any]] = {}
     layouts = prepare(server, dimensions)
     with server.connect(DATABASE) as connection:
@@ -202,7 +202,9 @@ def measure(server: harness.Server, dimensions: int, rounds: int) -> dict[str, d
             measured[layout.name] = {"bytes a row": size / ROWS / len(SCOPES)}
         for turn in range(rounds + 1):
             for place in range(len(layouts)):
-                layout = layouts[(place + turn) % len(layouts)]  # nobody is always behind the same one
+                layout = layouts[
+                    (place + turn) % len(layouts)
+                ]  # so that no layout always follows the same one
                 statements = {f"scan of {size}": (_scan(layout), size) for size in SCOPES}
                 statements |= {"replay": (_replay(layout), 5), "insert": (_insert(layout, NEW), 5)}
                 for name, (statement, size) in statements.items():
@@ -219,7 +221,7 @@ def measure(server: harness.Server, dimensions: int, rounds: int) -> dict[str, d
 
 
 def run(server: harness.Server, *, rounds: int) -> harness.Report:
-    """Measure, and say what follows from it."""
+    """Measure, and report the conclusion."""
     report = harness.Report("storage", "Where vectors lie")
     timed = [*(f"scan of {size}" for size in SCOPES), "replay", "insert"]
     plotted: dict[str, list[float]] = {layout.name: [] for layout in LAYOUTS}

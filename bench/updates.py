@@ -1,4 +1,4 @@
-"""What becomes of updates: ``python bench/updates.py FILE``, on the preference updates of HaluMem.
+"""What happens to updates: ``python bench/updates.py FILE``, on the preference updates of HaluMem.
 
 FILE is ``data/stage3_2_preference_events.jsonl`` of HaluMem (github.com/MemTensor/HaluMem, CC BY-NC-ND 4.0), which memfold
 neither ships nor fetches: a line a user, whose ``event_list`` has what a preference was before and is after.
@@ -47,7 +47,7 @@ class DataError(Exception):
 
 
 class Embedder(Protocol):
-    """What makes vectors."""
+    """An embedder."""
 
     model: str
 
@@ -74,7 +74,7 @@ class Update:
 
 
 def read(path: Path) -> tuple[list[Update], Counter[str]]:
-    """Updates of a file, and how many of its events are none, by what they are instead. Raises DataError."""
+    """Updates of a file, and how many of its events are something else, by kind. Raises DataError."""
     updates: list[Update] = []
     others: Counter[str] = Counter()
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -114,7 +114,7 @@ def _side(point: dict[str, str]) -> Side:
 def by_cosine(
     merge: float, judge: float, updates: Sequence[Update], vectors: dict[str, list[float]]
 ) -> Iterator[str]:
-    """What two thresholds of the cosine alone make of them: what is near is the same, and the older stays."""
+    """The result of two cosine thresholds alone: near texts are the same, and the older stays."""
     for update in updates:
         similarity = float(np.dot(vectors[update.before.text], vectors[update.after.text]))
         yield "wrongly merged" if similarity > merge else "asked" if similarity >= judge else "unnoticed"
@@ -128,7 +128,7 @@ def by_memfold(
     *,
     slots: bool,
 ) -> Iterator[str]:
-    """What memfold makes of them: of the sentences alone, or told the predicate and object too."""
+    """The result of memfold: from the sentences alone, or with predicate and object too."""
     for number, update in enumerate(updates):
         bucket = f"{prefix} {number}"
         if slots:
@@ -158,7 +158,7 @@ def _outcome(db: psycopg.Connection[Any], bucket: str, update: Update) -> str:
 
 
 def run(server: harness.Server, path: Path, embedder: Embedder) -> harness.Report:
-    """Tell memfold what the file says, and count."""
+    """Give memfold the contents of the file, and count."""
     report = harness.Report("updates", "Updates of preferences, on HaluMem")
     report.note(GIVEN)
     updates, others = read(path)

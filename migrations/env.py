@@ -1,4 +1,4 @@
-"""Installs memfold where no extension can be: executes the files that the extension is built of.
+"""Installs memfold without an extension: executes the files from which the extension is built.
 
 One transaction, no matter who comes first: the schema files of the revisions that are missing, then every file of
 sql/functions/. All statements are in files under sql/; nothing here makes an object of its own but alembic's
@@ -20,19 +20,19 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 SQL = Path(__file__).parents[1] / "sql"
-# Nobody who uses the database must queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for
-# deadlocks after a second: before that, the upgrade is to be the one that gives way.
+# Nobody should have to queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for deadlocks after
+# a second: before that, the upgrade should give way.
 LOCK_TIMEOUT = "300ms"
 PATIENCE = float(os.environ.get("MEMFOLD_LOCK_PATIENCE", "120"))  # seconds
-# One install at a time; those that wait find it done. They wait for a lock that nobody but them asks for.
+# One installation at a time; those that wait find it done. They wait for a lock that nothing else takes.
 GATE = (
     "set local idle_in_transaction_session_timeout = 0",
     "set local lock_timeout = '10min'",
     "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('memfold install', 0))",
     f"set local lock_timeout = '{LOCK_TIMEOUT}'",
 )
-# Another writer's lock, a deadlock, and what concurrent installs into databases of one server meet, for they
-# share its roles: duplicates (unique_violation, duplicate_object) and "tuple concurrently updated" (XX000).
+# Another writer's lock, a deadlock, and errors of concurrent installations into databases of one server, which share
+# roles: duplicates (unique_violation, duplicate_object) and "tuple concurrently updated" (XX000).
 PASSING = {"55P03", "40P01", "40001", "23505", "42710", "42P06", "XX000"}
 BLOCKERS = """
 select pg_catalog.format('process %s (%s%s)%s', a.pid, a.usename,
@@ -48,17 +48,17 @@ where a.pid <> pg_catalog.pg_backend_pid() and a.datname = current_database() an
 order by a.xact_start limit 3
 """
 
-# Empty: what libpq's environment variables say.
+# Empty: libpq's environment variables decide.
 DSN = context.config.attributes.get("dsn", os.environ.get("MEMFOLD_DSN") or None)
 
 
 def files(pattern: str) -> list[Path]:
-    """Files under sql/, sorted by the bytes of their paths, as the extension's script is put together."""
+    """Files under sql/, sorted by the bytes of their paths, in the order of the extension's script."""
     return sorted(SQL.glob(pattern), key=lambda path: path.as_posix().encode())
 
 
 def execute(text: str) -> None:
-    """Execute text as it is, or print it: no parameter, percent sign or colon in it means anything here."""
+    """Execute text unchanged, or print it: parameters, percent signs and colons have no meaning here."""
     if context.is_offline_mode():
         context.get_context().impl.static_output(text)
     else:
@@ -72,14 +72,14 @@ def execute_file(path: Path) -> None:
 
 
 def released() -> dict[str, str]:
-    """Checksums of the schema files of releases that are out: these never change again. `make freeze` notes them."""
+    """Checksums of the schema files of published releases, which never change again. `make freeze` records them."""
     sums = SQL / "schema" / "SHA256SUMS"
     lines = sums.read_text(encoding="ascii").splitlines() if sums.exists() else []
     return {name: checksum for checksum, name in (line.split() for line in lines)}
 
 
 def apply(release: str) -> None:
-    """Execute the schema files of one release. For revisions: they name it, and nothing else."""
+    """Execute the schema files of one release. For revisions, which only name it."""
     found = files(f"schema/{release}_*.sql")
     checksums = released()
     frozen = {name for name in checksums if name.startswith(f"{release}_")}
@@ -92,7 +92,7 @@ def apply(release: str) -> None:
 
 
 def migrate() -> None:
-    """Bring the database to head, in the transaction that is under way."""
+    """Bring the database to head, in the current transaction."""
     execute_file(SQL / "alembic" / "head.sql")
     if context.is_offline_mode():
         execute(expect(context.get_context()._start_from_rev))
@@ -102,7 +102,7 @@ def migrate() -> None:
 
 
 def expect(revision: str | None) -> str:
-    """A printed script is for one revision: what makes it refuse another."""
+    """A printed script is for one revision: this makes it refuse others."""
     expected = "null" if revision in (None, "base") else f"'{revision}'"
     return f"""\
 do $$
@@ -125,7 +125,7 @@ $$;"""  # noqa: S608 (the revision is the name of a file here)
 def install(connection: sa.Connection) -> None:
     context.configure(connection=connection, version_table_schema="memfold_internal", transactional_ddl=True)
     if context.get_context().opts.get("dont_mutate"):
-        context.run_migrations()  # `alembic current` and its like
+        context.run_migrations()  # `alembic current` and the like
         return
     scripts = ScriptDirectory.from_config(context.config)
     known = {script.revision for script in scripts.walk_revisions()}
@@ -143,8 +143,8 @@ def install(connection: sa.Connection) -> None:
         if getattr(error.orig, "sqlstate", None) != "55P03":
             raise
         raise CommandError("another installation is running in this database, for 10 minutes now") from error
-    # Whatever fails is tried again behind the gate, which one process holds: ten that try at once would never give
-    # those who use the database a moment.
+    # A failed attempt is repeated behind the gate, which one process holds: ten concurrent ones would never give
+    # other users of the database a gap.
     began = time.monotonic()
     attempt = 0
     while True:
@@ -173,7 +173,7 @@ def install(connection: sa.Connection) -> None:
                     f"a transaction holds a lock that the upgrade needs, and {attempt} attempts found no gap:"
                     f" {blockers}. Nothing was changed; try again later"
                 ) from error
-            # Jitter: those that collided must not meet again. Between attempts everyone else goes on.
+            # Jitter: attempts that collided must not collide again. Between attempts everyone else continues.
             time.sleep(min(0.1 * 2**attempt, 5) * random.uniform(0.5, 1))  # noqa: S311
 
 
@@ -192,7 +192,7 @@ def run() -> None:
     engine = sa.create_engine(
         "postgresql+psycopg://",
         creator=lambda: psycopg.connect(DSN, client_encoding="UTF8", fallback_application_name="memfold"),
-        # At any higher level the wait for the lock would take a snapshot without what was waited for.
+        # At any higher level the wait for the lock would take a snapshot without the changes that it waited for.
         isolation_level="READ COMMITTED",
         poolclass=sa.pool.NullPool,
     )

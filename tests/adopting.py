@@ -1,4 +1,4 @@
-"""What the tests of adoption share: a table of someone else with what refers to it, and the command line."""
+"""Shared code of the tests of adoption: a user's table with references to it, and the command line."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def state(db: DB) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def catalog(db: DB) -> list[tuple[Any, ...]]:
-    """What there is in the database: relations with columns, triggers, functions, types."""
+    """The objects of the database: relations with columns, triggers, functions, types."""
     return db.execute(
         "select 'column', c.oid::regclass::text, a.attname::text, format_type(a.atttypid, a.atttypmod)"
         " from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped"
@@ -181,7 +181,7 @@ def check_children(db: DB) -> None:
 
 
 def start(dsn: str, *arguments: str) -> subprocess.Popen[str]:
-    """The command line as a process of its own, to be killed."""
+    """The command line as a separate process, to be killed."""
     environment = os.environ | {"MEMFOLD_DSN": dsn, "PYTHONPATH": str(ROOT / "python_client")}
     return subprocess.Popen(
         [sys.executable, "-m", "memfold.cli", "adopt", *arguments],

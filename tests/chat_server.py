@@ -39,7 +39,7 @@ Json = dict[str, Any]
 Reply = tuple[int, dict[str, str], bytes | str]
 """Status, headers, body."""
 Model = Callable[[Json], "Json | Reply"]
-"""What answers a request: a judge's answer, a whole chat completion (has ``choices``), or a raw reply."""
+"""The reply to a request: a judge's answer, a whole chat completion (has ``choices``), or a raw reply."""
 
 MODES = (
     "ok",  # the model answers
@@ -78,7 +78,7 @@ def _stated_nonce(request: Json) -> str | None:
 
 
 def _split(text: str, nonce: str) -> tuple[str, str | None, str]:
-    """Before the fence, in it, behind it: at the first end that bears the nonce, wherever it stands."""
+    """The text before, within and after the fence: it ends at the first end line with the nonce, wherever that is."""
     before, begin, rest = text.partition(f"<<<DATA {nonce}>>>")
     if not begin:
         return text, None, ""
@@ -182,7 +182,7 @@ def honest_model(request: Json) -> Json:
 
 
 def writing_model(request: Json) -> Json:
-    """Follows the rubric of a synthesis: what overlaps becomes one text, each word of it once; else it is distinct."""
+    """Follows the rubric of a synthesis: overlapping texts become one, with each word once; others are distinct."""
     members = read_members(request)
     texts = [member["content"] for member in members.values()]
     shared = set.intersection(*({_words(word) for word in text.split()} for text in texts))
@@ -237,7 +237,7 @@ def _unescaped(text: str) -> str:
 
 
 def _strays(inside: str) -> Iterator[str]:
-    """What a reader of the data takes for more than data: no JSON, more than one document, members of its own."""
+    """Data that a reader could take for more than data: no JSON, more than one document, additional members."""
     found: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> Json:
@@ -295,7 +295,7 @@ def order_in(text: str) -> str | None:
 
 
 def obeying_model(request: Json) -> Json:
-    """Obeys whatever imperative stands outside the data; without one it is honest."""
+    """Obeys any instruction outside the data; without one it is honest."""
     for text in outside_of_data(request):
         if verdict := order_in(text):
             return {
@@ -351,7 +351,7 @@ def error_reply(status: int, message: str, **headers: str) -> Reply:
 
 @dataclass(eq=False)
 class ChatServer:
-    """The server, in a thread of its own; a context manager. Its attributes may be changed while it runs."""
+    """The server, in a separate thread; a context manager. Its attributes may be changed while it runs."""
 
     answer: Model = honest_model
     latency: float = 0.0
@@ -366,7 +366,7 @@ class ChatServer:
     received: int = field(default=0, init=False)
     """Requests for a completion, refused ones not among them."""
     answered: int = field(default=0, init=False)
-    """Replies, of whatever kind, that were written to a client that was still there."""
+    """Replies of any kind that were written to a client that was still connected."""
     in_flight: int = field(default=0, init=False)
     max_in_flight: int = field(default=0, init=False)
     requests: list[Json] = field(default_factory=list, init=False)
@@ -387,7 +387,7 @@ class ChatServer:
 
     @property
     def base_url(self) -> str:
-        """What to give to a client as base_url."""
+        """The base_url for clients."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
@@ -428,7 +428,7 @@ class ChatServer:
             items.clear()
 
     def stats(self) -> Json:
-        """The counters, as GET /stats gives them."""
+        """The counters, as GET /stats returns them."""
         return {
             "received": self.received,
             "answered": self.answered,

@@ -16,7 +16,7 @@ from tests import faults
 
 
 def calls(seed: str, tenant: str) -> Iterator[faults.Call]:
-    """What it sends, in order; each transaction has up to four calls, each with a key."""
+    """Its transactions, in order; each has up to four calls, each with a key."""
     choice = random.Random(seed)
     number = 0
     while True:

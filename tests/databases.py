@@ -46,7 +46,7 @@ MOST_BYTES = 24 * 8192
 
 
 def end_others(connection: Connection, name: str) -> None:
-    """End the sessions in a database, but for this one, and wait until they are gone."""
+    """End all other sessions in a database, and wait until they are gone."""
     others = sql.SQL(OTHERS).format(sql.Literal(name))
     deadline = time.monotonic() + 30
     while connection.execute(others).fetchall():
@@ -63,7 +63,7 @@ def drop(admin: Connection, name: str) -> None:
 
 @dataclass
 class State:
-    """What is compared: what shared catalogs say, and how many rows were written, by table (0: in all catalogs)."""
+    """The compared state: rows of shared catalogs, and the number of rows written, by table (0: in all catalogs)."""
 
     about: tuple[Any, ...]
     written: dict[int, int]

@@ -44,7 +44,7 @@ PATIENCE = 240.0
 """Seconds after which something counts as stuck; nothing is asserted to be faster."""
 LEASE = 2.0
 MOST = 100
-"""How often a call is told to try again (40001, 40P01) before that counts as never."""
+"""How often a call may get 40001 or 40P01 before it counts as failed."""
 MODEL = "m"
 TURN = "turn-"
 NEVER = UUID(int=0)
@@ -129,7 +129,7 @@ class Server:
             )
 
     def ready(self) -> float:
-        """Wait until it takes connections; gives how many seconds that took."""
+        """Wait until it accepts connections; returns the seconds."""
         began = time.monotonic()
         while True:
             assert self.process is not None
@@ -147,7 +147,7 @@ class Server:
         return [self.process.pid, *children(self.process.pid)]
 
     def kill(self) -> int:
-        """SIGKILL for the postmaster and all its children; gives how many they were."""
+        """SIGKILL for the postmaster and all its children; returns their number."""
         assert self.process is not None
         postmaster = self.process.pid
         # nothing is started any more while the others are looked for
@@ -185,7 +185,7 @@ class Server:
         return log.read_text(errors="replace") if log.exists() else ""
 
     def complaints(self) -> list[str]:
-        """What no server should say whose data are whole: panics, broken pages, internal errors."""
+        """Log lines that no intact server writes: panics, broken pages, internal errors."""
         # (a LOG says that a segment of shared memory is gone already: that is what a crash leaves)
         serious = re.compile(r"(XX|58)\w{3} \d+ (WARNING|ERROR|FATAL)|\w{5} \d+ PANIC")
         return [line for line in self.said().splitlines() if serious.match(line)]
@@ -193,7 +193,7 @@ class Server:
 
 @contextlib.contextmanager
 def server(bindir: Path, *, on_disk: bool = True, **settings: str) -> Iterator[Server]:
-    """A server with memfold, on a directory of its own; on disk, where what is written lasts."""
+    """A server with memfold, on a separate directory on disk, where written data last."""
     # what a client that is killed has no use for: it starts in half the time
     from memfold.admin import migrate
     from tests import servers
@@ -253,7 +253,7 @@ def standby_of(primary: Server, name: str) -> Iterator[Server]:
 
 
 def promote(standby: Server) -> float:
-    """Make it the primary; gives how many seconds that took."""
+    """Make it the primary; returns the seconds."""
     began = time.monotonic()
     with standby.connect() as db:
         row = db.execute(f"select pg_promote(true, {PATIENCE:.0f})").fetchone()
@@ -297,7 +297,7 @@ def prepare(db: DB, tenant: str) -> None:
 
 
 def keeping(db: DB, tenant: str, bucket: str) -> None:
-    """Whatever arrives is kept, so that there is something to merge."""
+    """Store everything, so that there is something to merge."""
     db.execute(
         "select memfold.set_policy(%s, %s, merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'insert')",
         [tenant, bucket],
@@ -305,7 +305,7 @@ def keeping(db: DB, tenant: str, bucket: str) -> None:
 
 
 def candidate(choice: random.Random, tenant: str, number: int) -> dict[str, Any]:
-    """Something to say, in one of the buckets, each of which has rules of its own."""
+    """A candidate for one of the buckets, each of which has its own rules."""
     bucket = choice.choices(BUCKETS, [10, 4, 3, 2, 1, 1, 4])[0]
     said: dict[str, Any] = {"tenant_id": tenant, "bucket_id": bucket}
     match bucket:
@@ -345,7 +345,7 @@ def candidate(choice: random.Random, tenant: str, number: int) -> dict[str, Any]
 
 @dataclass
 class Call:
-    """One transaction of a writer: what was sent, and what the writer knows of its end."""
+    """One transaction of a writer: its calls, and what the writer knows about its outcome."""
 
     kind: str
     tenant: str
@@ -367,7 +367,7 @@ class Call:
 
 @dataclass
 class Deed:
-    """One call of a judge or of maintenance: what was sent, whether it was acknowledged, and how to find it."""
+    """One call of a judge or of maintenance: the call, whether it was acknowledged, and how to find it."""
 
     kind: str
     tenant: str
@@ -402,7 +402,7 @@ def batch_events(rows: list[Any]) -> list[UUID]:
 
 
 def execute(db: DB, call: Call) -> list[UUID]:
-    """Carry a call out, in one transaction; gives the ledger rows that it says it left."""
+    """Execute a call, in one transaction; returns the ledger rows that it reports."""
     tenant = call.tenant
     match call.kind:
         case "single":
@@ -933,7 +933,7 @@ def broken(db: DB, tenants: list[str]) -> list[str]:
 
 
 def corrupt(db: DB) -> list[str]:
-    """What amcheck says of every index and table of memfold."""
+    """amcheck's findings for every index and table of memfold."""
     found = []
     relations = db.execute(
         "select c.oid, c.oid::regclass::text, a.amname from pg_class as c left join pg_am as a on a.oid = c.relam"
@@ -955,7 +955,7 @@ def corrupt(db: DB) -> list[str]:
 
 @dataclass
 class Audit:
-    """What the accounts and the database say of each other, since the beginning."""
+    """Compare the accounts with the database, since the beginning."""
 
     world: World
     found: dict[str, list[UUID]] = field(default_factory=dict)
@@ -1060,7 +1060,7 @@ class Audit:
         return wrong
 
     def deeds(self, db: DB) -> list[str]:
-        """What judges and maintenance were told is done, is."""
+        """Calls that were acknowledged to judges and maintenance are stored."""
         wrong = []
         deeds: list[Deed] = []
         for client in self.world.clients:
@@ -1170,7 +1170,7 @@ def drain(world: World, db: DB) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a connection is cut: after so many bytes to the server, or to the client; and how."""
+    """Where a connection is cut: after this many bytes to the server, or to the client; and how."""
 
     kind: str
     """close: both ends see the end. reset: the client sees a reset. stall: silence, then close. orphan: the client sees

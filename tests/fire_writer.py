@@ -1,4 +1,4 @@
-"""One writer of test_adopt_fire: inserts, updates and reads without pause until SIGTERM, then says what it met.
+"""One writer of test_adopt_fire: inserts, updates and reads without pause until SIGTERM, then reports its errors.
 
 Started as a process of its own, as applications are: ``python -m tests.fire_writer DSN SEED ROWS THINK``.
 """

@@ -593,7 +593,7 @@ class Values:
 
 @dataclass
 class Report:
-    """What came of the calls."""
+    """The results of the calls."""
 
     seed: int
     calls: int = 0
@@ -1009,7 +1009,7 @@ class Fuzzer:
                     )
 
     def turn(self, wanted: int) -> None:
-        """A call of its own, or some in one transaction."""
+        """A single call, or several in one transaction."""
         role = self.random.choices(ROLES, [SHARES[r] for r in ROLES])[0]
         if role in ("judge", "owner") and self.random.random() < 0.5:
             # those who may act for any tenant, and say so by the setting
@@ -1072,7 +1072,7 @@ class Fuzzer:
         return self.random.choices(some, [OFTEN.get(f.name, SELDOM.get(f.name, 1.0)) for f in some])[0]
 
     def run(self, calls: int) -> Report:
-        """Make so many calls, then look at everything that has to hold."""
+        """Make this many calls, then check everything that must hold."""
         began = time.monotonic()
         warm = False
         if not self.tenant:

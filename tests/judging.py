@@ -1,4 +1,4 @@
-"""What tests of tier 3 say often: claim, answer, fail, put a question, let time pass."""
+"""Shared code of the tests of tier 3: claim, answer, fail, ask a question, let time pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of maintenance say often: store without folding, take a plan, compare what two buckets hold."""
+"""Shared code of the tests of maintenance: store without merging, make a plan, compare the contents of two buckets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def angle(degrees: float) -> dict[str, str]:
 
 
 def storing(db: DB, bucket: str = "default", **rules: Any) -> None:
-    """Whatever arrives is kept: as if it had been there before dedup."""
+    """Store everything, as if it had been there before deduplication."""
     rules = {"merge_threshold": 1, "judge_threshold": 1, "on_ambiguous": "insert", **rules}
     policy(db, bucket, **rules)
 
@@ -49,7 +49,7 @@ def store(db: DB, content: str, **arguments: Any) -> UUID:
 
 
 def held(db: DB, bucket: str) -> list[Row]:
-    """All that a bucket holds, in words that are equal in two buckets that were told the same."""
+    """The contents of a bucket, in a form that is equal for two buckets with the same history."""
     return rows(
         db,
         """

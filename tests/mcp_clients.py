@@ -1,4 +1,4 @@
-"""What tests of the MCP server say often: start one, speak to it, call a tool, read what it answers."""
+"""Shared code of the tests of the MCP server: start one, connect, call a tool, read its answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def environment(dsn: str, tenant: str | None = "acme", **more: str) -> dict[str,
 
 
 def over_stdio(dsn: str, *options: str, **env: str) -> Client:
-    """A client that starts a server of its own."""
+    """A client that starts its own server."""
     told = {"MEMFOLD_DSN": dsn, "MEMFOLD_TENANT": "acme"} | env
     return Client(StdioServerParameters(command=COMMAND, args=["mcp", *options], env=told))
 
@@ -82,7 +82,7 @@ async def connected(transport: str, dsn: str) -> AsyncIterator[Client]:
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> Json:
-    """What a tool answers; fails where it refuses. The SDK's client checks it against the tool's schema."""
+    """A tool's answer; fails if it refuses. The SDK's client checks it against the tool's schema."""
     result = await client.call_tool(tool, arguments)
     text = "".join(getattr(part, "text", "") for part in result.content)
     assert not result.is_error, text
@@ -93,7 +93,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> Json:
 
 
 async def refused(client: Client, tool: str, **arguments: Any) -> str:
-    """What a tool says to a call that it refuses."""
+    """A tool's message for a call that it refuses."""
     result = await client.call_tool(tool, arguments)
     text = "".join(getattr(part, "text", "") for part in result.content)
     assert result.is_error, text

@@ -1,4 +1,4 @@
-"""What tests take from npm: the official inspector of MCP servers, and axe-core, which finds what shuts people out."""
+"""Packages from npm for tests: the official inspector of MCP servers, and axe-core, which finds accessibility faults."""
 
 from __future__ import annotations
 

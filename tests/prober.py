@@ -77,7 +77,8 @@ class Side:
 
 
 def sides() -> tuple[Side, Side, Side]:
-    """Who calls, whose things it asks for, and who does not exist: words of one shape, so that nothing else differs."""
+    """The caller, the tenant it asks for, and one that does not exist: words of one shape, so that nothing else
+    differs."""
     return Side("a", "alderwood"), Side("b", "birchwood"), Side("c", "cedarwood")
 
 
@@ -200,7 +201,7 @@ def answer_with(db: DB, side: Side, judgement_id: uuid.UUID | None, verdict: str
 
 
 def fill_in(db: DB, side: Side) -> None:
-    """What no call above has put the word into, the superuser writes, past every rule."""
+    """Columns that no call above has filled with the word are written by the superuser, bypassing every rule."""
     db.execute("begin; set local session_replication_role = replica")
     for table, column, kind in db.execute(TEXTS).fetchall():
         if f"{table}.{column}" in PLAIN or column == "tenant_id":
@@ -299,7 +300,7 @@ def secrets(db: DB, side: Side) -> set[str]:
 
 @dataclass
 class Session:
-    """A connection of somebody who acts for a tenant, and everything that it is told."""
+    """A connection that acts for a tenant, and everything that it receives."""
 
     name: str
     connection: DB
@@ -314,7 +315,7 @@ class Session:
         self.heard.append(told(diagnostic))
 
     def run(self, statement: str, parameters: Any = None, *, commit: bool = False) -> Outcome:
-        """One statement in a transaction of its own, taken back unless told otherwise."""
+        """One statement in its own transaction, which is rolled back unless told otherwise."""
         begin, statements = f"begin; set local search_path = {self.path};", 2
         if self.setting is not None:
             statements = 3
@@ -366,7 +367,7 @@ def told(diagnostic: psycopg.errors.Diagnostic) -> str:
 
 @dataclass
 class Outcome:
-    """What a statement came to: its rows or its error, and what it said."""
+    """The result of a statement: its rows or its error, and its notices."""
 
     state: str | None
     rows: list[str]
@@ -421,7 +422,7 @@ class Function:
 
 
 def functions(db: DB, role: str) -> list[Function]:
-    """What the role may execute of memfold."""
+    """The functions of memfold that the role may execute."""
     rows = db.execute(
         "select p.oid, p.proname::text, p.prokind = 'p', coalesce(p.proargnames[:p.pronargs], '{}'),"
         " array(select format_type(t, null) from unnest(p.proargtypes::oid[]) with ordinality as u (t, n) order by n),"
@@ -870,7 +871,7 @@ def intruder(db: DB, relation: str, other: Side) -> tuple[str, list[str]]:
 
 
 def probe_writes(db: DB, session: Session, other: Side) -> tuple[list[str], int]:
-    """Nobody but the owner's functions writes a table, whatever its rows."""
+    """Only the owner's functions write tables, whatever their rows."""
     wrong: list[str] = []
     calls = 0
     user = session.connection.info.user
@@ -947,7 +948,7 @@ def probe_owner(db: DB, own: Side, other: Side, *, only: str | None = None) -> t
 
 
 def probe_others(db: DB, own: Side, other: Side, *, only: str | None = None) -> tuple[list[str], int]:
-    """Who is to see all tenants does, reads and nothing else; who is to read no table does not."""
+    """Roles that should see all tenants do, and only read; roles that should read no table do not."""
     wrong: list[str] = []
     calls = 0
     for relation, kind, _ in relations(db):

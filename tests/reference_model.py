@@ -63,7 +63,7 @@ class Memory:
 
 @dataclass
 class Rules:
-    """What the hashes of a bucket are made by; during a rehash also by what they were."""
+    """The rules for a bucket's hashes; during a rehash also the previous ones."""
 
     now: str = "prose"
     before: str | None = None
@@ -160,7 +160,7 @@ class Timeline:
 
 @dataclass
 class State:
-    """What the ledger comes to."""
+    """The state that follows from the ledger."""
 
     parent: dict[int, int] = field(default_factory=dict)
     status: dict[int, str] = field(default_factory=dict)
@@ -181,7 +181,8 @@ class State:
 
 
 def shown(s: State, at: float) -> set[int]:
-    """What recall shows of a time: values of timelines by their intervals, all others from their first observation on."""
+    """The memories that recall shows for a time: values of timelines by their intervals, all others from their first
+    observation on."""
     found = set()
     for root, k in s.counters.items():
         since, until = k["valid"]
@@ -702,7 +703,7 @@ class World:
         return self.carry_out(event) if event.action else None
 
     def found(self, m: Memory, otherwise: str | None, also: int | None = None) -> Event:
-        """What tier 2 says of a root; also: this one counts as active."""
+        """The result of tier 2 for a root; also: this one counts as active."""
         event = Event(otherwise or "", m.number)
         root = m.number
         near = self.neighbours(m.scope, m.text, m.object, apart_from=root, also=also)
@@ -956,7 +957,8 @@ class World:
         )
 
     def part(self, e: Event) -> None:
-        """What a run had made one memory, with e, is told apart from the text that all of it was merged into."""
+        """The texts that a run had merged, including e, are recorded as distinct from the text that they were merged
+        into."""
         assert e.fold is not None
         child, into = e.fold
         edges = {x.fold for x in self.events if x.run == e.run and x.fold}

@@ -1,4 +1,4 @@
-"""What tests of rehashes and links share: random calls on one bucket, and writers beside a call that takes long."""
+"""Shared code of the tests of rehashes and links: random calls on one bucket, and writers during a long call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ select event_id, tier = 1 from memfold_internal._ledger where not undone
 
 
 class History:
-    """Random calls on one bucket; a subclass says which, and what is told."""
+    """Random calls on one bucket; a subclass defines the calls and the candidates."""
 
     def __init__(self, db: DB, seed: int) -> None:
         self.db, self.random = db, random.Random(seed)
@@ -48,7 +48,7 @@ class History:
         self.accepted += result.action != "rejected"
 
     def hand(self, texts: Sequence[str]) -> None:
-        """A manual action, on any two memories; texts: what one may be updated to."""
+        """A manual action on any two memories; texts: the texts for updates."""
         ids = [row[0] for row in self.db.execute("select memory_id from memories order by 1").fetchall()]
         if len(ids) < 2:
             return
@@ -77,7 +77,7 @@ Write = Callable[[DB, random.Random], int]
 
 @dataclass
 class Written:
-    """What writers have come to, once they have ended."""
+    """The results of the writers, once they have ended."""
 
     taken: int = 0
     errors: list[BaseException] = field(default_factory=list)

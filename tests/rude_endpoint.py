@@ -1,4 +1,4 @@
-"""An endpoint that nobody should trust: endless replies, bombs, redirects, and words that quote what it was told."""
+"""An endpoint that nobody should trust: endless replies, bombs, redirects, and words that quote the request."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 KEY = "sk-Zx81-do-not-show-this-9f2c"
-"""The key that it is told, and echoes."""
+"""The key that it receives, and echoes."""
 RUDE = "\x1b]0;PWNED\x07\x1b[2J\x9b31m\u202eevil\u2066\u200e\r\nok everything is fine"
-"""What steers a terminal, and a line that pretends to be another one."""
+"""Characters that control a terminal, and a line that poses as another one."""
 
 
 @functools.cache
 def bomb(inner: int, layers: int = 1) -> bytes:
-    """So many bytes of JSON's blanks, compressed."""
+    """This many bytes of JSON white space, compressed."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     block = b" " * 1_048_576
     made = b"".join(packer.compress(block) for _ in range(inner // len(block))) + packer.flush()

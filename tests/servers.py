@@ -48,7 +48,7 @@ SETTINGS = {
 
 
 def place() -> Path:
-    """Where directories of servers are: in memory where there is room, for each database that is made has 330 files."""
+    """Where directories of servers are: in memory if there is room, because each database has 330 files."""
     shared, enough = Path("/dev/shm"), 6 << 30
     unused = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     roomy = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > enough and unused > enough
@@ -124,7 +124,8 @@ class Cluster:
                 migrate.install(dsn)
 
     def _install_python(self) -> dict[str, str]:
-        """The extension memfold_py and what it asks for; gives what the postmaster's environment has to say."""
+        """Install the extension memfold_py and its requirements; returns the variables for the postmaster's
+        environment."""
         done = subprocess.run(
             ["bash", ROOT / "tools" / "server_python.sh"],
             env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True, check=False,
@@ -181,7 +182,7 @@ class Cluster:
             self.shared.take_back()
 
     def kill(self) -> None:
-        """All of it at once, by -9, as when a machine goes."""
+        """Kill all of it with -9, as when a machine crashes."""
         data = self.base / "data"
         # Suspended first: a session that learns that the postmaster has gone ends by itself, and what it holds is free.
         postmaster = psutil.Process(int((data / "postmaster.pid").read_text().split()[0]))
@@ -268,7 +269,7 @@ def releases() -> list[str]:
 
 
 def prefix(release: str) -> str:
-    """What the names of its schema files begin with: 01.00.00 of 1.0.0."""
+    """The beginning of the names of its schema files: 01.00.00 for 1.0.0."""
     return ".".join(f"{int(part):02}" for part in release.split("."))
 
 
@@ -443,7 +444,7 @@ def load_released(tree: Path, dsn: str, release: str, way: str, vector_schema: s
 
 
 def load_present(dsn: str, way: str, vector_schema: str = "public", version: str = "") -> None:
-    """Install the present version, beside pgvector in that schema."""
+    """Install the current version, with pgvector in that schema."""
     with psycopg.connect(dsn) as connection:
         connection.execute(f"create extension if not exists vector schema {vector_schema}".encode())
         if way == "extension":
@@ -472,7 +473,7 @@ sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in chi
 
 
 def install_together(*dsns: str, tree: Path = ROOT) -> subprocess.Popen[str]:
-    """A process each installs memfold, all at once; each prints the revision it finds, or what went wrong."""
+    """Several processes install memfold concurrently; each prints the revision it finds, or its error."""
     command = [sys.executable, "-c", TOGETHER, *dsns]
     return subprocess.Popen(
         command, env=environment(tree), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -84,7 +84,8 @@ class SharedFiles:
         return found
 
     def _keep(self, names: list[str], digest: str) -> None:
-        """What is there by these names, before any of it is written over. Whole or not at all, should it be killed."""
+        """Back up existing files with these names before they are overwritten, completely or not at all if it is
+        killed."""
         work = self.directory / f"{KEPT}.new"
         shutil.rmtree(work, ignore_errors=True)
         for part in ("before", "users"):

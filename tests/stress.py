@@ -1,4 +1,4 @@
-"""Many writers at once, of everything there is to call: who deadlocks with whom, what is lost, what is broken.
+"""Many concurrent writers that call everything: deadlocks, lost calls, broken invariants.
 
 python -m tests.stress --calls 20000 --writers 10          # a server of its own, started and stopped
 python -m tests.stress --folds 60 --dsn ...                # replays beside merges and undos, for 60 seconds
@@ -47,7 +47,7 @@ ARGUMENTS = (
 
 @dataclass
 class Outcome:
-    """What a stress has come to."""
+    """The result of a stress run."""
 
     calls: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
@@ -404,7 +404,7 @@ class Stress:
                 )
 
     def verify(self) -> list[str]:
-        """What is not as it has to be."""
+        """Broken promises."""
         found = [f"surprise: {one}" for one in self.outcome.surprises]
         with self.connect() as db:
             turns = {
@@ -432,7 +432,7 @@ class Stress:
 
 @dataclass
 class Folds:
-    """What replays of a few texts beside merges and undos have come to."""
+    """The result of replays of a few texts with concurrent merges and undos."""
 
     replays: int = 0
     retries: int = 0

@@ -1,4 +1,4 @@
-"""What tests say often: ingest a candidate, make a vector of a given cosine, look for broken invariants."""
+"""Shared code of the tests: ingest a candidate, make a vector with a given cosine, look for broken invariants."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def watch(dsn: str) -> None:
 
 
 def problem(item: pytest.Item) -> str | None:
-    """What keeps the limit of a test from ending it."""
+    """Things that keep the limit of a test from ending it."""
     limit = pytest_timeout._get_item_settings(item)
     if not limit.timeout:
         return "has no time limit"

@@ -119,7 +119,7 @@ def calibrated(db: DB) -> UUID:
 
 
 def text_of(page: str) -> str:
-    """What a reader of a page reads, on one line."""
+    """The visible text of a page, on one line."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 

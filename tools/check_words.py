@@ -1,4 +1,4 @@
-"""Finds words and phrases that memfold's prose does without, and says what to write instead.
+"""Finds words and phrases that memfold's prose avoids, and says what to write instead.
 
 It reads Markdown outside of code, comments and strings of Python, and SQL; identifiers and other code are free.
 ``--all`` ignores the list of what is allowed.
@@ -16,13 +16,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# what is found (a regular expression): what to write
+# a regular expression, and what to write instead
 WORDS = {
     ", for (?:all|he|it|nobody|none|she|there|they) (?:is|are|was|were|has|have|had)": "because",
     "(?:rows?|keys?|lines?) an? (?:call|text|candidate|bucket|tenant|memory|judgement|answer|pair)": "per",
     "(?:as|be|been|being|is|are|was|were|not|nor|never) folded": "merged",
     "anew": "again",
-    "besides": "in addition to, also, except",
     "by hand": "manually, a person",
     "comes? out otherwise": "differs",
     "dear": "expensive",
@@ -51,7 +50,7 @@ _SKIPPED = re.compile(
     r"|sql/functions/(11_canonical/_lexicon|22_guard/_guard\w*)\.sql|plpython/memfold_py/(golden|lemma|words)\.py"
     r"|tools/(check_words|gen_lexicon)\.py"
 )
-# Where a line is right as it is: path, part of the line, reason.
+# Lines that are right as they are: path, part of the line, reason.
 _ALLOWED = (
     ("CHANGELOG.md", "| ", "the table of old names and new ones"),
     ("CONTRIBUTING.md", "the ways in which", "not a method of installing"),

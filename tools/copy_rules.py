@@ -1,9 +1,9 @@
-"""Writes the copies of rules that fast paths hold inside themselves, where the call of a function would cost too much.
+"""Writes the copies of rules that fast paths contain because a function call would cost too much.
 
-A rule has one home, between ``-- rule NAME`` and ``-- end of rule``. A copy, in any file of ``sql/functions``, stands
-between ``-- copy of NAME`` and ``-- end of copy``; in front of it a list says, one a line, what it puts in the place
-of what (``--     this => that``): whole words of the home, in the order given. ``--check`` writes nothing, and fails
-where a copy differs from what its home makes of it.
+A rule has one original, between ``-- rule NAME`` and ``-- end of rule``. A copy, in any file of ``sql/functions``, is
+between ``-- copy of NAME`` and ``-- end of copy``; a list in front of it has one replacement per line
+(``-- this => that``): whole words of the original, in the given order. ``--check`` writes nothing, and fails if a
+copy differs from what its original gives.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _COPY = re.compile(
 
 
 class CopyError(Exception):
-    """A rule has two homes or none, or not what a copy replaces; the message says which."""
+    """A rule has two originals or none, or lacks what a copy replaces; the message says which."""
 
 
 def rules(texts: dict[Path, str]) -> dict[str, str]:
-    """Read the homes of all rules, by name."""
+    """Read the originals of all rules, by name."""
     found: dict[str, str] = {}
     for path, text in texts.items():
         for match in _RULE.finditer(text):
@@ -60,7 +60,7 @@ def _copy(match: re.Match[str], homes: dict[str, str]) -> str:
 
 
 def main() -> int:
-    """Write the copies, or look whether they are as their homes say."""
+    """Write the copies, or check that they match their originals."""
     parser = argparse.ArgumentParser(
         description="Write the copies of rules that fast paths hold inside themselves."
     )

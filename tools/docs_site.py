@@ -1,8 +1,8 @@
-"""What mkdocs asks while it builds the site: pages of the whole repository, with their links kept.
+"""The hooks of mkdocs for the site: pages of the whole repository, with working links.
 
-The pages lie where a reader of the repository looks for them: docs/, README.md, bench/results/... The site has them all
-under the same names, docs/ as its root. What is linked and is no page (SQL, Python) is copied as it is; a link to a folder
-leads to its README.md, or is left out where it has none.
+The pages are where a reader of the repository looks for them: docs/, README.md, bench/results/... The site has all of
+them under the same names, with docs/ as its root. Linked files that are not pages (SQL, Python) are copied unchanged;
+a link to a folder goes to its README.md, or is left out if there is none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def site_path(path: str) -> str:
 
 
 def in_repository(uri: str) -> str:
-    """Of a page of the site: its file in the repository."""
+    """The file in the repository for a page of the site."""
     if uri == "index.md":
         return "README.md"
     return f"docs/{uri}" if (ROOT / "docs" / uri).exists() else uri
@@ -58,13 +58,13 @@ def target(page: str, link: str) -> str | None:
 
 
 def linked(page: str) -> set[str]:
-    """What a page links to, of the repository."""
+    """The files of the repository that a page links to."""
     text = FENCED.sub("", (ROOT / page).read_text())
     return {found for _, _, link in LINK.findall(text) if (found := target(page, link))}
 
 
 def closure() -> set[str]:
-    """All files that the site has: pages, and what is reached from them."""
+    """All files of the site: pages, and files reached from them."""
     waiting = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")} | set(NAMED)
     found: set[str] = set()
     while waiting:
@@ -121,7 +121,7 @@ def described(path: str) -> str:
 
 
 def sections(nav: list[Any]) -> list[tuple[str, list[str]]]:
-    """The navigation: of each section its name and pages, in order."""
+    """The navigation: the name and pages of each section, in order."""
     return [
         (name, [pages] if isinstance(pages, str) else [page for one in pages for page in _pages(one)])
         for entry in nav
@@ -153,6 +153,6 @@ def llms(nav: list[Any]) -> str:
 
 def on_post_build(*, config: MkDocsConfig) -> None:
     Path(config.site_dir, "llms.txt").write_text(llms(config.nav or []))
-    # beside each page its Markdown, to which llms.txt leads
+    # next to each page its Markdown, to which llms.txt links
     for uri, text in WRITTEN.items():
         Path(config.site_dir, uri).write_text(text)

@@ -18,7 +18,7 @@ OLDEST_PGVECTOR = (0, 8)
 
 
 def candidates() -> list[Path]:
-    """Directories that may hold a server, the one named by MEMFOLD_FULL_SERVER alone if it is set; "none": none."""
+    """Directories that may hold a server; only the one named by MEMFOLD_FULL_SERVER if it is set; "none": none."""
     named = os.environ.get("MEMFOLD_FULL_SERVER")
     if named:
         return [] if named == "none" else [Path(named)]

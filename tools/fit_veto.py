@@ -1,14 +1,16 @@
-"""Writes sql/functions/22_guard/_veto.sql: the score of words that an automatic merge needs beside cosine and guard.
+"""Writes sql/functions/22_guard/_veto.sql: the score of words that an automatic merge needs besides cosine and guard.
 
     python tools/fit_veto.py --dsn DSN --version N OTHERS.jsonl MEMORIES.jsonl    fits it to labelled pairs
     python tools/fit_veto.py                                                      makes the SQL of the model in the file
     python tools/fit_veto.py --check                                              says whether the SQL is that of the model
 
-Pairs have a, b, label and cosine a line; of those that have a split, "train" alone is read. Any database with memfold will
-do: it computes the features, nothing is stored. The model is in the file that is written (``_veto_model``), no text is.
+Each line has a, b, label and cosine of a pair; if there is a split, only "train" is read. Any database with memfold
+is enough: it computes the features, nothing is stored. The written file contains the model (``_veto_model``), but no
+text.
 
-Gradient-boosted trees over the features of ``_veto_features`` but for those of the cosine (so that it is the same for every
-model) and of the guard (it is asked where the guard is clean). docs/calibration.md says what it is fitted to.
+Gradient-boosted trees over the features of ``_veto_features``, without those of the cosine (so that it is the same
+for every model) and of the guard (it is used only if the guard is clean). docs/calibration.md says what it is fitted
+to.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ from memfold.calibrate.score import Score, fit
 
 FILE = Path(__file__).parents[1] / "sql/functions/22_guard/_veto.sql"
 
-# What is farther apart than that never merges: it has nothing to teach.
+# Pairs below this cosine never merge, so they teach nothing.
 FLOOR = 0.80
-# Trees: 60 tell a little less apart, 240 no more (grouped folds).
+# Trees: 60 separate slightly less, 240 no more (grouped folds).
 SIZE = 100
-# What the last file (memories) counts, of all.
+# The share of the weight for the last file (memories).
 SHARE = 0.4
 
 FEATURES = """
@@ -82,13 +84,13 @@ def with_words(connection: psycopg.Connection[Any], pairs: Sequence[Pair]) -> li
 
 
 def words_only(names: Sequence[str], features: Floats) -> Floats:
-    """The features, those of a cosine and of the guard made constant: no tree asks for them."""
+    """The features, with those of the cosine and the guard made constant, so that no tree uses them."""
     kept = [not name.startswith(("similarity", "apart_by_", "guard")) for name in names]
     return np.where(kept, features, 0.0)
 
 
 def teaches(pair: Pair) -> bool:
-    """Whether the veto could be asked about it; refinements are another rule's."""
+    """Whether the pair can reach the veto; refinements have their own rule."""
     return pair.cosine >= FLOOR and not pair.guard and pair.label != "refinement"
 
 
@@ -108,7 +110,7 @@ def fit_veto(names: Sequence[str], files: Sequence[Sequence[Pair]]) -> Score:
         weights=weights,
         size=SIZE,
     )
-    # what is written down is the model: no more digits than it needs
+    # the written file is the model, so round it to the digits that it needs
     trees = (
         tuple(replace(node, threshold=round(node.threshold, 6), value=round(node.value, 5)) for node in tree)
         for tree in score.trees
@@ -134,7 +136,7 @@ def read_model(text: str) -> tuple[Score, str]:
 
 
 def read_pairs(connection: psycopg.Connection[Any], path: Path) -> list[Pair]:
-    """The pairs of a file that may teach, with what the database says of them."""
+    """The training pairs of a file, with the database's features of them."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     pairs = with_words(connection, described(connection, read_file(path)))
     return [pair for pair, line in zip(pairs, lines, strict=True) if line.get("split", "train") == "train"]

@@ -4,10 +4,10 @@
     python tools/gen_canonicalizer.py           # rewrites what stands between the markers
     python tools/gen_canonicalizer.py --check   # exit status 1 if a file would change
 
-The data come from Python's unicodedata, which must be Unicode 14.0.0 (Python 3.11): the profiles of
-version 1 are frozen at it. Once released, only --check has a use; a profile of version 2 gets its own
-generator. The checksums of the self-test are computed here, in Python, from `prose_1`, `flat_1` and `predicate_1`, so
-that they are a second opinion on the SQL and not its echo.
+The data come from Python's unicodedata, which must be Unicode 14.0.0 (Python 3.11): the profiles of version 1 are
+frozen at it. After the release only --check is useful; a profile of version 2 gets its own generator. The checksums
+of the self-test are computed here, in Python, from `prose_1`, `flat_1` and `predicate_1`, so that they check the SQL
+independently.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ranges(code_points: Iterable[int]) -> Ranges:
 
 
 def scalars() -> Iterator[int]:
-    """Every code point that a text of PostgreSQL can hold."""
+    """Every code point that a PostgreSQL text can contain."""
     yield from (point for point in range(1, 0x110000) if not 0xD800 <= point <= 0xDFFF)
 
 
@@ -64,7 +64,7 @@ def fold_pairs() -> list[tuple[str, str]]:
 
 
 def compatible(tag: str, point: int) -> str | None:
-    """What NFKC makes of a code point whose decomposition has this tag."""
+    """The NFKC form of a code point whose decomposition has this tag."""
     return normalize("NFKC", chr(point)) if unicodedata.decomposition(chr(point)).startswith(tag) else None
 
 
@@ -100,7 +100,7 @@ WHITE_SPACE = "\t\n\v\f\r \x85\u1680\u2028\u2029"
 
 
 def character_class(code_points: list[int]) -> str:
-    """The inside of a bracket expression of Python's."""
+    """The inside of a Python bracket expression."""
     return "".join(f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in ranges(code_points))
 
 
@@ -166,7 +166,7 @@ def literal(parts: Iterable[str], indent: str = "    ") -> str:
 
 
 def class_parts(code_points: list[int]) -> Iterator[str]:
-    """The inside of a bracket expression of PostgreSQL's."""
+    """The inside of a PostgreSQL bracket expression."""
     for low, high in ranges(code_points):
         yield escaped(low) if low == high else f"{escaped(low)}-{escaped(high)}"
 

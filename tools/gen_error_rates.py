@@ -1,11 +1,11 @@
-"""Writes docs/error-rates.md: what thresholds, calibrated or not, come to on labelled pairs.
+"""Writes docs/error-rates.md: the error rates of thresholds, calibrated or not, on labelled pairs.
 
     python tools/gen_error_rates.py --dsn DSN --model NAME --data "what the pairs are" PAIRS.jsonl
 
-PAIRS.jsonl has a, b, label and cosine a line, and source where --without leaves some out. Any database with memfold
-will do: it says what the guard sees and computes features, nothing is stored. The page holds numbers, no texts.
+Each line of PAIRS.jsonl has a, b, label and cosine, and source if --without leaves some out. Any database with
+memfold is enough: it runs the guard and computes features, nothing is stored. The page contains numbers, no texts.
 
-Each pair is measured by bands, and scored by a model, that have seen neither of its texts: folds by text group.
+The bands and the model for each pair have seen neither of its texts: folds are by text group.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ Chooser = Callable[[Sample, Budget], Bands]
 HEAD = """\
 # Error rates
 
-Made by `tools/gen_error_rates.py` from a run on labelled pairs; `make test` keeps two small sets of our own from getting
-worse: `tests/data/pairs.jsonl`, and `memory_pairs.jsonl`, short memories in nine languages. `all-MiniLM-L6-v2` is a model of
-English and tells little apart in the others (`tests/data/error_rates.json`): embed them with a multilingual one.
-Yours differ: [calibrate](calibration.md) on pairs of your own memories.
+`tools/gen_error_rates.py` made this page from a run on labelled pairs. `make test` checks that the rates of two small sets
+do not get worse: `tests/data/pairs.jsonl`, and `memory_pairs.jsonl`, short memories in nine languages. `all-MiniLM-L6-v2`
+is a model of English and separates little in other languages (`tests/data/error_rates.json`): embed those with a
+multilingual model. Your rates differ: [calibrate](calibration.md) on pairs of your own memories.
 
 | word | means |
 |---|---|
-| false merge | merged without asking, of all pairs that are no duplicates (contradictions included) |
+| false merge | merged without asking, of all pairs that are not duplicates (contradictions included) |
 | false keep | below the judge threshold, of all duplicates |
-| escalation | asked about, of all pairs: what a judge costs |
-| duplicates merged | merged without asking, of all duplicates: what a judge is spared |
+| escalation | asked about, of all pairs: a judge's work |
+| duplicates merged | merged without asking, of all duplicates: questions that a judge is spared |
 
-In brackets: exact intervals of 95 % (Clopper and Pearson). Pairs of one text group are taken as independent, which they are
-not quite. Escalation depends on the mixture of pairs: what a bucket of yours would be asked, `memfold calibrate --replay`
-says. What limits it most are texts of the same words in another order: where a set has few of them, the second part says
-what is left. The veto is left out of these tables: the last part has it.
+Brackets contain exact intervals of 95 % (Clopper and Pearson). They treat pairs of one text group as independent, which is
+not quite true. Escalation depends on the mixture of pairs: `memfold calibrate --replay` shows how much would be asked in
+your bucket. Texts of the same words in another order limit it most: the second part leaves them out. These tables do not
+include the veto; the last part does.
 """
 
 
@@ -78,7 +78,7 @@ class Row:
 
 
 def scores_of(pairs: Sequence[Pair], parts: np.ndarray) -> tuple[list[Floats], Floats]:
-    """For each fold the scores of all pairs (by models that had not seen them), and each pair's when it was held out."""
+    """For each fold the scores of all pairs (by models that had not seen them), and for each pair its held-out score."""
     features = np.array([pair.features for pair in pairs], dtype=np.float64)
     duplicates = np.array([pair.label == "duplicate" for pair in pairs])
     groups = groups_of(pairs)
@@ -111,7 +111,7 @@ def folded(
         bands = chooser(sample.where(parts != fold), budget)
         found.append(bands)
         measured += measure(sample.where(parts == fold), bands)
-        # without the guard they would be others
+        # without the guard they would be different
         open_sample = sample.without_guard()
         bare += measure(open_sample.where(parts == fold), chooser(open_sample.where(parts != fold), budget))
     judge, merge = (np.array([getattr(bands, end) for bands in found]) for end in ("judge", "merge"))
@@ -203,12 +203,12 @@ def section(title: str, pairs: Sequence[Pair], model: str, data: str, budget: Bu
         f"## {title}",
         "",
         f"Model: `{model}`. Data: {data}: {len(pairs)} pairs ({told}) in {int(groups.max()) + 1} groups without a common"
-        f" text. Five folds by group; what is measured has chosen nothing. SHA-256 of the data:"
+        f" text. Five folds by group; the measured pairs did not choose the thresholds. SHA-256 of the data:"
         f" `{fingerprint(pairs).hex()[:16]}…`.",
         "",
-        f"Budget: {shares}, escalation {budget.max_escalation:.0%}. *Calibrated* keeps the first two as counted on the"
-        " pairs that choose the thresholds, *with a bound* keeps their upper bound there, which is what `memfold calibrate`"
-        " does.",
+        f"Budget: {shares}, escalation {budget.max_escalation:.0%}. *Calibrated* keeps the counted rates of the"
+        " first two within the budget, on the pairs that choose the thresholds; *with a bound* keeps their upper bounds"
+        " within it, as `memfold calibrate` does.",
         "",
         "With the guard (the default):",
         "",
@@ -222,11 +222,11 @@ def section(title: str, pairs: Sequence[Pair], model: str, data: str, budget: Bu
         "",
         *by_class([row for row in rows if "bound" not in row.name]),
         "",
-        "What can be had: each rate while the two others keep their budgets, as counted:",
+        "The best value of each rate while the two others stay within their budgets, as counted:",
         "",
         *can_be_had(pairs, named, budget),
         "",
-        f"Escalation by the false merges that are allowed, with false keeps at {budget.max_false_keep:.0%}:",
+        f"Escalation by the share of false merges allowed, with false keeps at {budget.max_false_keep:.0%}:",
         "",
         *curves(pairs, named, budget.max_false_keep),
         "",
@@ -256,7 +256,7 @@ def main() -> None:
     if given.without:
         rest = [pair for pair, source in zip(pairs, sources, strict=True) if source not in given.without]
         lines += section(f"Without {given.without_name}", rest, given.model, given.data, budget)
-    # what tools/gen_merge_rates.py has written stays
+    # keep the section that tools/gen_merge_rates.py has written
     _, marker, kept = (given.out.read_text() if given.out.exists() else "").partition(MERGE_RATES)
     given.out.write_text("\n".join(lines).rstrip() + "\n" + (f"\n{marker}{kept}" if marker else ""))
 

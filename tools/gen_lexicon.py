@@ -4,14 +4,15 @@
     python tools/gen_lexicon.py --wordnet /usr/share/wordnet --counts frequency_dictionary_en_82_765.txt
     python tools/gen_lexicon.py --check     # exit status 1 if the data were changed by hand
 
-It reads WordNet 3.0 (Debian's package `wordnet-base`: data.*, index.*, *.exc, cntlist.rev) and keeps the commonest words
-that are written as one: by WordNet's own tag counts and those of `symspellpy` (MIT; made of Google Books Ngram, CC BY 3.0,
-and SCOWL), of which nothing but the order of words is taken. WordNet's licence: LICENSE-WordNet, whose text is in the SQL.
+It reads WordNet 3.0 (Debian's package `wordnet-base`: data.*, index.*, *.exc, cntlist.rev) and keeps the commonest
+words that are written as one: by WordNet's own tag counts and those of `symspellpy` (MIT; made of Google Books Ngram,
+CC BY 3.0, and SCOWL), from which only the order of words is taken. WordNet's licence: LICENSE-WordNet, whose text is
+in the SQL.
 
-What is written is one entry a word, `word:senses:near:opposites`. A sense is the number of a WordNet synset; near are the
-synsets that its senses have as direct hypernyms, as derivations, or, of an adjective, as the one that it is similar to. Two
-words say about the same where they share a sense, or a sense of the one is near the other. A number by which no two words
-meet is left out. An irregular form has the numbers of its words.
+The output has one entry per word, `word:senses:near:opposites`. A sense is the number of a WordNet synset; near are
+the synsets that its senses have as direct hypernyms, as derivations, or, of an adjective, as the one that it is
+similar to. Two words say about the same if they share a sense, or a sense of one is near the other. A number that
+does not connect two words is left out. An irregular form has the numbers of its words.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ ENDINGS = (
 
 
 def lemmas(word: str) -> set[str]:
-    """What a regular form may be a form of."""
+    """The possible base forms of a regular form."""
     found = {word}
     for ending, instead in ENDINGS:
         stem = word.removesuffix(ending)
@@ -102,7 +103,7 @@ def lemmas(word: str) -> set[str]:
 
 @dataclass
 class Entry:
-    """What a word means: numbers, or synsets before they have one."""
+    """The senses of a word: numbers, or synsets that do not have one yet."""
 
     senses: set[Synset] = field(default_factory=set)
     near: set[Synset] = field(default_factory=set)
@@ -170,7 +171,7 @@ def lines(file: Path) -> Iterable[str]:
 
 
 def entries(wordnet: WordNet, counts: Counter[str], commonest: int) -> dict[str, Entry]:
-    """The commonest words, their irregular forms, and what is said here of some."""
+    """The commonest words, their irregular forms, and the additions of this file."""
     plain = sorted(word for word in wordnet.senses if re.fullmatch("[a-z]+", word))
     plain.sort(key=lambda word: -(counts[word] + wordnet.tags[word]))
     found = {word: wordnet.entry(word) for word in plain[:commonest]}
@@ -199,7 +200,7 @@ def entries(wordnet: WordNet, counts: Counter[str], commonest: int) -> dict[str,
 
 
 def numbered(found: dict[str, Entry]) -> list[str]:
-    """The entries as text. Numbers by which no two words meet are left out; those used most are shortest."""
+    """The entries as text. Numbers that connect no two words are left out; the most used ones are shortest."""
     said: Counter[Synset] = Counter()
     beside: Counter[Synset] = Counter()
     against: Counter[Synset] = Counter()
@@ -257,7 +258,7 @@ def replaced(sql: str, data: str) -> str:
 
 
 def faults(sql: str) -> list[str]:
-    """What is wrong with the data in the file, no matter who made them."""
+    """Errors in the data of the file, no matter who made them."""
     found = re.search(r"^-- SHA-256 (\w+)$.*?\$lexicon\$\n(.*?)\n\$lexicon\$", sql, re.DOTALL | re.MULTILINE)
     if found is None:
         return ["no data between $lexicon$, or no line of their SHA-256"]

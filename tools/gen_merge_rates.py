@@ -1,12 +1,13 @@
-"""Writes the section of docs/error-rates.md that says what each rule of an automatic merge is worth.
+"""Writes the section of docs/error-rates.md that measures each rule of an automatic merge.
 
     python tools/gen_merge_rates.py --dsn DSN --data "what the pairs are" OTHERS.jsonl [tests/data/memory_pairs.jsonl]
 
-Pairs have a, b, label and cosine a line, and source, language, split, group where they have them. Any database with memfold
-will do: it says what guard, veto and refinement make of a pair, nothing is stored. The section holds numbers, no texts.
+Each line has a, b, label and cosine of a pair, and source, language, split and group if known. Any database with
+memfold is enough: it runs guard, veto and refinement on a pair, nothing is stored. The section contains numbers, no
+texts.
 
-The veto that a pair is measured by has seen neither its group nor any pair of a split "test". Where a threshold is chosen,
-it is chosen within the folds that the model was fitted to, by models that have not seen the pairs that choose it.
+The veto for a pair has seen neither its group nor any pair of a split "test". A chosen threshold is chosen within the
+folds that the model was fitted to, by models that have not seen the pairs that choose it.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ order by p.place
 HEAD = """\
 ## What each rule is worth
 
-Made by `tools/gen_merge_rates.py`. What merges by itself has a cosine (all-MiniLM-L6-v2) above 0.92 and passes the rules
-that are named; from 0.85 on the rest is asked about. With *refinement*, a refinement that is merged is no false merge if
-the richer text leads. A pair is measured by a veto that was fitted to other groups of texts, and to no pair of the half
-`test`; a veto that is *chosen* has the least threshold that keeps false merges at 1 % among the pairs that it was fitted
-to, as models that had not seen them say.
+`tools/gen_merge_rates.py` made this section. A pair merges automatically if its cosine (all-MiniLM-L6-v2) is above 0.92 and
+it passes the named rules; the rest is asked about from 0.85 on. With *refinement*, merging a refinement is not a false
+merge if the richer text is the root. Each pair is measured with a veto fitted to other groups of texts, and never to the
+half `test`. A *chosen* veto has the lowest threshold that keeps false merges at 1 % among the pairs that it was fitted
+to, according to models that had not seen them.
 """
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Pairs, and what the rules say of each."""
+    """Pairs, with the result of the rules for each."""
 
     names: Sequence[str]
     pairs: Sequence[Pair]
@@ -90,7 +91,7 @@ def measured(connection: psycopg.Connection[Any], files: Sequence[Path]) -> Meas
         pairs += with_words(connection, described(connection, read_file(path)))
     sizes = [sum(1 for _ in read_file(path)) for path in files]
     memories = np.arange(len(pairs)) >= len(pairs) - sizes[-1]
-    # where a file says which pairs belong together, that counts as well as a common text
+    # if a file says which pairs belong together, that counts like a common text
     texts = groups_of(pairs)
     root: dict[Any, Any] = {}
 
@@ -143,7 +144,8 @@ def scores_of(m: Measured) -> tuple[Floats, dict[tuple[int, int], Floats]]:
 def chosen(
     m: Measured, part: Bools, clean: Bools, inner: dict[tuple[int, int], Floats], outer: Floats
 ) -> tuple[Bools, list[float]]:
-    """What passes a threshold that each fold has from the others: the least by which a part of them keeps the budget."""
+    """What passes the threshold that each fold gets from the others: the lowest that keeps a part of them within the
+    budget."""
     labels = m.of(lambda pair: pair.label)
     other = part & (labels != "duplicate")
     merged = other & clean & (m.of(lambda pair: pair.cosine) > MERGE) & ~(m.more & (labels == "refinement"))
@@ -162,7 +164,7 @@ def chosen(
 
 
 def rules_of(m: Measured, shipped: float) -> tuple[list[Rule], list[Rule]]:
-    """All rules, and those that are told part by part."""
+    """All rules, and those that are also reported by part."""
     outer, inner = scores_of(m)
     name, clean = "guard, refinement", ~m.raised
     rules = [Rule("guard", clean), Rule(name, clean, True)]
@@ -176,9 +178,9 @@ def rules_of(m: Measured, shipped: float) -> tuple[list[Rule], list[Rule]]:
         rules.append(Rule(f"{name}, veto {least:.2f}", clean & (outer >= least), True))
         if least == shipped:
             told.append(rules[-1])
-    for file, part in (("the pairs of others", ~m.memories), ("the memories", m.memories)):
+    for file, part in (("public pairs", ~m.memories), ("memories", m.memories)):
         passes, found = chosen(m, part, clean, inner, outer)
-        chose = f"{name}, veto chosen by {file} ({min(found):.2f}–{max(found):.2f})"
+        chose = f"{name}, veto chosen on {file} ({min(found):.2f}–{max(found):.2f})"
         rules.append(Rule(chose, clean & passes, True))
     return rules, told
 
@@ -221,7 +223,7 @@ def section(m: Measured, data: str, shipped: float) -> list[str]:
     swaps = np.char.startswith(source, SWAPS)
     lines = [BEGIN, HEAD]
     for title, part in (
-        (f"### Pairs of others: {data}", others),
+        (f"### {data}", others),
         ("### The same without word swaps", others & ~swaps),
         ("### Memories (`tests/data/memory_pairs.jsonl`)", m.memories),
         ("### Memories, half `test`", m.memories & (split == "test")),
@@ -246,7 +248,7 @@ def main() -> None:
     parser.add_argument("others", type=Path)
     parser.add_argument("memories", type=Path, nargs="?", default=MEMORIES)
     parser.add_argument("--dsn", required=True)
-    parser.add_argument("--data", required=True, help="what the pairs of others are, in general terms")
+    parser.add_argument("--data", required=True, help="what the other pairs are, in general terms: a heading")
     parser.add_argument("--out", type=Path, default=PAGE)
     given = parser.parse_args()
     threadpool_limits(limits=1)

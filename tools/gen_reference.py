@@ -377,13 +377,13 @@ VIEWS: dict[str, list[str]] = {
     ],
 }
 
-# The schema is made for later versions too. What this one neither writes nor reads is marked so.
+# The schema is also made for later versions. Parts that this version neither writes nor reads are marked.
 UNUSED: dict[str, set[str]] = {
     "judgements": {"member_ids"},
 }
 NOT_USED = "Not used by this version."
 
-# Of the composite types, those that a caller meets.
+# The composite types that callers see.
 RESULTS = {
     "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
     "archived_rows", "erasure", "link_suggestion",
@@ -458,12 +458,12 @@ def plain(expression: str) -> str:
 
 
 def short(kind: str) -> str:
-    """A type by the name that people use."""
+    """A type by its usual name."""
     return kind.replace("timestamp with time zone", "timestamptz")
 
 
 def prose(comment: str | None) -> str:
-    """A comment as Markdown: its lines joined, but for those that are laid out in columns."""
+    """A comment as Markdown, with its lines joined, except lines that are laid out in columns."""
     parts = []
     for paragraph in (comment or "").split("\n\n"):
         if re.search(r"^\S+ {2,}\S", paragraph):
@@ -474,12 +474,12 @@ def prose(comment: str | None) -> str:
 
 
 def cell(text: str) -> str:
-    """Text as it stands in a column of a Markdown table."""
+    """Text for a cell of a Markdown table."""
     return text.replace("|", "\\|")
 
 
 def printed(cursor: psycopg.Cursor[Any]) -> str:
-    """What a statement gave, as psql prints it: the server's own text of each value."""
+    """A statement's result as psql prints it, with the server's own text of each value."""
     result = cursor.pgresult
     assert result is not None  # noqa: S101 (the statement was executed)
     names = [(result.fname(n) or b"").decode() for n in range(result.nfields)]
@@ -505,11 +505,11 @@ def printed(cursor: psycopg.Cursor[Any]) -> str:
 
 
 def example(connection: psycopg.Connection[Any], statements: Sequence[str]) -> str:
-    """Statements with what they gave."""
+    """Statements with their results."""
     shown = []
     for statement in statements:
         cursor = connection.execute(statement.encode())
-        # what inserts returns nothing
+        # an INSERT returns nothing
         output = printed(cursor) if cursor.description else ""
         shown.append(f"{statement};\n{output}".rstrip())
     return "```sql\n" + "\n\n".join(shown) + "\n```"
@@ -609,7 +609,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
 
 
 def comparable(page: str) -> list[str]:
-    """A page without what differs from run to run: ids, times, and the widths that they give columns."""
+    """A page without the parts that differ from run to run: ids, times, and the column widths that depend on them."""
     page = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", page)
     page = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00", "TIME", page)
     return [re.sub(r" +|-{2,}", lambda found: found.group()[0], line) for line in page.splitlines()]

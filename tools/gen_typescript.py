@@ -4,7 +4,7 @@
     gen_typescript.py DSN            write the file
     gen_typescript.py DSN --check    exit 1 if the file is not what would be written
 
-The types are those that the package pg gives and takes: a bigint is a string, a timestamptz a Date.
+The types are those that the package pg returns and accepts: a bigint is a string, a timestamptz a Date.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ type Interval = string | { days?: number; hours?: number; minutes?: number; seco
 
 export interface Functions {
 """
-# Where the name of a type of PostgreSQL is another in TypeScript; what is in no list is a string.
+# PostgreSQL types with another name in TypeScript; types in no list are strings.
 NUMBERS: Final = {"integer", "smallint", "real", "double precision"}
 TYPES: Final = {
     "boolean": "boolean",
@@ -38,14 +38,14 @@ TYPES: Final = {
     "void": "null",
 } | dict.fromkeys(NUMBERS, "number")
 
-# What pg takes for a type in addition to what it returns.
+# What pg accepts for a type in addition to what it returns.
 TAKEN: Final = {
     "timestamp with time zone": "Date | string",
     "bigint": "number | string",
     "numeric": "number | string",
 }
 
-# Arguments, with whether each can be left out, and the columns of what is returned. Of overloads, the longest.
+# Arguments, with whether each is optional, and the columns of the result. For overloads, the longest.
 FUNCTIONS: Final = """
 select distinct on (p.proname) p.proname, coalesce(a.taken, '[]'), coalesce(a.given, c.given, '[]'),
     pg_catalog.format_type(p.prorettype, null)

@@ -1,7 +1,7 @@
 """Take the pictures of docs/web.md: the page over the demo's memories, in a real browser.
 
-DSN is an empty database that holds memfold (.venv/bin/memfold up --data DIR prints one). Needs Debian's chromium and
-chromium-driver. The pictures are the page as it is; ids and times differ at each run.
+DSN is an empty database with memfold in it (.venv/bin/memfold up --data DIR prints one). Needs Debian's chromium and
+chromium-driver. The pictures show the page as it is; ids and times differ at each run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ select memfold.set_predicate('lives_in', '{tenant}');
 select memfold.set_policy('{tenant}', on_ambiguous => 'review');
 select memfold.set_policy('{tenant}', '{pile}', merge_threshold => 1, judge_threshold => 1, on_ambiguous => 'insert');
 """
-# Two texts that tier 1 takes for one are no pair for tier 2.
+# Two texts that are equal to tier 1 are not a pair for tier 2.
 DISTINCT_TEXTS = "select memfold.canonicalize(%s, 'prose/1') <> memfold.canonicalize(%s, 'prose/1')"
 CALIBRATE = (
     "calibrate", MODEL, "--tenant", TENANT, "--score", "fitted", "--floor", "0.5",
@@ -50,7 +50,7 @@ limit 1
 
 
 def fill(dsn: str) -> None:
-    """The demo's memories as the demo hands them in, and once more into a bucket that had no rules for what is similar."""
+    """The demo's memories as the demo hands them in, and again into a bucket that had no rules for similar ones."""
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(RULES.format(tenant=TENANT, model=MODEL, pile=PILE).encode())
     demo = ROOT / "demo"
@@ -84,7 +84,7 @@ def calibrate(dsn: str) -> None:
 
 
 def take(driver: webdriver.Chrome, name: str, most: int = 800) -> None:
-    """The page from its top, as far as it goes, in few colours: a picture of some kilobytes."""
+    """The whole page from its top, in few colours: a picture of a few kilobytes."""
     width, height = driver.execute_script(
         "return [innerWidth, Math.ceil(document.body.getBoundingClientRect().bottom)]"
     )

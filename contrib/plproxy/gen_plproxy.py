@@ -23,13 +23,13 @@ import psycopg
 
 FILE = Path(__file__).resolve().parent / "plproxy.sql"
 
-# What a call goes through first, from the catalog as it is: an error of the check is the same on either.
+# The checks at the beginning of a call, taken from the catalog: their errors are the same on router and server.
 CHECKS = [
     "_fail", "_actor", "_bound_role", "_bound_tenant", "_tenant", "_on_tenant_node", "_is_authorized", "_authorize_session",
     "_authorize_tenant", "_authorize_judge", "_authorize_queue_session", "_authorize_queue",
 ]  # fmt: skip
 
-# Without a tenant, or with the tenant '*' that is everyone's: on every server.
+# Calls without a tenant, or with the tenant '*' for everyone: on every server.
 EVERYWHERE = {
     "register_embedding_model", "create_vector_index", "create_text_index", "replace_embedding_model",
     "unregister_embedding_model", "set_policy", "set_options", "set_predicate",
@@ -74,7 +74,7 @@ VIEWS = {
     "embedding_models": False,
 }
 
-# How an argument of a type is written for the server to read the same value.
+# How to write an argument of a type so that the server reads the same value.
 AS_TEXT = {
     "timestamp with time zone": "set datestyle = 'ISO'",
     "interval": "set intervalstyle = 'postgres'",
@@ -431,11 +431,12 @@ class Function:
         return f"memfold.{self.name}({', '.join(given)})"
 
     def attributes(self) -> str:
-        # PL/Proxy takes no other than volatile ones
+        # PL/Proxy only accepts volatile ones
         return f"volatile{' strict' if self.strict else ''} set search_path = pg_catalog, pg_temp"
 
     def sending(self) -> str:
-        """The attributes of what hands arguments on: as text, which must not depend on the session's settings."""
+        """The attributes of functions that pass arguments on as text, which must not depend on the session's
+        settings."""
         kinds = {kind.removesuffix("[]") for kind in self.types}
         pinned = [setting for kind, setting in AS_TEXT.items() if kind in kinds]
         return " ".join([self.attributes(), *pinned])
@@ -503,7 +504,7 @@ def literal(text: str) -> str:
 
 
 def view(name: str, of_tenants: bool, columns: list[str]) -> str:
-    """A view over a function that asks the servers. The setting is made before the view there is begun."""
+    """A view over a function that asks the servers. The setting is made before the view there starts."""
     reader = f"memfold_internal._read_{name}"
     body = f"""\
     cluster 'memfold';
@@ -533,7 +534,7 @@ def functions(connection: psycopg.Connection[Any]) -> dict[str, Function]:
 
 
 def routed(all_of_them: dict[str, Function]) -> list[Function]:
-    """What a router has. Whatever is neither routed nor in NOT_ROUTED ends the run."""
+    """The contents of a router. Anything that is neither routed nor in NOT_ROUTED ends the run."""
     chosen = []
     for one in all_of_them.values():
         if one.name in NOT_ROUTED or one.name in BY_HAND:
@@ -548,7 +549,7 @@ def routed(all_of_them: dict[str, Function]) -> list[Function]:
 
 def make(connection: psycopg.Connection[Any]) -> str:
     """The file."""
-    # the type vector without its schema, all else with it
+    # the type vector without its schema, everything else with it
     connection.execute(
         "select set_config('search_path', 'pg_catalog, ' || extnamespace::regnamespace::text, true)"
         " from pg_extension where extname = 'vector'"
@@ -569,7 +570,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
         lines = "\n".join(line.rstrip() for line in row[0].strip().splitlines())
         out.append(f"{lines};\ncomment on function {row[1]} is\n{literal(row[2])};")
     out.append(ROUTES.strip())
-    # the checks tell nothing and open nothing
+    # the checks reveal nothing and grant nothing
     out.append(
         "revoke all on all functions in schema memfold, memfold_internal from public;\n"
         "grant execute on all functions in schema memfold, memfold_internal"

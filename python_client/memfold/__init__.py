@@ -89,7 +89,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Who brings a model of their own does not load what asks an endpoint.
+    # Callers with their own model do not load the code that calls endpoints.
     if name in ("LocalEmbedder", "OpenAIEmbedder"):
         from memfold import embedding
 

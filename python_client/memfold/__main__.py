@@ -1,4 +1,4 @@
-"""``python -m memfold``, and the script ``memfold``: the command line, where it is installed."""
+"""``python -m memfold``, and the script ``memfold``: the command line, if it is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from memfold.errors import MissingExtraError
 
 
 def main() -> None:
-    """Run the command line, or say what installs it."""
+    """Run the command line, or say how to install it."""
     try:
         with needs("cli"):
             from memfold.cli import main as command

@@ -1,4 +1,4 @@
-"""What an argument must be, where the server or psycopg could not say it clearly."""
+"""Checks of arguments that the server or psycopg would not report clearly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from memfold.errors import InvalidTextError
 
 
 def check_text(name: str, text: Any) -> None:
-    """Raise MF030 for what no text of PostgreSQL can hold."""
+    """Raise MF030 for characters that PostgreSQL cannot store."""
     if text is None:
         return
     if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""How statements reach the server, no matter who sends them."""
+"""How statements reach the server, for every sender."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import psycopg
 
 
 def pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> Any:
-    """Sends what a transaction begins with together with its statement, where libpq can."""
+    """Sends the beginning of a transaction together with its statement, if libpq supports that."""
     return connection.pipeline() if psycopg.Pipeline.is_supported() else contextlib.nullcontext()

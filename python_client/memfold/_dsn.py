@@ -1,4 +1,4 @@
-"""Which database: the one reading of DSNs, and how one is shown. No message quotes a DSN as it was given: it may hold a
+"""The one place that reads and shows DSNs. No message quotes a DSN as it was given, because it may contain a
 password."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FORMS = (
     "A DSN is postgresql://user@host:5432/database (postgres:// and SQLAlchemy's postgresql+psycopg:// too),"
     " or host=... dbname=... user=..., or service=...; in a URI, @ / ? # % of a password are percent-encoded."
 )
-# What says, by libpq's own variables, which database is meant; PGUSER and PGPASSWORD alone do not.
+# libpq's variables that name a database; PGUSER and PGPASSWORD alone do not.
 _VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE")
 _DRIVER = re.compile(r"(?i)\A(?:postgres(?:ql)?)(?:\+\w+)?://")
 _NOTICE = ("keepalives", "tcp_user_timeout")
@@ -26,9 +26,9 @@ _SECRET = ("password", "sslpassword", "oauth_client_secret")
 
 
 def read_dsn(dsn: str) -> str:
-    """The DSN as libpq takes it, in any form that memfold takes. Raises InvalidDsnError, which quotes nothing of it.
+    """Convert a DSN, in any form that memfold accepts, to libpq's. Raises InvalidDsnError, which does not quote it.
 
-    A driver of SQLAlchemy's is left out. Empty: what libpq's environment variables say.
+    An SQLAlchemy driver is removed. Empty: libpq's environment variables decide.
     """
     if not isinstance(dsn, str):
         raise TypeError(f"a DSN is a str, not {type(dsn).__name__}")
@@ -55,23 +55,24 @@ def _invalid(detail: str) -> InvalidDsnError:
 
 
 def environment_dsn() -> str | None:
-    """What the environment says: MEMFOLD_DSN, else libpq's own variables (then the DSN is empty); None: nothing."""
+    """The DSN from the environment: MEMFOLD_DSN, else libpq's own variables (the DSN is then empty); None: not set."""
     if given := os.environ.get("MEMFOLD_DSN"):
         return given
     return "" if any(os.environ.get(name) for name in _VARIABLES) else None
 
 
 def describe_dsn(dsn: str) -> str:
-    """The DSN without its passwords, to be shown."""
+    """The DSN without passwords, for display."""
     given = {name: value for name, value in conninfo_to_dict(read_dsn(dsn)).items() if name not in _SECRET}
     return make_conninfo("", **given)
 
 
 def psql_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which psql, or any other program on libpq, reaches what these options of libpq's lead to.
+    """The environment variables with which psql, or any other libpq program, connects as these libpq options do.
 
-    So that no password is on a command line, where other users of the machine see it. Options that only say how soon a
-    lost connection is noticed have no variable, and are left out. Raises InvalidDsnError for any other without one.
+    They keep passwords off the command line, where other users of the machine can see them. Options that only determine
+    how soon a lost connection is noticed have no variable, and are left out. Raises InvalidDsnError for any other option
+    without a variable.
     """
     variables = {
         one.keyword.decode(): one.envvar.decode() for one in Conninfo.get_defaults() if one.envvar is not None

@@ -1,7 +1,7 @@
-"""Endpoints of models: how much is read of what they reply, that they lead nowhere else, and what is said of them.
+"""Model endpoints: limits on their replies, no redirects, and how their errors are described.
 
-Nothing that an endpoint sends is trusted: not its size, not its redirects, not its words, which may quote memories,
-keys, and what steers a terminal.
+Nothing that an endpoint sends is trusted: not its size, its redirects or its words, which may contain memories, keys,
+and characters that control a terminal.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import openai
 
 MAX_REPLY: Final = 1_048_576
-"""Bytes of a judge's reply, and of an embedder's beside its numbers; what a compressed reply comes to counts."""
+"""Maximum bytes of a judge's reply, and of an embedder's apart from its numbers; counted after decompression."""
 MAX_ERROR_BODY: Final = 65_536
-"""Bytes that are read of a reply that is an error."""
+"""Maximum bytes read of an error reply."""
 
-# An endpoint's own words may quote the prompt or the key; only codes that are known are passed on.
+# An endpoint's own words may quote the prompt or the key; only known codes are passed on.
 _CODES: Final = frozenset(
     {
         "billing_hard_limit_reached",
@@ -62,7 +62,7 @@ _MEANINGS: Final = {
 
 
 class BadReplyError(Exception):
-    """A reply that is not read to its end. The text is memfold's. ``transient``: the next one may be whole."""
+    """A reply that was not read to its end. The text is memfold's. ``transient``: the next one may be complete."""
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class BadReplyError(Exception):
 
 
 def describe_status(status: int, body: object) -> str:
-    """What an error status means, with those of its codes that are known."""
+    """The meaning of an error status, with the known codes of the reply."""
     named = {body.get("code"), body.get("type")} if isinstance(body, dict) else set()
     codes = sorted(_CODES & {name for name in named if isinstance(name, str)})
     text = _MEANINGS.get(status, "it is in trouble" if status >= 500 else "an unexpected status")
@@ -110,7 +110,7 @@ _limit: ContextVar[_Limit] = ContextVar("memfold_endpoint_limit", default=_USUAL
 
 @contextlib.contextmanager
 def limited(size: int, seconds: float = math.inf) -> Iterator[None]:
-    """Within it a reply has at most so many bytes, and is read for at most so long."""
+    """Limit the size of a reply in bytes, and the time for reading it."""
     token = _limit.set(_Limit(size, seconds))
     try:
         yield
@@ -119,7 +119,7 @@ def limited(size: int, seconds: float = math.inf) -> Iterator[None]:
 
 
 class _Body:
-    """A reply as it arrives, decompressed by steps that cannot outgrow the limit."""
+    """A reply as it arrives, decompressed in steps that cannot exceed the limit."""
 
     def __init__(self, status: int, encoding: str) -> None:
         limit = _limit.get()
@@ -147,7 +147,7 @@ class _Body:
                 raise BadReplyError("the reply cannot be decompressed", transient=True) from None
         self._parts.append(chunk[: self._left])
         self._left -= len(chunk)
-        # what follows the end of a compressed reply comes to nothing, and is kept by zlib
+        # data after the end of a compressed reply is ignored, and zlib keeps it
         if self._left >= 0 and self._raw <= self._size + MAX_ERROR_BODY:
             return True
         if self._is_error:
@@ -162,7 +162,7 @@ _OF_THE_WAY: Final = frozenset({"content-encoding", "content-length", "transfer-
 
 
 def _told(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Headers of the reply that hold for what was read of it."""
+    """Headers of the reply that apply to the part that was read."""
     return [(name, value) for name, value in headers if name.lower() not in _OF_THE_WAY]
 
 
@@ -170,8 +170,8 @@ def _encoding(headers: Mapping[str, str]) -> str:
     return headers.get("content-encoding", "").strip().lower()
 
 
-# Imported where it is used: the package takes longer to load than all else together. It is built on httpx or, since
-# 3.0, on httpx2; what is used of either is the same.
+# Imported where it is used, because loading it takes longer than everything else together. It is built on httpx or,
+# since 3.0, on httpx2; what is used of either is the same in both.
 @cache
 def _clients() -> tuple[type[openai.DefaultHttpxClient], type[openai.DefaultAsyncHttpxClient]]:
     import openai
@@ -216,7 +216,7 @@ def _clients() -> tuple[type[openai.DefaultHttpxClient], type[openai.DefaultAsyn
 
 
 def http_client() -> openai.DefaultHttpxClient:
-    """For ``openai.OpenAI``: reads what ``limited`` allows, and follows no redirect."""
+    """For ``openai.OpenAI``: reads as much as ``limited`` allows, and follows no redirect."""
     return _clients()[0]()
 
 

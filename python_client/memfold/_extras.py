@@ -1,4 +1,4 @@
-"""What ``pip install memfold`` leaves out: an import of it that fails names the extra, with the line that installs it."""
+"""Optional packages: if an import fails, the error names the extra and the command that installs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memfold.errors import MissingExtraError
 
 
 class needs:  # noqa: N801 (read as a statement: with needs("adopt"): import sqlglot)
-    """Imports of packages that an extra brings. Raises MissingExtraError for one that is not installed."""
+    """For imports of packages that belong to an extra. Raises MissingExtraError if one is not installed."""
 
     def __init__(self, extra: str) -> None:
         self._extra = extra
@@ -25,6 +25,6 @@ class needs:  # noqa: N801 (read as a statement: with needs("adopt"): import sql
 
 
 def check(extra: str, module: str) -> None:
-    """The same for a module that is imported later, because it takes long to load."""
+    """The same for a module that is imported later because it takes long to load."""
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(extra, module)

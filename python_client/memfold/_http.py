@@ -1,4 +1,4 @@
-"""What listens on HTTP: where, by which names it may be called, and the token that it is called with."""
+"""HTTP servers: the address they listen on, the host names they accept, and their token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Secret:
-    """What a caller has to know. Compared by its digest, so that the time says nothing of its length either."""
+    """The token that a caller must know. Its digest is compared, so that timing does not reveal its length either."""
 
     def __init__(self, value: str) -> None:
         self._digest = hashlib.sha256(value.encode()).digest()
@@ -24,7 +24,7 @@ class Secret:
 
 
 def check_token(token: str) -> None:
-    """Raises InvalidOptionError for a token that is too short, or that no client can send."""
+    """Raises InvalidOptionError if the token is too short, or no client can send it."""
     if len(token) < SHORTEST_TOKEN:
         raise InvalidOptionError(
             "the token is too short",
@@ -40,7 +40,7 @@ def check_token(token: str) -> None:
 
 
 def bare(host: str) -> str:
-    """An address without the brackets that it has in a URL."""
+    """An address without the brackets of a URL."""
     return host.removeprefix("[").removesuffix("]")
 
 
@@ -50,22 +50,22 @@ def in_url(host: str) -> str:
 
 
 def allowed_hosts(names: Iterable[str]) -> list[str]:
-    """By which names it may be called, with any port (``:*``) or none.
+    """The host names that the server accepts, with any port (``:*``) or none.
 
-    Against DNS rebinding: a page of another origin, or a call by another name, is refused.
+    Against DNS rebinding: pages of another origin and calls by another name are refused.
     """
     return [form for name in (*LOOPBACK, *names) for form in (name, f"{name}:*")]
 
 
 def is_allowed(host: str, allowed: Iterable[str]) -> bool:
-    """Whether what the header ``Host`` says is one of them."""
+    """Whether the header ``Host`` has one of them."""
     name, _, port = host.lower().rpartition(":")
     forms = {form.lower() for form in allowed}
     return host.lower() in forms or (port.isdecimal() and f"{name}:*" in forms)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Port 0 takes a free one. Raises InvalidOptionError where nothing can listen."""
+    """Port 0 means a free one. Raises InvalidOptionError if the server cannot listen there."""
     try:
         if not host:
             raise OSError("it is empty, which would be every address of this machine")

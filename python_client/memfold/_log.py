@@ -1,4 +1,4 @@
-"""What the client and the worker say of decisions, on the logger ``memfold``."""
+"""Log lines about decisions, from the client and the worker, on the logger ``memfold``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from memfold.types import IngestResult
 
 
 class Escaping(logging.Filter):
-    """Texts, errors and tracebacks of a record as a terminal may be given them, whatever handler it goes to."""
+    """Escapes texts, errors and tracebacks of a record for a terminal, for every handler."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.msg, str):  # some packages put into it what they quote
+        if isinstance(record.msg, str):  # some packages put quoted data into it
             record.msg = escape_line(record.msg)
         if isinstance(record.args, tuple):
             record.args = tuple(map(_loggable, record.args))
@@ -30,7 +30,7 @@ def _loggable(value: object) -> object:
 
 
 def get_logger(name: str) -> logging.Logger:
-    """A logger of memfold; every one is got here."""
+    """A logger of memfold; all of them are created here."""
     found = logging.getLogger(name)
     if not any(isinstance(one, Escaping) for one in found.filters):
         found.addFilter(Escaping())
@@ -41,7 +41,7 @@ logger = get_logger("memfold")
 
 
 def quoted(text: str) -> str:
-    """A text for a log line: on one line, and not all of a long one."""
+    """A text for a log line: on one line, shortened if it is long."""
     return json.dumps(text if len(text) <= 80 else text[:79] + "…", ensure_ascii=False)
 
 
@@ -59,6 +59,6 @@ def log_decision(content: str, result: IngestResult, *, preview: bool = False) -
 def log_synthesis(
     action: str | None, merged_text: str | None, memory_id: UUID | None, count: int = 2
 ) -> None:
-    """DEDUP_MERGE for memories that a judge has written one text for."""
+    """DEDUP_MERGE for memories that a judge has combined into one text."""
     if action == "replaced" and merged_text:
         logger.info("DEDUP_MERGE: %d memories -> %s memory %s", count, quoted(merged_text), memory_id)

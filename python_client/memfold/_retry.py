@@ -1,4 +1,4 @@
-"""Doing again what met others half-way and left nothing behind."""
+"""Retries of calls that failed because of concurrent ones and left nothing behind."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 ATTEMPTS: Final = 5
 MAX_RETRY_AFTER: Final = 3600.0
-"""Seconds that an endpoint may ask to be left alone for."""
+"""The longest pause, in seconds, that an endpoint can ask for."""
 
 
 def retry(work: Callable[[], T]) -> T:
-    """What ``work`` gives, a transaction of its own; tried five times in all. Raises what the last one met."""
+    """Run ``work``, which is one transaction, up to five times in all. Raises the last error."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return work()

@@ -1,4 +1,4 @@
-"""Text from elsewhere (memories, endpoints, the server) on its way to a terminal, a log or the record."""
+"""Text from other sources (memories, endpoints, the server) on its way to a terminal, a log or the record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _is_plain(char: str) -> bool:
 
 
 class _Escapes(dict[int, str]):
-    """For str.translate: what would steer a terminal, or be drawn as nothing, is spelled out."""
+    """For str.translate: characters that control a terminal, or are invisible, become escapes."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -40,7 +40,7 @@ class _JsonEscapes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        # json.dumps knows how to write what lies beyond \\uFFFF, and leaves DEL as it is
+        # json.dumps can write characters beyond \\uFFFF, and leaves DEL as it is
         made = char if _is_plain(char) else json.dumps(char)[1:-1] if code > 0xFFFF else f"\\u{code:04x}"
         if len(self) < _CACHED:
             self[code] = made
@@ -49,27 +49,27 @@ class _JsonEscapes(dict[int, str]):
 
 _ESCAPES: Final = _Escapes({**_BLANKS, 0x0A: "\n"})
 _LINE_ESCAPES: Final = _Escapes({**_BLANKS, 0x0A: "\\n"})
-# Between its tokens JSON may hold line breaks and tabs; within strings it never does.
+# JSON may contain line breaks and tabs between its tokens, never within strings.
 _JSON_ESCAPES: Final = _JsonEscapes({0x09: "\t", 0x0A: "\n", 0x0D: "\r"})
 
 
 def escape(text: str) -> str:
-    """The text as a terminal may be given it; line breaks stay."""
+    """The text, escaped for a terminal; line breaks stay."""
     return text.replace("\r\n", "\n").translate(_ESCAPES)
 
 
 def escape_line(text: str) -> str:
-    """The same on one line: no text can pretend to be the next one."""
+    """The same on one line: no text can pose as the next line."""
     return text.translate(_LINE_ESCAPES)
 
 
 def escape_json(line: str) -> str:
-    """A JSON document, of the same value, as a terminal may be given it."""
+    """A JSON document with the same value, escaped for a terminal."""
     return line.translate(_JSON_ESCAPES)
 
 
 def sanitize_text(text: str, longest: int = 2000) -> str:
-    """A text for the record, not for a memory: what PostgreSQL cannot hold is replaced."""
+    """A text for the record, not for a memory: characters that PostgreSQL cannot store are replaced."""
     text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
@@ -88,20 +88,20 @@ _SECRET: Final = re.compile(
     r"|(?P<option>\b(?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s'\"&]+)"
 )
 _SECRET_NAME: Final = re.compile(r"(?i)(?:key|token|secret|password)$")
-# What these raise quotes requests and replies.
+# Errors of these packages quote requests and replies.
 _TALKATIVE: Final = frozenset(
     {"openai", "httpx", "httpx2", "httpcore", "httpcore2", "requests", "aiohttp", "urllib3"}
 )
 
 
 def remember_key(key: str | None) -> None:
-    """Never show this key, no matter who quotes it."""
+    """Never show this key, whatever text quotes it."""
     if key is not None and len(key) >= _SHORTEST:
         _known.add(key)
 
 
 def mask_keys(text: str) -> str:
-    """The text without keys: those that are known, those of the environment, what looks like one."""
+    """The text without keys: known ones, those of the environment, and anything that looks like one."""
     secrets = _known | {
         value for name, value in os.environ.items() if len(value) >= _SHORTEST and _SECRET_NAME.search(name)
     }
@@ -113,7 +113,7 @@ def mask_keys(text: str) -> str:
 def describe_error(error: BaseException) -> str:
     """An error on one line, for a log, a terminal or the record.
 
-    Never an endpoint's own words, as far as it is known who speaks: they may quote a memory or a key.
+    It never contains an endpoint's own words, as far as their source is known: they may quote a memory or a key.
     """
     kind = type(error)
     if kind.__module__.partition(".")[0] in _TALKATIVE:
@@ -127,7 +127,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def format_error(error: BaseException) -> str:
-    """A traceback, of what it was caused by too, in which each error is described as above."""
+    """A traceback, including the causes, in which each error is described as above."""
     chain: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and not any(one is known for known in chain):

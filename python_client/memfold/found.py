@@ -1,4 +1,4 @@
-"""What a search is asked, and what it answers."""
+"""Options and results of a search."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from memfold.types import Row
 
 SearchBy: TypeAlias = Literal["vector", "words", "both"]
 INCOMPLETE = "01M01"
-"""SQLSTATE of the NOTICE by which a search says that it has not looked at all."""
+"""SQLSTATE of the NOTICE with which a search reports that it is not complete."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the server says beside the rows of a statement."""
+    """The server's notices for a statement."""
 
     sqlstate: str | None
     detail: str | None
@@ -27,10 +27,10 @@ class Notice:
 
 
 class SearchResult(tuple[T, ...]):
-    """What was found, best first.
+    """The memories found, best first.
 
-    ``complete``: whether all was looked at that could have been found. Where not, ``reason`` says why, and ``hint`` what
-    to do: mostly the statement that makes an index.
+    ``complete``: whether the search covered everything that it could have found. If not, ``reason`` says why, and
+    ``hint`` what to do: usually the statement that creates an index.
     """
 
     complete: bool = True
@@ -50,7 +50,7 @@ class SearchResult(tuple[T, ...]):
 
 
 class SearchFields(TypedDict, total=False):
-    """The options of ``search``; the server, and the bucket's policy, have their defaults."""
+    """The options of ``search``; their defaults come from the server and the bucket's policy."""
 
     max_results: int
     memory_type: str
@@ -72,11 +72,12 @@ class SearchFields(TypedDict, total=False):
 class FoundMemory:
     """A memory that a search shows, best first.
 
-    ``similarity`` is that of ``content``, ``matched_similarity`` that of ``matched_content``, the nearest of its texts
-    (None: it has no vector of the model, or words alone were searched by). ``word_share``: how much of the query's words
-    that text has, from 0 to 1, rare ones counting more (None: none, or a vector alone was searched by). ``confidence``
-    is after decay. ``collapsed_ids`` say the same and are not shown; ``score`` is the best of theirs and its own.
-    ``display_text``: with ``merge_text``, what a model made of all their texts, else the content.
+    ``similarity`` is that of ``content``, ``matched_similarity`` that of ``matched_content``, the nearest of its
+    texts (None: it has no vector of the model, or the search was only by words). ``word_share``: the share of the
+    query's words that this text has, from 0 to 1, with rare words counting more (None: no words, or the search was
+    only by vector). ``confidence`` is after decay. ``collapsed_ids`` are memories that say the same and are not
+    shown; ``score`` is the best of theirs and its own. ``display_text``: with ``merge_text``, the text that a model
+    made of all their texts, else the content.
     """
 
     memory_id: UUID

@@ -1,4 +1,4 @@
-"""Every statement that the client sends. Names are qualified: no search_path is relied upon."""
+"""Every statement that the client sends. Names are qualified, so it does not depend on search_path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BEGIN = "begin isolation level read committed"
 COMMIT = "commit"
 SET_TENANT = "select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true)"
 
-# Arguments that a call leaves out are left to the functions' defaults, so that these stand in one place.
+# Omitted arguments get the functions' defaults, so that these are defined in one place.
 _CALLS: dict[str, tuple[LiteralString, dict[str, LiteralString]]] = {}
 
 
@@ -181,7 +181,7 @@ RETRY = _function("retry_judgements", "tenant_id")
 
 
 def call(function: str, given: Iterable[str]) -> LiteralString:
-    """The call of a function of memfold with the arguments given, by name."""
+    """A call of a memfold function with the given arguments, by name."""
     head, arguments = _CALLS[function]
     given = list(given)
     if unknown := [name for name in given if name not in arguments]:
@@ -191,14 +191,14 @@ def call(function: str, given: Iterable[str]) -> LiteralString:
 
 # batches ----------------------------------------------------------------------------------------------------
 
-# The join gives nothing but an error (42P01) where memfold's functions are reached through a router, on whose servers what
+# The join is there only to fail (42P01) if memfold's functions are called through a router: on its servers, work that
 # is rolled back here would stay.
 INGEST_MANY = """
 select r.* from memfold.ingest_memories(
     candidates => %(candidates)s, tenant_id => %(tenant_id)s, embeddings => %(embeddings)s
 ) as r left join memfold.memory_vectors as v on false
 """
-# What an array of vectors is to name as the type of its elements.
+# The element type that an array of vectors must name.
 VECTOR_TYPE = """
 select a.atttypid::bigint as oid from pg_catalog.pg_attribute as a
 where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding'
@@ -214,7 +214,7 @@ _PROBED["metadata"] = ("%(metadata)s::text[]", "metadata", "metadata => i.metada
 
 
 def known_places(columns: Iterable[str]) -> LiteralString:
-    """Which of many texts tier 1 knows, by their places in the arrays that hold the columns."""
+    """Which of many texts tier 1 knows, by their positions in the arrays of columns."""
     arguments = [_PROBED[column] for column in columns]
     return (
         "select i.place::integer as place from unnest("  # noqa: S608 (literals of this file)
@@ -235,7 +235,7 @@ from memfold.memory_audit as a
 where a.tenant_id = %(tenant_id)s
 """
 GET = _MEMORY + "and a.memory_id = %(memory_id)s"
-# A linked name is looked for by what it stands for in the bucket.
+# A linked name is looked up by the name it stands for in the bucket.
 _FILTERS = """
 and (%(bucket_id)s::text is null or a.bucket_id = %(bucket_id)s)
 and (%(status)s::text is null or a.status = %(status)s)
@@ -260,10 +260,10 @@ and (%(memory_id)s::uuid is null or a.memory_id > %(memory_id)s)
 order by a.memory_id
 limit %(max_results)s
 """
-# Ids are time-ordered, and the key of a page is that of the table: what is written while paging comes on a later page.
+# Ids are time-ordered, and pages follow the table's key: memories written during paging come on a later page.
 LIST = _MEMORY + _FILTERS
 
-# Whose login it is: as the role or the database is set up, else as the role is bound.
+# The login's tenant: from the settings of the role or the database, else from the role's binding.
 TENANTS_OF_LOGIN = """
 select pg_catalog.current_setting('memfold.tenant_id', true) as tenant_id
 where pg_catalog.current_setting('memfold.tenant_id', true) <> ''
@@ -285,8 +285,8 @@ where (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
 order by tenant_id, bucket_id
 """
 
-# What came of a judgement, no matter who answered it, in the words of resolve_judgement(). due: it may be claimed;
-# successor: one of its memories has been merged since, and this judgement asks about where they lead.
+# The result of a judgement, no matter who answered it, in the form of resolve_judgement(). due: it can be claimed;
+# successor: one of its memories has been merged since, and this judgement asks about the roots.
 JUDGEMENT = """
 select
     j.status,
@@ -342,14 +342,14 @@ from memfold.open_judgements
 where status in ('open', 'leased') and (%(tenant_id)s::text is null or tenant_id = %(tenant_id)s)
 """
 
-# The question that an undo has queued about a pair, if it has.
+# The question that an undo has queued about a pair, if any.
 QUEUED_AGAIN = """
 select judgement_id from memfold.open_judgements
 where tenant_id = %(tenant_id)s and kind = 'review' and status = 'open'
     and (memory_id, other_id) in ((%(memory_id)s, %(other_id)s), (%(other_id)s, %(memory_id)s))
 """
 
-# What the answer to a question did, the last first.
+# What the answer to a question did, most recent first.
 EVENTS_OF = """
 select event_id from memfold.memory_events
 where tenant_id = %(tenant_id)s and judgement_id = %(judgement_id)s
@@ -372,7 +372,7 @@ PAIRS_TO_LABEL = _function("pairs_to_label", "tenant_id", "embedding_model", "ma
 
 INSTALLED = "select pg_catalog.to_regnamespace('memfold') is not null as installed"
 
-# A state file is of one database: of its name and oid, at the server's address.
+# A state file belongs to one database, identified by its name and oid and the server's address.
 TARGET = """
 select pg_catalog.concat_ws('/', d.oid, d.datname, pg_catalog.inet_server_addr(),
     pg_catalog.current_setting('port')) as target,

@@ -1,7 +1,7 @@
-"""OpenTelemetry spans of what clients and workers do. Off until ``enable()`` is called.
+"""OpenTelemetry spans for clients and workers. Off until ``enable()`` is called.
 
-A span for each call (``memfold.ingest``), in it one for each transaction, for the embedder and for the judge. No span
-holds a text, a subject or the message of an error: spans go to systems that a memory must not reach.
+Each call (``memfold.ingest``) has a span; its children are one for each transaction, for the embedder and for the judge.
+Spans never contain a text, a subject or the message of an error, because they go to systems that must not see memories.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Span(Protocol):
-    """What a caller says of its span."""
+    """Lets a caller describe its span."""
 
     def set_attributes(self, attributes: Mapping[str, Any], /) -> None: ...
 
 
 class _Off(contextlib.AbstractContextManager["_Off", None]):
-    """Where tracing is off: one for all, for a generator's context costs a microsecond a step."""
+    """Used when tracing is off: one object for all, because a generator's context costs a microsecond per step."""
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -38,7 +38,7 @@ _tracer: Tracer | None = None
 
 
 def enable(provider: TracerProvider | None = None) -> None:
-    """From now on write spans, to the provider given or to the process's own.
+    """Start writing spans, to the given provider or to that of the process.
 
     Raises MissingExtraError without memfold[otel].
     """
@@ -49,13 +49,13 @@ def enable(provider: TracerProvider | None = None) -> None:
 
 
 def disable() -> None:
-    """Write no more spans; those that are open end as usual."""
+    """Stop writing spans; open ones end as usual."""
     global _tracer
     _tracer = None
 
 
 class Instrumentor:
-    """What ``opentelemetry-instrument`` finds by the entry point, and turns on."""
+    """The instrumentor that ``opentelemetry-instrument`` finds by its entry point and turns on."""
 
     def instrument(self, **options: Any) -> None:
         enable(options.get("tracer_provider"))
@@ -65,7 +65,7 @@ class Instrumentor:
 
 
 def span(name: str, **attributes: Any) -> contextlib.AbstractContextManager[Span]:
-    """A span around what follows, if tracing is on. An error is recorded by its class and SQLSTATE alone."""
+    """A span around a block, if tracing is on. Only the class and SQLSTATE of an error are recorded."""
     return _OFF if _tracer is None else _span(_tracer, f"memfold.{name}", attributes)
 
 
@@ -89,11 +89,11 @@ def _span(tracer: Tracer, name: str, attributes: Mapping[str, Any]) -> Iterator[
 
 
 def name_of(steps: object) -> str:
-    """The name of the function that made a generator."""
+    """The name of the function that created a generator."""
     return str(getattr(steps, "__name__", "call"))
 
 
 def decision(result: object) -> dict[str, Any]:
-    """Of a result, what a span says: the action, the tier and its method, the similarity."""
+    """The attributes of a result for a span: action, tier, method, similarity."""
     told = {name: getattr(result, name, None) for name in ("action", "tier", "method", "similarity")}
     return {f"memfold.{name}": value for name, value in told.items() if value is not None}

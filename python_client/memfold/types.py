@@ -1,4 +1,4 @@
-"""What the client takes and gives."""
+"""The client's argument and result types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 try:
     from pgvector import Vector
-except ImportError:  # before 0.4, which langchain-postgres asks for
+except ImportError:  # before 0.4, which langchain-postgres requires
     from pgvector.utils import Vector  # type: ignore[no-redef]
 
 from memfold.errors import MemfoldError
@@ -42,7 +42,7 @@ Embedding: TypeAlias = Sequence[float] | SupportsToList | Vector
 
 
 class Scope(TypedDict, total=False):
-    """What a fact is about, beside its text."""
+    """What a fact is about, apart from its text."""
 
     bucket_id: str
     memory_type: str
@@ -51,7 +51,7 @@ class Scope(TypedDict, total=False):
 
 
 class CandidateFields(Scope, total=False):
-    """The arguments of ``ingest_memory`` after content and tenant_id; the server has their defaults."""
+    """The arguments of ``ingest_memory`` after content and tenant_id; the server defines their defaults."""
 
     object: str | None
     embedding: Embedding | None
@@ -69,7 +69,7 @@ class CandidateFields(Scope, total=False):
 
 
 Candidate: TypeAlias = str | Mapping[str, Any]
-"""What ``ingest_many`` takes: a text, or a mapping of ``content`` and CandidateFields."""
+"""A candidate of ``ingest_many``: a text, or a mapping of ``content`` and CandidateFields."""
 OnError: TypeAlias = Literal["report", "abort"]
 
 
@@ -91,11 +91,12 @@ class SimilarFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemory:
-    """A memory that was compared: how near its own text is, and what the guard said of the two (None: not asked).
+    """A memory that was compared: the similarity of its own text, and the guard's result for the two (None: not
+    asked).
 
-    ``similarity`` is a cosine, ``jaccard`` a share of words; None: not compared by that. Where another of its texts is
-    nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it, with a similarity of its own. ``find_similar``
-    always names it, the memory itself where none is nearer, with the contents.
+    ``similarity`` is a cosine, ``jaccard`` a share of words; None: not compared that way. If another of its texts is
+    nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it, with its own similarity. ``find_similar``
+    always names the nearest text, which may be the memory itself, with the contents.
     """
 
     memory_id: UUID
@@ -124,12 +125,12 @@ class SimilarMemory:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What became of a judgement.
+    """The result of a judgement.
 
-    ``status``: done; obsolete (there is nothing to decide any more); open, leased or dead: not answered, both memories
-    stay. All else is None unless it is done. ``action``: merged, replaced, superseded, rejected, escalated (to a
-    person), judged (both are kept) or linked (two names); ``memory_id``: the memory that holds the fact now; ``event_id``:
-    for ``undo``; ``run_id``: of a link, its run.
+    ``status``: done; obsolete (there is nothing left to decide); open, leased or dead: not answered, both memories
+    stay. The other fields are None unless it is done. ``action``: merged, replaced, superseded, rejected, escalated
+    (to a person), judged (both are kept) or linked (two names); ``memory_id``: the memory that now holds the fact;
+    ``event_id``: for ``undo``; ``run_id``: the run of a link.
     """
 
     status: JudgementStatus
@@ -146,10 +147,10 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of a candidate. ``memory_id`` is the memory that now holds the fact. ``similarity`` is that of the own
-    text of what it was merged into, or is asked about.
+    """The result for a candidate. ``memory_id`` is the memory that now holds the fact. ``similarity`` is that of the
+    own text of the memory that it was merged into, or that the judgement is about.
 
-    ``resolution``: of an escalated candidate that was waited for, what came of its judgement.
+    ``resolution``: the result of the judgement, if the candidate was escalated and the call waited.
     """
 
     action: Action
@@ -172,9 +173,9 @@ class IngestResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """What became of one candidate of ``ingest_many``: ``index`` is its place, from 0 on.
+    """The result for one candidate of ``ingest_many``: ``index`` is its position, from 0.
 
-    Either ``result`` or ``error`` is set; ``content`` is None where the candidate has none.
+    Either ``result`` or ``error`` is set; ``content`` is None if the candidate has none.
     """
 
     index: int
@@ -185,7 +186,7 @@ class BatchItem:
 
 @dataclass(frozen=True, slots=True)
 class KnownMemory:
-    """A hit of tier 1: ``matched_id`` is the text itself, ``memory_id`` the memory where it leads."""
+    """A hit of tier 1: ``matched_id`` is the text itself, ``memory_id`` its root."""
 
     memory_id: UUID
     matched_id: UUID
@@ -199,7 +200,7 @@ class KnownMemory:
 
 @dataclass(frozen=True, slots=True)
 class UndoneMemory:
-    """A memory of an undone event as it is now; ``event_id`` is the undo's own."""
+    """A memory of an undone event as it is now; ``event_id`` is that of the undo."""
 
     event_id: UUID
     memory_id: UUID
@@ -213,7 +214,7 @@ class UndoneMemory:
 
 @dataclass(frozen=True, slots=True)
 class CurrentMemory:
-    """What was believed at a time; ``valid_to`` None: still so."""
+    """A memory that was current at a time; ``valid_to`` None: it still is."""
 
     memory_id: UUID
     content: str
@@ -243,9 +244,9 @@ class ListFields(TypedDict, total=False):
 class Memory:
     """A memory as it is stored.
 
-    ``root_id``: of an alias (status merged), the memory where it leads; what follows of an alias is the root's to say, so
-    that its ``repetition_count`` is 0, ``confidence`` and times None. ``confidence`` is after decay. Outside ``valid_from``
-    and ``valid_until`` (exclusive; None: no bound) recall does not show it.
+    ``root_id``: the root of an alias (status merged). An alias has no counters, which belong to its root: its
+    ``repetition_count`` is 0, its ``confidence`` and times are None. ``confidence`` is after decay. Outside
+    ``valid_from`` and ``valid_until`` (exclusive; None: no bound) recall does not show it.
     """
 
     memory_id: UUID
@@ -275,8 +276,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What an erasure did: texts that are gone, texts that lost observations and stay, for other sources support them, and
-    ledger rows that are gone. ``remaining``: texts that are left, 0 once it is through."""
+    """The result of an erasure: erased texts, texts that lost observations but stay because other sources support
+    them, and erased ledger rows. ``remaining``: texts still to erase, 0 when it is done."""
 
     erased: int = 0
     kept: int = 0
@@ -288,7 +289,7 @@ class Erasure:
         return cls(**{field.name: row[field.name] for field in fields(cls)})
 
     def plus(self, other: Self) -> Self:
-        """Both calls together; what remains is what the other one says."""
+        """Both calls together; ``remaining`` is that of the other one."""
         return replace(
             other,
             erased=self.erased + other.erased,
@@ -301,7 +302,7 @@ class Erasure:
 class LinkSuggestion:
     """Two names that may be one: the arguments of ``link_subject`` or ``link_predicate``, by ``kind``, and why.
 
-    ``alias`` None: texts without a subject begin with the name. ``score`` is in (0, 1].
+    ``alias`` None: for texts without a subject that begin with the name. ``score`` is in (0, 1].
     """
 
     kind: Literal["subject", "predicate"]
@@ -365,7 +366,7 @@ class BucketStats:
 
 @dataclass(frozen=True, slots=True)
 class EmbedReport:
-    """What ``embed_pending`` did: vectors attached, what became of them, texts that could not be embedded."""
+    """The result of ``embed_pending``: vectors attached, the decisions, and texts that could not be embedded."""
 
     attached: int = 0
     merged: int = 0

@@ -1,4 +1,4 @@
-"""`memfold adopt` on a server: the six steps, what is refused, what is taken back."""
+"""`memfold adopt` on a server: the six steps, refusals, undo."""
 
 from __future__ import annotations
 
@@ -190,7 +190,8 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.one_server
 def test_what_the_plan_does_not_know_it_says(db: DB, run: Run) -> None:
-    """How the number of duplicates was guessed; and, before anything is confirmed, that the lowest key is no age."""
+    """The plan says how it guessed the number of duplicates, and warns before confirmation that the lowest key is not
+    an age."""
     db.execute(
         "create table public.notes (id uuid primary key default gen_random_uuid(), content text);"
         " insert into public.notes (content) select 'Fact ' || i % 250 from generate_series(1, 500) as i"
@@ -410,7 +411,7 @@ def test_other_before_triggers_are_respected(db: DB, run: Run) -> None:
 def test_owner_without_superuser_and_a_writer_without_rights(
     db: DB, run: Run, connect: Connect, dsn: str
 ) -> None:
-    """The owner may keep memfold's state; the writer may write to the table, and has never heard of memfold."""
+    """The owner may record memfold's state; the writer may write to the table, and knows nothing of memfold."""
     owner, writer = f"owner_{db.info.dbname}", f"writer_{db.info.dbname}"
     make_tables(db, 600)
     for role in (owner, writer):

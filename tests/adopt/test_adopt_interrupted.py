@@ -1,4 +1,4 @@
-"""Adoption beside others: killed in each step and run again, paused, held up by transactions and by standbys."""
+"""Interrupted adoptions: killed in each step and run again, paused, delayed by transactions and by standbys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MORE = "select coalesce(max(rows_seen), 0) from memfold.adoptions where rows_see
 
 
 def finish(dsn: str, *arguments: str, code: int = 0) -> str:
-    """Run the command line to its end, in this process; gives what it printed."""
+    """Run the command line to its end, in this process; returns its output."""
     result = CliRunner(env={"MEMFOLD_DSN": dsn}).invoke(main, ["adopt", *arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == code, result.output
@@ -334,7 +334,7 @@ def test_locked_rows_are_passed_by_and_found_again(db: DB, dsn: str, connect: Co
 
 
 def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> None:
-    """A writer without the trigger (a replication slot's worker) makes the build fail: once more, then."""
+    """A writer without the trigger (a replication slot's worker) makes the build fail, and it is repeated."""
     make_tables(db, 300)
     before = state(db)
     for step in ("1", "2", "3", "4"):

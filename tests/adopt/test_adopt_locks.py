@@ -109,7 +109,7 @@ def test_a_step_gives_up_before_others_wait_behind_it(
 
 
 def test_duplicates_whose_rows_are_held_are_given_up_in_time(db: DB, dsn: str, connect: Connect) -> None:
-    """The rows of a batch are locked in order: who waits for the last one must not keep the first one."""
+    """The rows of a batch are locked in order: a session that waits for the last one must not hold the first one."""
     make_tables(db, 0)
     db.execute(
         "insert into app.memories (tenant_id, content) values ('t', 'one'), ('t', 'ONE'), ('t', 'two'), ('t', 'TWO')"
@@ -135,7 +135,8 @@ def test_duplicates_whose_rows_are_held_are_given_up_in_time(db: DB, dsn: str, c
 def test_hashes_are_given_again_once_earlier_writers_are_through(
     db: DB, dsn: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who began while rows got no hash may still write one without: it is waited for before these are looked for."""
+    """A transaction that began while rows got no hash may still write one without: the run waits for it before it
+    looks for such rows."""
     make_tables(db, 60)
     finish(dsn, "run", *OPTIONS)
     writer = connect()

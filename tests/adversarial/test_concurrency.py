@@ -65,7 +65,7 @@ def test_equal_candidates(db: DB, connect: Connect) -> None:
 
 
 def test_paraphrase_races(db: DB, connect: Connect) -> None:
-    """16 texts of one fact at once, any two of them within the merge threshold; 50 times."""
+    """16 concurrent texts of one fact, any two of them within the merge threshold; 50 times."""
     model(db)
     # races are between texts that would merge; which words do is the guard's and the veto's
     db.execute("select set_policy('acme', guard => 'off')")
@@ -167,7 +167,7 @@ def test_other_isolation_levels(db: DB, connect: Connect, level: str) -> None:
 
 
 def test_a_caller_that_waits_holding_a_row_gives_up(db: DB, connect: Connect) -> None:
-    """Lock order: who may hold a row lock tries for the scope's key, and is told to retry."""
+    """Lock order: a call that may hold a row lock only tries for the scope's key, and gets 40001."""
     db.execute("select set_predicate('works_at', 'acme')")
     late = {"subject": "Ann", "predicate": "works_at", "object": "VW"}
     ingest(db, "Ann works at VW", **late, observed_at="2026-02-01")

@@ -64,7 +64,7 @@ class Plans:
             kind = self.choice.choice(["close", "reset", "stall", "orphan"])
             # as often in the first bytes as in later ones: the start-up is short
             after = self.choice.randrange(1, self.choice.choice([500, 2500, self.longest]))
-            # where it hurts most: what was asked is done, and nobody hears of it
+            # the worst place: the work is done, and nobody gets the answer
             word = self.choice.choice(self.words)
             if word:
                 after = self.choice.randint(1, 4)
@@ -137,12 +137,12 @@ def test_connections_are_cut(target: Target, db: DB, record_property: Record) ->
                     assert row is not None
                     terminated += row[0]
             plans.ended = True
-            # what is in doubt is sent again, by a wire that holds
+            # calls in doubt are sent again, over a connection that is not cut
             world.finish()
         finally:
             world.end()
     world.seen["drained judgements"] = faults.drain(world, db)
-    # those that were in doubt without a pending retry have no key: each is there once, or never was
+    # calls in doubt without a pending retry have no key: each is stored once, or not at all
     for call in audit.collect():
         audit.open_calls.append(call)
     settled(db, world, audit)
@@ -166,7 +166,7 @@ def client(dsn: str, seed: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def account(said: str, seed: str) -> list[faults.Call]:
-    """The calls of a client that was killed: what it said before and after each."""
+    """The calls of a killed client: its output before and after each."""
     lines = said.splitlines()
     sent = sum(line.startswith("sent ") for line in lines)
     acked = {int(line.split()[1]) for line in lines if line.startswith("acknowledged ")}
@@ -216,7 +216,7 @@ def test_clients_are_killed(dsn: str, db: DB, record_property: Record) -> None:
         calls = list(writer.calls)
         for call in calls:
             if call.is_acked:
-                call.events = faults.execute(db, call)  # its answer once more: nothing is counted
+                call.events = faults.execute(db, call)  # the same answer again: nothing is counted
         wrong = audit.compare(db)
         assert wrong == [], f"seed {SEED}: {wrong}"
         for call in calls:
@@ -319,7 +319,7 @@ def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None
 
 
 class Outcomes:
-    """What the Python clients say of a call through a wire that is cut, and what is there afterwards."""
+    """What the Python clients report about a call over a cut connection, and what is stored afterwards."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -380,7 +380,7 @@ def test_the_client_is_cut(target: Target, db: DB, record_property: Record) -> N
 
 
 def test_a_lost_commit_stays_unknown(target: Target, db: DB) -> None:
-    """The first connection goes after COMMIT, the second at once: a client that has the key may send it again."""
+    """The first connection is lost after COMMIT, the second immediately: a client that has the key may send it again."""
     plans = iter([faults.Cut("close", True, 1, word=b"COMMIT\0"), faults.Cut("close", True, 1)])
     with (
         proxy(target, lambda: next(plans, None)) as wire,
@@ -394,7 +394,7 @@ def test_a_lost_commit_stays_unknown(target: Target, db: DB) -> None:
 
 
 def test_the_asynchronous_client_is_cut(target: Target, db: DB, record_property: Record) -> None:
-    """The same of AsyncMemfold, several at once, singles and batches; ``retry_safe`` gives keys by itself."""
+    """The same with AsyncMemfold, several at the same time, singles and batches; ``retry_safe`` generates keys."""
     plans = Plans(SEED, share=1, longest=2500)
     outcomes = Outcomes()
 

@@ -21,7 +21,7 @@ import pytest
 from tests import faults
 from tests.conftest import Target
 
-# A server of its own, and what is in it is the same whatever way memfold was installed.
+# A separate server, with the same contents regardless of the installation method.
 pytestmark = pytest.mark.one_server
 
 CRASHES = int(os.environ.get("MEMFOLD_CRASHES", "3"))
@@ -65,7 +65,7 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
         try:
             for crash in range(CRASHES):
                 if crash % 10 == 0:
-                    # what is looked at after each start stays bounded: these are audited whole, older ones in turn
+                    # the audit after each start stays bounded: these are audited completely, older ones in turn
                     world.tenants = [f"tenant {crash}.{n}" for n in range(5)]
                     tenants += world.tenants
                     with server.connect() as db:
@@ -97,7 +97,7 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
                     assert server.complaints() == []
                 audits.append(time.monotonic() - began)
                 log.info("crash %d: %s", crash, world.seen)
-            # once more without a crash: what was in doubt is sent again, and ends
+            # again without a crash: calls in doubt are sent again, and end
             world.finish()
         finally:
             world.end()
@@ -127,7 +127,7 @@ def walsender(server: faults.Server) -> int:
 
 
 def roll_back(audit: faults.Audit, server: faults.Server) -> list[str]:
-    """After the failover of an asynchronous standby: what it has is a prefix of what was acknowledged."""
+    """After the failover to an asynchronous standby: it has a prefix of the acknowledged calls."""
     with server.connect() as db:
         wrong = []
         calls = audit.collect()
@@ -140,12 +140,12 @@ def roll_back(audit: faults.Audit, server: faults.Server) -> list[str]:
         if len({len(audit.found.get(mark, [])) for mark in call.marks}) > 1:
             wrong.append(f"half of it is there: {call}")
     if lost:
-        # whatever was sent after the first lost one had been acknowledged is lost too
+        # calls sent after the first lost one was acknowledged are lost too
         first = min(lost, key=lambda call: call.acked)
         wrong += [f"{first} is lost, {call} is not" for call in there if call.sent > first.acked]
     audit.counts["acknowledged and lost"] += len(lost)
     for call in lost:
-        # a client that cannot know sends again what it can: what has a key
+        # a client that cannot know sends the calls again that have a key
         call.state = "doubt" if call.keyed else "never"
     audit.open_calls = calls
     return wrong
@@ -153,7 +153,7 @@ def roll_back(audit: faults.Audit, server: faults.Server) -> list[str]:
 
 @pytest.mark.parametrize("synchronous", [True, False], ids=["synchronous", "asynchronous"])
 def test_standby_takes_over(target: Target, record_property: Record, synchronous: bool) -> None:
-    """What was replicated holds the same promises; the rest was never acknowledged, or is sent again by its key."""
+    """Replicated calls keep the same promises; the rest was never acknowledged, or is sent again with its key."""
     choice = random.Random(SEED)
     tenants = ["first", "second", "third"]
     promotions: list[float] = []
@@ -178,7 +178,7 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
                 try:
                     time.sleep(choice.uniform(0.5, 2.0))
                     if not synchronous:
-                        # what is acknowledged from now on never leaves the primary
+                        # calls acknowledged from now on never leave the primary
                         os.kill(walsender(primary), signal.SIGSTOP)
                         time.sleep(choice.uniform(0.1, 0.4))
                     primary.kill()
@@ -199,7 +199,7 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
                                 call.events = faults.execute(db, call)
                                 call.state = "acked"
                             audit.counts["sent again"] += len(again)
-                            # the same once more, also those that were never lost: each answers what it answered
+                            # send all again, also those that were never lost: each gets its first answer
                             for call in [c for c in audit.open_calls if c.keyed and c.is_acked][-300:]:
                                 assert faults.execute(db, call) == call.events
                         for client in world.clients:

@@ -16,7 +16,7 @@ from tests.support import check, ingest, model, vector
 DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.one_server
 
-# What comes again and again in a text; each made some pattern or loop take the square of the text's length.
+# Repeated parts of a text; each of them once made a pattern or loop take time quadratic in its length.
 REPEATED = (  # noqa: SIM905 (read as words)
     "1 1,234, 1. 1- 1/ 1: . - , ' a' a A Aa_ A_ a_ $ $$ $5_ €1.000,00_ 20_mg_30kg_ 5kg_ 1-2_ 1,2_ a-b_ a/b_ a- A- a-b/c_ "
     "-a_ XIV_ %s % # a@b.c_ @ v1.2.3_ not_ no_yes_ un unhappy_happy_ don't_ l'été_ A's_ Mr._ U.S._ a.b._ ... :. a:_ e.g._ "
@@ -125,7 +125,7 @@ def test_what_else_reads_texts(db: DB) -> None:
 
 
 def test_too_long_to_compare(db: DB) -> None:
-    """What the guard cannot compare it raises; equal texts it need not compare."""
+    """The guard raises if it cannot compare two texts; it need not compare equal ones."""
 
     def guard(a: str, b: str) -> Any:
         return within(db, 60, "select memfold_internal._guard('t', %s, %s)", a, b)

@@ -193,7 +193,8 @@ def test_what_depends_on_the_order_waits_for_the_row(db: DB, connect: Connect) -
 
 
 def test_transactions_of_many_calls_do_not_wait_for_each_other(db: DB, connect: Connect) -> None:
-    """A transaction that has a stripe goes on adding to it when it is full: what would join the stripes holds one."""
+    """A transaction that has a stripe keeps adding to it when it is full, because joining would need the stripe it
+    holds."""
     memory = hot(db).memory_id
     first, second = connect(), connect()
     while (first.info.backend_pid - second.info.backend_pid) % 64 == 0:
@@ -249,7 +250,7 @@ def test_who_counts_waits_for_who_derives(db: DB, connect: Connect) -> None:
 
 
 def test_an_alias_with_the_same_turn(db: DB, connect: Connect, writing: Callable[..., DB]) -> None:
-    """A turn counts once in a tree: who adds a text to it waits for who adds turns."""
+    """A turn counts once in a tree: a call that adds a text to it waits for calls that add turns."""
     model(db)
     memory = hot(db, subject="user", **vector(1.0))
     opened = connect()
@@ -289,7 +290,7 @@ def test_a_turn_that_two_bring_at_once(
 
 
 def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) -> None:
-    """Sessions that take turns, each counting in its own row: what is said later has a higher id, and is not said before."""
+    """Sessions take turns, each counting in its own row: a later statement has a higher id and a later time."""
     db.execute(SHIFTED.format(shift=SETTING).encode())
     memory = hot(db)
     sessions = [connect() for _ in range(4)]
@@ -357,7 +358,7 @@ def test_pruning_sees_what_was_counted_beside(db: DB, connect: Connect, writing:
 
 
 class Load:
-    """Writers of one fact, and who changes it at the same time; what they were told is refused is no fault."""
+    """Writers of one fact, and sessions that change it at the same time; refusals are not faults."""
 
     def __init__(self, connect: Callable[[], DB], until: float) -> None:
         self.connect, self.until = connect, until
@@ -437,7 +438,7 @@ def pair(db: DB, choice: random.Random) -> list[UUID]:
 
 
 def take_back(db: DB, event: UUID) -> None:
-    """Undo it, as often as it takes: what is left rejected or superseded is hot no longer."""
+    """Undo it, as often as necessary: a memory that stays rejected or superseded is no longer hot."""
     while True:
         with contextlib.suppress(psycopg.errors.SerializationFailure):
             db.execute("select count(*) from memfold.undo(%s, tenant_id => 'acme')", [event])
@@ -493,7 +494,7 @@ def maintain(db: DB, choice: random.Random) -> None:
 
 
 def equal_to_the_ledger(db: DB) -> None:
-    """Beside check_invariants(): by a sum of our own."""
+    """In addition to check_invariants(): by an independent sum."""
     assert db.execute(
         "select m.memory_id, t.observations, e.n from memories as m"
         " left join memory_totals as t on t.memory_id = m.memory_id"
@@ -505,7 +506,7 @@ def equal_to_the_ledger(db: DB) -> None:
 
 
 def test_everything_beside_a_hot_fact(db: DB, target: Target, connect: Connect) -> None:
-    """32 writers of one fact, some killed, beside those that change it: counters equal the ledger, no deadlock."""
+    """32 writers of one fact, some killed, while others change it: counters equal the ledger, no deadlock."""
     for drink in range(5):
         ingest(db, f"User likes drink {drink}")
     hot(db)
@@ -576,7 +577,7 @@ def test_a_server_that_is_killed_under_it(target: Target) -> None:
 
 
 def test_the_slow_path_keeps_the_last_id(db: DB) -> None:
-    """What only adds after all, once its scope is locked, leaves an id that the next one comes after."""
+    """A call that turns out to be an addition under the scope's lock takes an id below that of the next one."""
     made = ingest(db, HOT)
     event = one(
         db,

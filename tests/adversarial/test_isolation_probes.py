@@ -16,7 +16,8 @@ from tests.support import ingest, model
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
 
-# In a schema of one's own, before all others: what memfold's bodies could be made to call, if they looked there.
+# In the caller's own schema, first in the search_path: functions that memfold's bodies would call if they looked
+# there.
 TRICKS = """
 create function {s}.told(what text) returns void language plpgsql volatile cost 0.0001 as $$
 begin
@@ -266,7 +267,7 @@ def test_a_function_that_leaks_is_found(stage: Stage) -> None:
 
 @pytest.mark.one_server
 def test_every_text_holds_a_tenants_word(stage: Stage) -> None:
-    """What the probe looks for is in every column that can hold it; a table that is added is of tenants or of nobody."""
+    """The probe's word is in every column that can hold it; a new table must belong to tenants or to nobody."""
     for side in (stage.own, stage.other):
         for table, column, _ in stage.db.execute(prober.TEXTS).fetchall():
             if f"{table}.{column}" not in prober.PLAIN:
@@ -347,7 +348,7 @@ FLIPS = (
 
 
 def test_a_bound_login_cannot_flip(stage: Stage) -> None:
-    """Whatever it sets, and when: its role decides."""
+    """Its role decides, whatever it sets and when."""
     before = prober.snapshot(stage.db, stage.other.tenant)
     theirs = stage.other.id("memory_id")
     for flip in FLIPS:

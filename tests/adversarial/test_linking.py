@@ -58,7 +58,7 @@ def test_linking_beside_eight_writers(db: DB, connect: Connect) -> None:
 
 @pytest.mark.slow
 def test_server_killed_while_links_are_taken_up(own_cluster: servers.Cluster) -> None:
-    """kill -9 half-way, beside writers: called again it goes on, and nothing that was told is lost."""
+    """kill -9 in the middle, with concurrent writers: called again it continues, and no statement is lost."""
     dsn = own_cluster.dsn() + " options='-csearch_path=public,memfold'"
     facts = [{"content": f"fact {n}", "subject": name} for n in range(100) for name in NAMES]
 
@@ -117,7 +117,7 @@ BATCH = 'select ingest_memories(\'[{"content": "likes tea", "subject": "Georg"}]
 def test_writer_that_waited_while_its_name_was_linked_comes_again(
     db: DB, connect: Connect, call: str, unlinked: bool
 ) -> None:
-    """It resolved its names before, and had to wait for the scope: what it knew of them no longer holds."""
+    """It resolved its names before it waited for the scope, so its result is no longer valid."""
     holder, waiting = connect(), connect()
     if unlinked:
         link(db, "Georg", "Georg Maier")

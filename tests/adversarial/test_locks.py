@@ -1,4 +1,4 @@
-"""Who waits for whom: no call waits while it holds what others wait for, and what was read before a wait is read again."""
+"""Lock waits: no call waits while it holds a lock that others wait for, and data read before a wait are read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 60.0
 
 
 class Call(threading.Thread):
-    """A call in a thread of its own, on a connection of its own: its result or its error, and whom it waits for."""
+    """A call in a separate thread, on its own connection: its result or its error, and whom it waits for."""
 
     def __init__(self, db: DB, connection: DB, work: Callable[[DB], Any]) -> None:
         super().__init__(daemon=True)
@@ -253,7 +253,7 @@ def test_the_policy_changes_while_a_writer_waits(
 def test_a_text_becomes_known_while_a_writer_waits(
     db: DB, connect: Connect, origin: str, embedded: bool
 ) -> None:
-    """It was unknown before the lock; what finds it under the lock is the INSERT, if the decision comes to one."""
+    """The text was unknown before the lock; under the lock only the INSERT finds it, if the decision needs one."""
     model(db)
     told = vector(1.0) if embedded else {}
     holder = connect()
@@ -386,7 +386,7 @@ def test_the_policy_changes_while_a_run_waits(db: DB, connect: Connect, run: str
 
 
 def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None:
-    """The rules and the memories that hold once it has its turn are those that it goes by."""
+    """It uses the rules and memories that are valid when its turn comes."""
     policy(db, preset="robotics", lexical_threshold=1)
     set_options(db, session_threshold=0.5)
     for text in (
@@ -484,7 +484,7 @@ FACTS = (
 
 
 def facts(connection: DB, number: int, name: str = "note") -> None:
-    """So many new facts in one statement, each of a scope of its own."""
+    """This many new facts in one statement, each in a separate scope."""
     connection.execute((FACTS % (number, name)).encode())
 
 
@@ -509,7 +509,7 @@ def test_many_facts_in_one_transaction(db: DB, connect: Connect) -> None:
 
 @pytest.mark.parametrize("about", ["other things", "the same things"])
 def test_two_transactions_of_many_facts(db: DB, connect: Connect, about: str) -> None:
-    """Neither waits for the other to leave the bucket; who has too many locks is told how to do without."""
+    """Neither waits for the other to leave the bucket; the error for too many locks says how to avoid them."""
     refused: list[psycopg.Error] = []
 
     def write(connection: DB, name: str) -> None:
@@ -829,7 +829,7 @@ def test_a_run_is_undone_once(db: DB, connect: Connect) -> None:
 
 @pytest.mark.parametrize("writes", ["another fact", "this fact again"])
 def test_pruning_waits_for_a_writer(db: DB, connect: Connect, writes: str) -> None:
-    """A restatement takes no lock but the row of its memory: who prunes waits for it, and looks again."""
+    """A restatement locks only its memory's row: pruning waits for it, and checks again."""
     old: dict[str, Any] = {"source_confidence": 0.1, "extractor_confidence": 0.1, "observed_at": "2025-01-01"}
     useless = ingest(db, "User may like jazz", **old)
     writer = connect()
@@ -882,7 +882,7 @@ def test_the_last_failure_of_a_judge_waits_for_a_writer(db: DB, connect: Connect
 
 
 def test_a_batch_locks_buckets_before_scopes(db: DB, connect: Connect) -> None:
-    """Whatever their keys are: who waits for a bucket holds no scope that those in it may want."""
+    """Whatever their keys are, a call that waits for a bucket holds no scope that others in it may want."""
     lower = db.execute(
         "select s.subject from (select 's' || n as subject from generate_series(1, 100) as n) as s"
         " where hashtextextended('acme' collate \"C\", memfold_internal._scope_key('default', 'fact', s.subject, null))"
@@ -937,7 +937,7 @@ def test_a_failure_while_the_answer_is_written(db: DB, connect: Connect) -> None
 
 
 def test_an_answer_while_an_approval_waits(db: DB, connect: Connect) -> None:
-    """The first answer counts: who approves the run looks again once the bucket is theirs."""
+    """The first answer counts: approving a run checks again once it holds the bucket."""
     model(db)
     storing(db)
     a = store(db, "User uses Vim", subject="User", **angle(0))

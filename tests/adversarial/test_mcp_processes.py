@@ -1,4 +1,4 @@
-"""Several MCP servers at once, on one tenant: one row per fact, and no statement is lost."""
+"""Several concurrent MCP servers on one tenant: one row per fact, and no statement is lost."""
 
 from __future__ import annotations
 

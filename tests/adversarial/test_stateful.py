@@ -276,7 +276,7 @@ class Machine(RuleBasedStateMachine):
             )
 
     def stated_now(self, last_seen: float) -> float:
-        """The clock at the call, which was after the transaction's start; what it was exactly the ledger says."""
+        """The clock at the call, after the transaction's start; the ledger has the exact time."""
         at = float(self.held["events"][-1][1 + EVENT.index("at")])
         assert at == last_seen or at >= self.clock
         return max(at, last_seen)
@@ -589,7 +589,7 @@ class Machine(RuleBasedStateMachine):
             yield f" {where}: {a}, {b}"
 
     def answer(self, event: Event) -> dict[str, Any]:
-        """What ingest, attach and a person's calls return."""
+        """The results of ingest, attach and manual actions."""
         held: int | None = None if event.memory is None else self.world.state.root(event.memory)
         if event.action == "embedded":
             held = event.memory
@@ -792,7 +792,7 @@ class Machine(RuleBasedStateMachine):
         self.step(said, lambda: self.answer(self.world.reject(memory)))
 
     def two(self, memory: int, other: int, how: str) -> tuple[int, int]:
-        """Two memories: of one scope, of any scope, or whatever comes."""
+        """Two memories: of one scope, or of any."""
         memory = self.choose(memory)
         scope, root = self.world.memories[memory].scope, self.world.state.root
         near = [
@@ -888,7 +888,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.memories)
     @rule(day=st.integers(-1, 7))
     def recall(self, day: int) -> None:
-        """What is shown of a day, of all scopes."""
+        """The memories shown for a day, of all scopes."""
         self.compare_recall(day, None, self.world.events)
 
     @precondition(lambda self: self.world.events)
@@ -935,7 +935,7 @@ class Machine(RuleBasedStateMachine):
         return self.world.rules[self.scopes[0].bucket]
 
     def batches(self, size: int, most: int) -> None:
-        """Some batches of the rehash that is under way, and what they did."""
+        """Some batches of the rehash in progress, and their effects."""
         for _ in range(most):
             ended = self.call("_rehash_batch", run_id=self.rehashes[-1], batch_size=size)
             if not isinstance(ended, bool):
@@ -979,7 +979,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.rehashes)
     @rule(by_run=st.booleans(), batches=BATCHES)
     def take_the_rehash_back(self, by_run: bool, batches: tuple[int, int]) -> None:
-        """The run that is under way, or the last one."""
+        """The run in progress, or the last one."""
         before = "exact" if self.rehash_rules().now == "prose" else "prose"
         self.begin_rehash(None if by_run else before, self.rehashes[-1] if by_run else None, *batches)
 

@@ -1,4 +1,4 @@
-"""Everything at once (tests/stress.py), small; MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS make it larger."""
+"""All calls concurrently (tests/stress.py), small; MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS make it larger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = float(os.environ.get("MEMFOLD_STRESS_SECONDS", "2"))
 
 
 def test_everything_at_once(dsn: str) -> None:
-    """Nothing is lost or broken, no error is anybody's but memfold's, batches never deadlock with one another."""
+    """Nothing is lost or broken, all errors are memfold's own, batches never deadlock with one another."""
     stress = Stress(dsn, writers=8, seed=CALLS)
     stress.prepare()
     outcome = stress.run(CALLS)

@@ -23,7 +23,7 @@ from tests.support import ingest, model, vector
 from tests.unit.test_calibrate import APART, OVERLAPPING
 
 DB = psycopg.Connection[Any]
-# Python: what the database does, tests/sql/test_labelled_pairs.py shows on each server.
+# Python: tests/sql/test_labelled_pairs.py covers the database on each server.
 pytestmark = pytest.mark.one_server
 Run = Callable[..., Result]
 
@@ -56,7 +56,7 @@ def written(path: Path, seed: int = 0, **classes: tuple[int, float, float]) -> P
 
 
 def word(number: int) -> str:
-    """A word of its own for each number, without a digit."""
+    """A different word for each number, without a digit."""
     return "w" + "".join(chr(ord("a") + int(digit)) for digit in f"{number:04d}") + "q"
 
 

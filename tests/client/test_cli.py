@@ -283,7 +283,7 @@ def test_an_endpoint_that_is_down_costs_no_line(
 def test_a_run_that_was_killed_goes_on(
     run: Callable[..., Result], dsn: str, db: psycopg.Connection, tmp_path: Path
 ) -> None:
-    """kill -9 after a state was written and while a call is under way: every line counts exactly once."""
+    """kill -9 after a state was written and during a call: every line counts exactly once."""
     total = 2000
     bad = {"content": ""}
     lines = [bad if n == 3 else {"content": f"fact {n % 175}", "subject": f"s{n % 7}"} for n in range(total)]

@@ -1,4 +1,4 @@
-"""What holds of every command: it takes any form of DSN, never shows a password, and prints JSON where it reports.
+"""Rules for every command: it accepts any form of DSN, never shows a password, and prints JSON if it reports.
 
 A new command is added to COMMANDS here, or these tests fail.
 """
@@ -72,7 +72,7 @@ WITHOUT_JSON = {
     "review": "it is a dialogue",
     "web": "it serves a page",
 }
-# The server is not there: what libpq says of it must not quote the DSN.
+# There is no server: libpq's error must not quote the DSN.
 SECRETIVE = [
     f"postgresql+psycopg://u:{PASSWORD}@127.0.0.1:1/db",
     f"postgresql://u:{PASSWORD}@127.0.0.1:1/db?connect_timeout=2",
@@ -177,7 +177,7 @@ def test_every_command_that_reports_has_json() -> None:
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - set(WITHOUT_JSON)))
 def test_json_is_one_document_and_nothing_else(db: DB, dsn: str, files: dict[str, str], command: str) -> None:
-    """What a failure has to say is on stderr."""
+    """Failures are reported on stderr."""
     for model in ("toy", "other"):
         db.execute("select register_embedding_model(%s, 3)", [model])
     ingest(db, "Bob has a dog.", tenant_id="t", embedding="[1,0,0]", embedding_model="toy")

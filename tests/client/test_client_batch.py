@@ -1,4 +1,4 @@
-"""ingest_many of the clients: what ingest would do with each, in batches, once, whatever happens on the way."""
+"""ingest_many of the clients: the same as ingest for each, in batches, exactly once, whatever happens on the way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memfold.judging import Usage
 from tests.support import check
 
 DB = psycopg.Connection[Any]
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 CAT, DOG = [1.0, 0.1, 0.0], [0.0, 1.0, 0.0]
 TWO = "Alice has 2 cats."
@@ -76,7 +76,7 @@ def rows(db: DB, table: str) -> int:
 
 
 def told(item: BatchItem) -> Any:
-    """What became of a candidate, without ids."""
+    """The result for a candidate, without ids."""
     if item.error is not None:
         return item.error.sqlstate, item.error.message
     assert item.result is not None
@@ -542,7 +542,7 @@ def test_an_error_ahead_is_raised_after_the_batch_before(
 
 
 class Slow:
-    """A judge that counts how many it is asked at once."""
+    """A judge that counts its concurrent questions."""
 
     model = "toy-judge"
 
@@ -673,7 +673,7 @@ def test_a_connection_that_is_gone_between_two_batches(plain: Memfold, db: DB) -
 
 
 def answer_lost(monkeypatch: pytest.MonkeyPatch, which: Callable[[int], bool] = lambda n: n == 1) -> None:
-    """The first COMMIT, or those told, is done, but nobody hears of it."""
+    """The first COMMIT, or the named ones, succeeds, but nobody gets the answer."""
     commits: list[int] = []
     commit, later = psycopg.Connection.commit, psycopg.AsyncConnection.commit
 

@@ -33,7 +33,7 @@ from tests.chat_server import ChatServer
 from tests.support import check
 
 DB = psycopg.Connection[Any]
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 NEAR = {"User likes Vim.": [1.0, 0.0], "User is fond of Vim.": [0.9, 0.4358898944]}
 VIM, FOND = NEAR
@@ -52,7 +52,7 @@ class Vectors:
 
 
 class Toy:
-    """A judge that counts, and answers what it is told to."""
+    """A judge that counts, and gives preset answers."""
 
     model = "toy-judge"
 
@@ -514,7 +514,7 @@ def test_what_waits_for_a_person_is_not_waited_for(client: Memfold, toy: Toy, db
 
 
 def test_somebody_answers_while_the_judge_is_asked(client: Memfold, toy: Toy, db: DB) -> None:
-    """The first verdict wins, and that is what the caller is told."""
+    """The first verdict wins, and the caller gets that one."""
     toy.meanwhile = lambda: db.execute(RESOLVE, [toy.asked[-1].judgement_id, "refinement"])
     _, second = pair(client, wait=True)
     assert second.resolution is not None

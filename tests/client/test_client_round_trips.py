@@ -1,4 +1,4 @@
-"""How often a call goes to the server and back: what a client that is far from it waits for."""
+"""The number of round trips of a call, which is what a distant client waits for."""
 
 from __future__ import annotations
 

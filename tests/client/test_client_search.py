@@ -28,7 +28,7 @@ from memfold.cli import main
 from tests.chat_server import ChatServer
 
 DB = psycopg.Connection[Any]
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 TEA = ["User likes tea", "User likes tea very much", "The user likes tea"]
 RUM = "User likes rum"
@@ -41,7 +41,7 @@ VECTORS = {
 
 
 class Toy:
-    """A judge that answers what it is told to."""
+    """A judge that gives preset answers."""
 
     model = "toy-judge"
 

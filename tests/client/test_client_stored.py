@@ -260,7 +260,7 @@ def login(db: DB, connect: Connect) -> Iterator[str]:
 
 
 class Refusing:
-    """What libpq raises for a connection that the server refused, in the server's words."""
+    """libpq's error for a connection that the server refused, with the server's message."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -370,7 +370,7 @@ def test_an_embedder_of_one_text_fails_at_the_first_call(
 
 
 def test_an_embedder_that_has_worked_may_fail(dsn: str, db: DB) -> None:
-    """Then it is no misunderstanding, and costs no data."""
+    """Then the embedder is usable, and a failure loses no data."""
     answers: list[Any] = [[[1.0, 0.0, 0.0]]]
 
     def embed(texts: list[str]) -> Any:

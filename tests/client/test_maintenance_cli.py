@@ -1,4 +1,4 @@
-"""memfold sweep, consolidate, approve, undo: what they print, and what they leave."""
+"""memfold sweep, consolidate, approve, undo: their output and their effects."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch:
 
 
 def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the server says again and again that as many wait as before, the command gives up and says so."""
+    """If the number of waiting judgements never falls, the command gives up and says so."""
     storing(db)
     for name, cosine in (("Vim", 0), ("Emacs", 20)):
         store(db, f"Editor {name}", **angle(cosine))

@@ -36,7 +36,7 @@ from tests.mcp_clients import (
 from tests.servers import Cluster
 from tests.support import DB, check, ingest, model, until, vector
 
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 READ_ONLY = {"recall", "explain", "open_questions"}

@@ -150,7 +150,7 @@ SQL_NAMES = re.compile(r"\b\w+_\w+\(|\bmemfold\.\w|\bopen_judgements\b|\bMEMFOLD
 
 
 def test_hints_speak_of_tools(dsn: str, db: DB) -> None:
-    """Every error that a call can meet: what its hint names, the model can call."""
+    """Every error that a call can get: the model can call whatever its hint names."""
     model(db)
     ingest(db, "Fact 1 holds", subject="s", **vector(1.0))
     question = {

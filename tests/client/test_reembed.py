@@ -1,4 +1,4 @@
-"""From one embedding model to another: filled in beside writers, killed and resumed, cut over, dropped."""
+"""From one embedding model to another: vectors added with concurrent writers, killed and resumed, cut over, dropped."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ OLD, NEW = 4, 6  # dimensions
 
 
 def old_vector(text: str) -> list[float]:
-    """Of the old model: texts are unlike one another."""
+    """Vectors of the old model: texts are far from one another."""
     digest = hashlib.sha256(text.encode()).digest()
     return [math.cos(digest[n]) for n in range(OLD)]
 
 
 def new_vectors(texts: list[str]) -> list[list[float]]:
-    """Of the new one: all alike, so that tier 2 would fold everything, if it were asked."""
+    """Vectors of the new model: all alike, so that tier 2 would merge everything if it ran."""
     return [
         [1.0, *(hashlib.sha256(text.encode()).digest()[n] / 1e5 for n in range(NEW - 1))] for text in texts
     ]
@@ -372,7 +372,7 @@ def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
 
 
 def test_a_call_gives_way_after_a_while(db: DB, dsn: str) -> None:
-    """Writers wait for the rest of no batch: what a call has not come to is said to be later."""
+    """Writers do not wait for the rest of a batch: a call reports the texts that it leaves for later."""
     stored = filled(db, dsn, 3)
     db.execute("delete from memory_vectors where model = 'new'")
     db.execute(

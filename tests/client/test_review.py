@@ -28,14 +28,14 @@ from memfold.review.display import differences, side_by_side, width_of
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 Run = Callable[..., str]
 
 
 @pytest.fixture
 def run(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Answers from a pipe, one line each; gives what was shown."""
+    """Answers from a pipe, one line each; returns the output."""
     monkeypatch.setenv("MEMFOLD_DSN", dsn)
     monkeypatch.setenv("COLUMNS", "100")
 
@@ -59,7 +59,7 @@ def pair(db: DB, older: str, newer: str, subject: str | None = None, **fields: A
 
 @pytest.fixture
 def persons(db: DB) -> None:
-    """What is unclear is for a person."""
+    """Unclear pairs go to a person."""
     model(db)
     db.execute("select memfold.set_policy('acme', on_ambiguous => 'review')")
 
@@ -224,7 +224,7 @@ def test_every_answer(run: Run, db: DB, keys: str, verdict: str, after: tuple[st
 
 @pytest.mark.usefixtures("persons")
 def test_a_sitting_that_ends_and_another(run: Run, db: DB) -> None:
-    """What was shown and not answered is given back, and its attempt does not count."""
+    """A pair that was shown but not answered is given back, and the attempt does not count."""
     for subject in ("a", "b", "c"):
         pair(db, "User likes Vim.", "User likes Vim very much.", subject)
     first = run("d\nq\n")
@@ -334,7 +334,7 @@ def test_a_judge_may_answer_and_not_undo(run: Run, db: DB, dsn: str, connect: An
 def test_an_answer_is_taken_back_and_given_anew(
     run: Run, db: DB, first: str, then: str, after: tuple[str, str]
 ) -> None:
-    """Whatever the first answer was, the pair ends as if only the second had been given."""
+    """Whatever the first answer was, the result is as if only the second had been given."""
     pair(db, "User likes Vim.", "User likes Vim very much.", "a")
     pair(db, "Bob likes tea.", "Bob likes green tea.", "b")
     shown = run(f"{first}\nu\n{then}\nk\n")
@@ -434,7 +434,7 @@ def test_a_side_that_is_gone(run: Run, db: DB, meanwhile: Callable[[str], None])
 
 
 class Terminal:
-    """memfold review on a terminal of its own."""
+    """memfold review on a separate terminal."""
 
     def __init__(self, dsn: str) -> None:
         self.master, slave = pty.openpty()

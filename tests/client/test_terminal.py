@@ -1,4 +1,4 @@
-"""No stored text steers the terminal of those who look at it, nor pretends to be a line of its own: every command."""
+"""For every command: no stored text controls the reader's terminal or poses as a separate line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support import ingest
 from tests.unit.test_endpoints import STEERS
 
 DB = psycopg.Connection[Any]
-# Python: what the server has to do with it, other tests show on each.
+# Python: other tests cover each server.
 pytestmark = pytest.mark.one_server
 
 # a title, a cleared screen, colours by C0 and C1, reversed text, an overwritten line, and a line that is none
@@ -47,7 +47,7 @@ class Ran:
         self.commands: set[str] = set()
 
     def __call__(self, *arguments: object, code: int = 0, says: str = "", lines: str = "") -> Result:
-        """says: what it must show of the hostile text, so that silence is no pass."""
+        """says: the part of the hostile text that it must show, so that printing nothing does not pass."""
         self.commands.add(str(arguments[0]))
         given = [str(argument) for argument in arguments]
         environment = {"MEMFOLD_DSN": self.dsn, "OPENAI_API_KEY": KEY}

@@ -1,4 +1,4 @@
-"""Spans of calls, transactions, embedders and judges: what is in them, and that no text is."""
+"""Spans of calls, transactions, embedders and judges: their attributes, and that they contain no text."""
 
 from __future__ import annotations
 

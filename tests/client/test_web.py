@@ -1,4 +1,4 @@
-"""memfold web over plain HTTP: what it shows and does, without a browser."""
+"""memfold web over plain HTTP, without a browser: pages and forms."""
 
 from __future__ import annotations
 

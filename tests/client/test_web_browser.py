@@ -44,7 +44,7 @@ def enter(driver: webdriver.Chrome, site: Site) -> None:
 
 
 def complaints(driver: webdriver.Chrome) -> list[Any]:
-    """What the console says: scripts that failed, and what the policy of the page has refused."""
+    """The console's messages: failed scripts, and violations of the page's policy."""
     return list(driver.get_log("browser"))  # type: ignore[no-untyped-call]
 
 

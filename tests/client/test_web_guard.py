@@ -1,4 +1,4 @@
-"""memfold web: who is let in, what goes wrong, and how the command starts and ends."""
+"""memfold web: access control, errors, and how the command starts and ends."""
 
 from __future__ import annotations
 

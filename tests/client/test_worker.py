@@ -35,7 +35,7 @@ from tests.servers import ROOT, Cluster
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 JUDGEMENTS = int(os.environ.get("MEMFOLD_JUDGEMENTS", "200"))
@@ -46,7 +46,7 @@ JUDGEMENTS = int(os.environ.get("MEMFOLD_JUDGEMENTS", "200"))
 
 
 def pairs(dsn: str, count: int, tenant: str = "acme", start: int = 0) -> None:
-    """So many ambiguous pairs, each in a scope of its own."""
+    """This many ambiguous pairs, each in a separate scope."""
     side = math.sqrt(1 - 0.88**2)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("select memfold.register_embedding_model('m', 4)")
@@ -87,7 +87,7 @@ HURRY = "update memfold.judgements set next_attempt_at = now() where status = 'o
 
 @dataclass
 class Toy:
-    """A judge without an endpoint: what it was asked, and what it does then."""
+    """A judge without an endpoint: records its questions, and what to do then."""
 
     act: Callable[[Question], Awaitable[Answer | None]] | None = None
     latency: float = 0.0
@@ -143,7 +143,7 @@ def once(worker: Worker) -> Summary:
 
 @pytest.fixture
 def endpoint() -> Iterator[Callable[..., str]]:
-    """Starts endpoints in processes of their own."""
+    """Starts endpoints in separate processes."""
     started: list[subprocess.Popen[str]] = []
 
     def start(latency: float) -> str:
@@ -397,7 +397,7 @@ def test_useless_answers_end_with_the_first_that_is_of_use(
 
 
 def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """While answers are under way: they are kept until they can be written, and no pair is asked twice."""
+    """During calls: answers are kept until they can be written, and no pair is asked twice."""
     cluster = own_cluster
     dsn = cluster.dsn() + " options='-csearch_path=public,memfold'"
     count = 18
@@ -461,7 +461,7 @@ def test_a_collision_is_tried_again(dsn: str, db: DB) -> None:
 
 
 def test_terminated(dsn: str, db: DB, endpoint: Callable[..., str]) -> None:
-    """SIGTERM: calls under way are answered and applied, what was claimed ahead is given back as it was."""
+    """SIGTERM: running calls are answered and applied, judgements claimed ahead are given back unchanged."""
     count, slots = 12, 3
     url = endpoint(0.4)
     pairs(dsn, count)

@@ -100,7 +100,7 @@ def test_each_number_is_what_it_says(db: DB, connect: Connect) -> None:
 
 @pytest.mark.core
 def test_nothing_is_scanned(db: DB) -> None:
-    """Each part has an index, no matter who asks: those of what waits are as small as that."""
+    """Each part has an index, no matter who asks: the indexes of pending work are small."""
     db.execute("set enable_seqscan = off")
     for role in ("memfold_app", "memfold_auditor"):
         db.execute(f"set role {role}; set memfold.tenant_id = 'acme'".encode())
@@ -120,7 +120,7 @@ def configured() -> dict[str, str]:
 
 
 def queries() -> list[str]:
-    """What the dashboard asks."""
+    """The dashboard's queries."""
     board = json.loads((METRICS / "dashboard.json").read_text())
     return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
 

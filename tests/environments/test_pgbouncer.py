@@ -102,7 +102,7 @@ def pooler(db: DB, target: Target) -> Iterator[Pooler]:
 
 
 def together(*jobs: Callable[[], None]) -> None:
-    """All at once; the first error of any is raised."""
+    """Run all concurrently; the first error is raised."""
     errors: list[BaseException] = []
 
     def run(job: Callable[[], None]) -> None:

@@ -236,7 +236,7 @@ select sum(texts) from loaded_models();
 
 @pytest.mark.full_server
 def test_psql_alone_folds_paraphrases(py: DB, target: Target) -> None:
-    """No client that knows of models: a paraphrase is merged, and what is known is embedded never again."""
+    """The client knows no models: a paraphrase is merged, and a known text is never embedded again."""
     done = subprocess.run(
         [
             target.cluster.bindir / "psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1",

@@ -1,4 +1,4 @@
-"""What `make deb` and `make tle` make: the files of `make install`, and a script that needs no superuser."""
+"""The products of `make deb` and `make tle`: the files of `make install`, and a script that needs no superuser."""
 
 from __future__ import annotations
 

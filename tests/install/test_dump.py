@@ -77,7 +77,7 @@ def squashed(lines: list[str]) -> list[str]:
 
 
 def edit(dsn: str) -> None:
-    """What an administrator has changed of the rows that memfold ships, and what a judge has answered."""
+    """Changes by an administrator to rows that memfold ships, and a judge's answers."""
     run(dsn, "select memfold.set_policy('*', merge_threshold => 0.97, weights => '{1,0,0}')")
     run(dsn, "select memfold.set_options('*', decay_floor => 0.1)")
     run(dsn, "insert into memfold.antonyms values ('*', 'tabs', 'spaces', 'en')")
@@ -96,7 +96,7 @@ def edit(dsn: str) -> None:
 
 
 def opt_out(dsn: str) -> None:
-    """A bucket without deduplication, in which one text stands twice."""
+    """A bucket without deduplication that has one text twice."""
     run(dsn, "select memfold.set_policy('before', 'log', dedup => 'off')")
     for _ in range(2):
         run(dsn, "select memfold.ingest_memory('The door was opened', 'before', 'log')")
@@ -288,7 +288,7 @@ LEFT_OUT = re.compile(r"EXTENSION| SCHEMA - ")
 
 
 def said(dsn: str) -> tuple[bool, str]:
-    """What doctor says of the dump that this login would make."""
+    """doctor's line about the dump that this login would make."""
     with psycopg.connect(dsn, row_factory=dict_row) as connection:
         found = connection.execute(admin_queries.SERVER).fetchone()
     assert found is not None

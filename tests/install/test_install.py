@@ -148,7 +148,7 @@ def test_ten_processes_at_once(empty: str) -> None:
 
 
 def test_two_databases_of_one_server_at_once(make: Make) -> None:
-    """They share the roles, which PostgreSQL does not let two transactions change at once."""
+    """They share the roles, which two transactions cannot change at the same time."""
     pair = [make(), make()]
     processes = servers.install_together(*pair * 2)
     out, err = processes.communicate(timeout=300)
@@ -172,7 +172,7 @@ def test_threads_take_turns(make: Make) -> None:
 
 @pytest.mark.one_server
 def test_it_gives_way_and_tries_again(installed: str) -> None:
-    """Someone who reads a view stands in the way of its new definition, for longer than the lock timeout."""
+    """A session that reads a view blocks its new definition, for longer than the lock timeout."""
     with psycopg.connect(installed) as reader:
         reader.execute("select * from memfold.dedup_stats")
         timer = threading.Timer(1.5, reader.rollback)
@@ -200,7 +200,7 @@ def test_pgvector_in_another_schema(empty: str) -> None:
 
 
 def test_pgvector_that_this_role_may_not_install(make: Make, db: psycopg.Connection) -> None:
-    """Where it is not trusted, or PUBLIC may not create in public, an administrator has to."""
+    """If pgvector is not trusted, or PUBLIC may not create in public, an administrator must create it."""
     role = f"guest_{uuid.uuid4().hex[:8]}"
     dsn = make()
     db.execute(f"create role {role} login password 'guest'".encode())

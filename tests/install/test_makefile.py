@@ -1,4 +1,4 @@
-"""`make install` puts the files where extensions are, and nothing anywhere else; `make uninstall` takes them back."""
+"""`make install` puts the files where extensions are, and nothing anywhere else; `make uninstall` removes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memfold up` and `memfold down`: what they promise, and what they survive."""
+"""`memfold up` and `memfold down`: their promises, and the faults that they survive."""
 
 from __future__ import annotations
 
@@ -559,7 +559,7 @@ def test_root_with_a_wheel_that_only_root_can_read(
 
 @root_only
 def test_root_keeps_the_account_of_the_cluster(place: Path, home: Path) -> None:
-    """Whatever account a new cluster would get today: the one that owns the files runs them."""
+    """The account that owns the files runs them, whatever account a new cluster would get today."""
     server.up(home)
     server.down(home)
     for path in (home / "data", home / "run", *(home / "data").rglob("*")):

@@ -142,7 +142,7 @@ def test_a_released_schema_file_that_was_changed_is_refused(
 
 
 def test_what_is_frozen_makes_what_was_released(make: Make, way: str) -> None:
-    """What `make freeze` keeps of the present version is all that it is made of."""
+    """`make freeze` keeps all files that make up the current version."""
     frozen = make(way, release=servers.PRESENT)
     assert sorted(set(catalog(frozen)) ^ set(catalog(make(way)))) == []
 

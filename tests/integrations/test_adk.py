@@ -23,7 +23,7 @@ from memfold.integrations.adk import MemfoldMemoryService
 from tests.integrations.toys import embedder, memories, run_page
 from tests.support import DB, check
 
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 ALICE: dict[str, Any] = {"app_name": "acme", "user_id": "alice"}

@@ -20,7 +20,7 @@ from memfold.integrations.langgraph import MemfoldStore
 from tests.integrations.toys import at_once, embedder, memories, run_page
 from tests.support import DB, check, ingest
 
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 ALICE = ("memories", "alice")

@@ -17,7 +17,7 @@ from memfold.integrations.llamaindex import LlamaIndexEmbedder, MemfoldMemoryBlo
 from tests.integrations.toys import embedder, memories, run_page
 from tests.support import DB, check
 
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the adapters share: vectors without a model, and what is left in the database."""
+"""Shared code of the adapters' tests: vectors without a model, and the state of the database."""
 
 from __future__ import annotations
 

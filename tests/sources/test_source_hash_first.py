@@ -13,7 +13,7 @@ import pytest
 from tests.support import answer, check, ingest, statuses, vector
 
 DB = psycopg.Connection[Any]
-# What the functions do on each server, their own tests show.
+# The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 
 

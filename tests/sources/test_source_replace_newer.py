@@ -17,7 +17,7 @@ from memfold import Answer, Embedder, Memfold, Question
 from tests.support import Result, answer, check, counters, ingest, inside, status, statuses, vector
 
 DB = psycopg.Connection[Any]
-# What the functions do on each server, their own tests show.
+# The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 
 
@@ -36,7 +36,7 @@ def pair(db: DB, cosine: float, older: str = "Alice has a cat", newer: str = "Al
 
 
 def texts(db: DB) -> set[str]:
-    """What is current, as search would show it."""
+    """The current memories, as search would show them."""
     return {row[0] for row in db.execute("select content from current_memories('acme')").fetchall()}
 
 
@@ -217,7 +217,7 @@ def test_only_the_closest_is_replaced(replace_newer: DB) -> None:
 
 
 def test_alice_and_bob(replace_newer: DB) -> None:
-    """The document compares with the one nearest memory of all. Here with those of the same subject, where there is one."""
+    """The document compares with the nearest memory of all; here, with those of the same subject, if there is one."""
     alice = ingest(replace_newer, "Alice has a cat", subject="Alice", **vector(1.0))
     bob = ingest(replace_newer, "Bob has a cat", subject="Bob", **vector(0.96))
     assert (bob.action, bob.similar) == ("inserted", None)

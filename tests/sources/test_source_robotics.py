@@ -13,7 +13,7 @@ import pytest
 from tests.support import Result, check, ingest, inside, statuses, vector
 
 DB = psycopg.Connection[Any]
-# What the functions do on each server, their own tests show.
+# The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 
 
@@ -43,7 +43,7 @@ def words(n: int, of: str = "q") -> list[str]:
 
 
 def test_layer_1_exact(robotics: DB) -> None:
-    """The very bytes, whatever type or subject; another case or space is left to the next layer."""
+    """Exactly the same bytes, with any type or subject; another case or spacing is left to the next layer."""
     first = ingest(robotics, "grip_force=12.5N works best", memory_type="observation")
     again = ingest(robotics, "grip_force=12.5N works best", memory_type="config")
     assert (again.action, again.tier, again.method, again.memory_id) == ("merged", 1, "hash", first.memory_id)
@@ -189,7 +189,8 @@ def end(db: DB, session: str, **more: Any) -> tuple[Any, ...]:
 
 
 def episode(db: DB, facts: list[tuple[str, str, float]], session: str = "abc-123") -> list[Result]:
-    """What a session left, each stored although it is like another: dedup at write time has a threshold of its own."""
+    """Memories of a session, each stored although it is like another: deduplication at write time has its own
+    threshold."""
     return [
         ingest(db, text, memory_type=kind, source_confidence=sure, session_id=session)
         for text, kind, sure in facts
@@ -359,7 +360,7 @@ def test_decay_at_each_session_s_end(robotics: DB) -> None:
 
 
 def test_recall_resets_the_clock(robotics: DB) -> None:
-    """What is shown is used; below 0.3 it is not shown any more, and after half a year unseen it is not."""
+    """Showing a memory counts as use; below 0.3 it is no longer shown, nor after half a year without being seen."""
     query = "select count(*) from search_memories(%s, 'm', 'acme', 'default')"
     vectors = [vector(1.0)["embedding"]]
     m = ingest(

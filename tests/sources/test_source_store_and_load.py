@@ -14,7 +14,7 @@ import pytest
 from tests.support import Result, answer, check, counters, ingest, inside, status, vector
 
 DB = psycopg.Connection[Any]
-# What the functions do on each server, their own tests show.
+# The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 COFFEE = (
     "User likes coffee, flat white usually",
@@ -155,7 +155,7 @@ def three_stored(store_and_load: DB) -> DB:
 
 
 def test_search_shows_two_facts(three_stored: DB) -> None:
-    """Three memories of one fact and one of another: two entries; the most complete stands for its cluster."""
+    """Three memories of one fact and one of another: two entries; the most complete one represents its cluster."""
     assert shown(three_stored, [1, 0, 0, 0.5]) == [(COFFEE[1], 2), (BROKEN, 0)]
     assert len(current(three_stored)) == 4  # nothing is changed by looking
 
@@ -200,7 +200,7 @@ def test_retrievals_are_counted(three_stored: DB) -> None:
 
 
 def test_compaction(three_stored: DB) -> None:
-    """What is stored already is brought to a judge by the store-time threshold, and ends as two facts."""
+    """Stored memories go to a judge by the store-time threshold, and end as two facts."""
     three_stored.execute("select set_policy('acme', on_ambiguous => 'synthesise')")
     three_stored.execute("select * from consolidate('acme', 'default', dry_run => false)")
     for _ in range(4):

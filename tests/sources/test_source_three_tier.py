@@ -25,7 +25,7 @@ from tests.support import (
 )
 
 DB = psycopg.Connection[Any]
-# What the functions do on each server, their own tests show.
+# The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 
 
@@ -73,7 +73,8 @@ def test_what_the_key_keeps_apart(three_tier: DB) -> None:
 
 
 def test_668_copies(three_tier: DB) -> None:
-    """The counter ends at 668 observations; the same turn 668 times is no evidence, so confidence does not move."""
+    """The counter ends at 668 observations; the same turn 668 times is not new evidence, so confidence does not
+    change."""
     three_tier.execute(
         "select count(ingest_memory('User prefers Vim', 'acme', source_turn_ids => '{turn 1}'))"
         " from generate_series(1, 667)"
@@ -321,7 +322,7 @@ def test_the_consolidation_threshold(three_tier: DB, cosine: float, proposed: in
 
 
 def test_a_person_reviews_the_proposals(three_tier: DB) -> None:
-    """Proposed for a person, approved at once, and taken back at once."""
+    """Proposed to a person, approved in one call, and undone in one call."""
     memories = vim(three_tier, 4)
     run = three_tier.execute(
         "select distinct run_id from consolidate('acme', 'default', approval => 'person', dry_run => false)"

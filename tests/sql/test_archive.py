@@ -95,7 +95,8 @@ def test_random_sequences(db: DB) -> None:
 
 
 def archive(db: DB, max_events: int = 1000, tenant: str = "acme") -> tuple[int, int]:
-    """All that is old, in as many calls as it takes: rows moved, rows that stand for many made or made larger."""
+    """Archive all old rows, in as many calls as necessary; returns the rows moved, and the rows that stand for many
+    created or enlarged."""
     archived = summaries = 0
     for _ in range(10_000):
         row = db.execute(

@@ -117,7 +117,7 @@ def test_limits_are_policy(db: DB) -> None:
 
 
 def test_limits_are_policy_in_a_batch(db: DB) -> None:
-    """Each goes by its own, whatever the other one allows."""
+    """Each follows its own limit, whatever the other one allows."""
     limits = {"long": (30, 20), "large": (20, 30)}
     made: list[dict[str, Any]] = []
     expected: list[str | None] = []
@@ -189,7 +189,7 @@ def test_other_functions(db: DB, call: str, state: str) -> None:
 
 
 def test_what_a_call_of_a_judge_costs(db: DB) -> None:
-    """Of each so little that the sum of all attempts is a number too."""
+    """Each is small enough that the sum of all attempts is a number too."""
     model(db)
     ingest(db, "User likes Vim", **vector(1.0))
     ingest(db, "User likes Vi", **vector(0.9))
@@ -286,7 +286,7 @@ def test_thresholds_that_a_policy_inherits(db: DB) -> None:
 
 
 def test_a_star_is_no_name(db: DB) -> None:
-    """It stands for any in rules and calls of maintenance, which would not find what is in a bucket of that name."""
+    """'*' means any in rules and calls of maintenance, which would not find memories in a bucket of that name."""
     for column in ("tenant_id", "bucket_id", "memory_type"):
         with pytest.raises(psycopg.Error) as error:
             db.execute(

@@ -201,7 +201,7 @@ def candidate(rnd: random.Random) -> Candidate:
 
 
 def limited(candidates: list[Candidate]) -> None:
-    """Gives some a validity, which the same text has not in another spelling."""
+    """Gives some candidates a validity that the same text in another spelling does not have."""
     for i, one in enumerate(candidates):
         if one.get("content", "").endswith("!"):
             candidates[i] = {**one, ("valid_from", "valid_until")[i % 4 > 0]: f"2026-{1 + i % 9:02}-01"}
@@ -235,7 +235,7 @@ def rules(db: DB, tenant: str) -> None:
 
 
 def act_manually(db: DB, rnd: random.Random, tenants: list[str]) -> None:
-    """What makes aliases, tombstones, withdrawn and superseded memories, done to both tenants alike."""
+    """Calls that create aliases, tombstones, withdrawn and superseded memories, for both tenants alike."""
     counts = [
         db.execute(
             "select (select count(*) from memories where tenant_id = %s),"
@@ -302,7 +302,7 @@ def test_batches_equal_singles(db: DB) -> None:
         if seed % 3 == 2:
             # others come in with them one by one, so not in each batch
             limited(candidates)
-        with db.transaction():  # one transaction, in which the clock stands still
+        with db.transaction():  # one transaction, in which the clock does not advance
             singles = one_by_one(db, "single", candidates)
             batch = at_once(db, "batch", candidates, apart=rnd.random() < 0.5)
         expected, found = Names(db, "single"), Names(db, "batch")
@@ -358,7 +358,7 @@ def test_errors_of_candidates(db: DB) -> None:
 
 
 def test_a_memory_that_was_contradicted(db: DB) -> None:
-    """It has no predicate, and yet it is on a timeline: what is told of it is no mere addition."""
+    """It has no predicate, but it is on a timeline: a restatement of it is not just an addition."""
     one, other = ingest(db, "User likes tea"), ingest(db, "User hates tea")
     db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [one.memory_id, other.memory_id])
     for content in ("User hates tea", "User likes tea", "User likes tea", "User hates tea"):
@@ -369,7 +369,7 @@ def test_a_memory_that_was_contradicted(db: DB) -> None:
 
 
 def test_the_last_candidate_is_not_there_for_those_before_it(db: DB) -> None:
-    """By the rules of its own type it is near to none, and written first; by theirs it would be their nearest."""
+    """By the rules of its own type it is near none, and written first; by theirs it would be their nearest."""
     model(db)
     db.execute("select set_policy('acme', scope => 'bucket', merge_threshold => 1, judge_threshold => 0.8)")
     db.execute(
@@ -474,7 +474,7 @@ def test_hits_at_any_isolation(db: DB) -> None:
 
 
 def test_vectors_beside_their_candidates(db: DB) -> None:
-    """Element by element: null where a candidate has none; what is wrong with one is that candidate's error."""
+    """Element by element: null if a candidate has none; a bad one is that candidate's error."""
     model(db)
     candidates: list[Candidate] = [
         {"content": "Ann plays the piano", "embedding_model": "m"},
@@ -543,7 +543,7 @@ def test_a_batch_is_of_the_sessions_tenant(db: DB, app: Callable[..., DB]) -> No
 @pytest.mark.one_server
 @pytest.mark.slow
 def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
-    """They take no lock but their memories' rows: all in the order of ids, whatever the order of the batch."""
+    """They lock only their memories' rows, in the order of ids, whatever the order of the batch."""
     facts: list[Candidate] = [{"content": f"User likes thing {i}"} for i in range(300)]
     at_once(db, "acme", facts)
 
@@ -558,7 +558,7 @@ def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
 
 @pytest.mark.slow
 def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
-    """Overlapping facts, values of slots and paraphrases in shuffled order; calls one by one beside them."""
+    """Overlapping facts, values of slots and paraphrases in shuffled order, with concurrent single calls."""
     model(db)
     db.execute("select set_predicate('works_at', 'acme')")
     facts: list[Candidate] = [

@@ -1,4 +1,4 @@
-"""Limits and conditions whose last value decides, each met at it and beside it."""
+"""Limits and conditions, each tested at its last value and next to it."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_contradiction_across_scopes_goes_by_the_buckets_rule(db: DB, subject:
 
 @pytest.mark.parametrize("stays", [False, True])
 def test_the_guards_words_in_the_archive(db: DB, stays: bool) -> None:
-    """Of a row that was compared with the text that goes, or with one whose other wording goes."""
+    """For a row that was compared with the erased text, or with one whose other wording is erased."""
     model(db)
     db.execute("select set_predicate('lives_in', 'acme', conflict => 'keep_existing')")
     slot = {"subject": "Ann", "predicate": "lives_in"}

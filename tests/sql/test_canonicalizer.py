@@ -69,7 +69,7 @@ def simple_lower(char: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Lower case; a dot above that follows an i is no difference."""
+    """Lower case; a combining dot above after an i makes no difference."""
     folded = ""
     for char in map(simple_lower, text):
         if char == "\u0307" and folded and folded[-1] in "i\u012f\u1e2d\u1ecb":
@@ -134,7 +134,8 @@ REFERENCE = {"prose/1": prose, "flat/1": flat, "predicate/1": predicate}
 
 
 def assigned_points() -> list[int]:
-    """What Unicode 14 assigns, private use and U+0000 left out, whatever this Python's Unicode is."""
+    """The characters assigned by Unicode 14, without private use and U+0000, whatever this Python's Unicode version
+    is."""
     text = (
         SQL_FILES[-1].read_text(encoding="utf-8").partition("_canonicalizer_assigned()")[2].partition(";")[0]
     )
@@ -409,7 +410,7 @@ SELFTEST = (
 
 
 def install(connection: Connection) -> None:
-    """What the canonicalizer needs, and nothing else of memfold."""
+    """The canonicalizer's parts, and nothing else of memfold."""
     connection.execute("create schema memfold; create schema memfold_internal")
     for path in SQL_FILES:
         connection.execute(path.read_text(encoding="utf-8").encode())
@@ -417,7 +418,7 @@ def install(connection: Connection) -> None:
 
 @contextmanager
 def database(db: Connection, options: str) -> Iterator[Connection]:
-    """A database of its own on the same server."""
+    """A separate database on the same server."""
     server = make_conninfo(db.info.dsn, password=db.info.password or None, dbname="postgres")
     name = f"memfold_canonicalizer_{db.info.backend_pid}"
     with psycopg.connect(server, autocommit=True) as maintenance:

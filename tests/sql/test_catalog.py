@@ -1,4 +1,4 @@
-"""What the catalog must say: both installation methods create the same schema, and the rules for every object."""
+"""The catalog: both installation methods create the same schema, and every object follows the rules."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ OWNERS = {
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
 PROCEDURES = {"rehash_bucket", "run_maintenance_all", "take_up_links"}
-# What an agent may call, of what an application may. Whatever is not named here it may not.
+# The functions of an application that an agent may also call, and no others.
 AGENTS = {
     "attach_embedding", "canonicalize", "current_memories", "current_memory", "effective_confidence", "embed_pending",
     "explain_memory", "find_similar", "ingest_memories", "ingest_memory", "known_memory", "pending_embeddings",
     "preview_memory", "record_feedback", "reject_memory", "resolve_judgement", "search_memories", "undo", "update_memory",
 }  # fmt: skip
-# What a judge, who belongs to no tenant, may call.
+# The functions that a judge may call; a judge has no tenant.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}
-# What reaches across tenants belongs to memfold_queue, whose policies let it.
+# Functions that work across tenants belong to memfold_queue, whose policies allow it.
 QUEUES = {"_claim", "_retry_judgements", "_tenants", "_indexed_words"}
 
 
@@ -60,7 +60,8 @@ def snapshot(connection: DB) -> list[str]:
 
 
 def plain(lines: list[str]) -> list[str]:
-    """What has to be equal in all databases of a server, but for rows that a test or an earlier version has written."""
+    """The parts that must be equal in all databases of a server, apart from rows written by a test or an earlier
+    version."""
     # CREATE EXTENSION ... CASCADE puts pgvector beside memfold where it is not there yet; its name alone differs
     lines = [re.sub(r"\b(public|memfold|extensions)\.vector\b", "vector", line) for line in lines]
     return [line for line in lines if f'"tenant_id": "{servers.BEFORE}"' not in line]
@@ -160,7 +161,7 @@ def test_nothing_is_public(db: DB) -> None:
 
 @pytest.mark.core
 def test_only_the_owners_roles_make_objects_in_the_schemas(db: DB) -> None:
-    """A role that could make a function beside memfold's own might have it called in the owner's name."""
+    """A role that could create a function in memfold's schema might have it called as the owner."""
     makers = db.execute(
         "select n.nspname::text, r.rolname::text from pg_namespace as n cross join pg_roles as r"
         " where n.nspname in ('memfold', 'memfold_internal') and r.rolname ~ '^memfold_'"
@@ -337,7 +338,8 @@ order by p.proname, a.place"""
 
 
 def test_arguments_have_one_order_and_one_name(db: DB) -> None:
-    """What the call is about, tenant_id, bucket_id, the rest; tenant_id is the setting where it is left out."""
+    """The order of arguments: what the call is about, tenant_id, bucket_id, the rest; tenant_id defaults to the
+    setting."""
     functions: dict[str, list[tuple[str, str | None]]] = {}
     for function, name, default, _ in db.execute(ARGUMENTS).fetchall():
         functions.setdefault(function, []).append((name, default))

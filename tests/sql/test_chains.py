@@ -1,4 +1,4 @@
-"""No chains: what merges by itself is compared with the text that is shown, not with what was merged into that before.
+"""No chains: an automatic merge compares a candidate with the text that is shown, not with earlier aliases of it.
 
 MEMFOLD_WALKS (10) random walks of 30 candidates, of each kind; MEMFOLD_SEED fixes the random choice.
 """
@@ -34,7 +34,7 @@ def event(db: DB, result: Result) -> dict[str, Any]:
 
 
 def told(result: Result, memory_id: UUID | None) -> dict[str, Any]:
-    """What a result says of a memory in ``similar``."""
+    """A result's entry for a memory in ``similar``."""
     [entry] = [entry for entry in result.similar if entry["memory_id"] == str(memory_id)]
     return dict(entry)
 
@@ -324,7 +324,8 @@ def test_a_score_merges_by_the_text_that_is_shown(db: DB) -> None:
 
 
 def test_the_guard_looks_at_the_text_that_is_shown(db: DB) -> None:
-    """A person has merged what the guard tells apart; what says the same as that alias is asked about all the same."""
+    """A person has merged texts that the guard tells apart; a text that says the same as that alias is still asked
+    about."""
     model(db)
     root = ingest(db, "Ann has 2 cats", **angle(0))
     other = ingest(db, "Ann has 3 cats", **angle(5))

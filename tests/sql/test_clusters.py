@@ -1,4 +1,4 @@
-"""One question about several memories that are near to one another: found, claimed, answered once, taken back, erased."""
+"""One question about several memories that are near one another: found, claimed, answered once, undone, erased."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def test_how_large_a_cluster_may_be(db: DB) -> None:
 
 
 def test_in_a_cluster_each_is_near_to_each(db: DB) -> None:
-    """Whatever the pairs are: no two are together that are not a pair, and each that has a pair is in some question."""
+    """For any pairs: a cluster contains only memories that are pairs, and each memory with a pair is in some
+    question."""
     chance = random.Random(1)
     for size in (2, 5, 12, 40):
         for share in (0.1, 0.5, 0.9, 1.0):

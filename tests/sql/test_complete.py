@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -26,7 +27,7 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """What a connection was told beside its rows."""
+    """The notices that a connection received."""
 
     def __init__(self, db: DB) -> None:
         self.db = db
@@ -121,6 +122,25 @@ def test_a_scan_of_the_index_that_ends_early_says_so(large: DB, app: Connect) ->
     assert [(row["memory_id"], row["complete"]) for row in found] == [(ids[0], False)]
     [one] = told
     assert one.hint == "Search with fewer filters, or one session: those are searched completely."
+
+
+def test_the_index_is_read_on_past_what_recall_may_not_show(large: DB, app: Connect) -> None:
+    """The nearest have expired: as many as were asked for are found behind them."""
+    vectors = unit(noise(120, 1))
+    limit(large)
+    ids = load(large, "acme", vectors)
+    large.execute("select create_vector_index('m')")
+    order = np.argsort(-(vectors @ vectors[0]))
+    large.execute(
+        "update memfold.memory_counters set valid_until = now() - interval '1 day' where memory_id = any(%s)",
+        [[ids[n] for n in order[:40]]],
+    )
+    mine = app("acme")
+    with Notices(mine) as told:
+        found = search(mine, text(vectors[0]), bucket="wide", max_results=3, deduplicate=False)
+    assert [row["memory_id"] for row in found] == [ids[n] for n in order[40:43]]
+    assert all(row["complete"] for row in found)
+    assert told == []
 
 
 def test_neighbours_by_an_index_whose_scan_ends_early(large: DB, app: Connect) -> None:

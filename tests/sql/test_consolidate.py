@@ -1,4 +1,4 @@
-"""consolidate, approve_run, undo_run: what says the same is found, judged, folded under one run, and taken back."""
+"""consolidate, approve_run, undo_run: memories that say the same are found, judged, merged under one run, and undone."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_value_that_is_history_by_now_is_answered_as_by_itself(db: DB, verdict
 
 
 def test_nobody_is_folded_by_a_chain(db: DB) -> None:
-    """A near to B, B to C, C to D, D to E: each is asked about beside one that it is near to."""
+    """A is near B, B near C, C near D, D near E: each is asked about with one that it is near."""
     model(db)
     storing(db)
     ids = [store(db, f"Fact {name}", **angle(35 * n)) for n, name in enumerate("ABCDE")]
@@ -301,7 +301,8 @@ def tell(db: DB, bucket: str, first: bool) -> None:
 
 @pytest.mark.slow
 def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
-    """With ingests in between, of texts that were merged and of others: as a bucket that was never consolidated."""
+    """With ingests in between, of merged texts and of others: the result is that of a bucket that was never
+    consolidated."""
     model(db)
     for bucket in ("control", "folded"):
         storing(db, bucket)

@@ -1,4 +1,4 @@
-"""What a test leaves behind, the next one does not find (tests/databases.py): its database is clean, or another one."""
+"""A test does not find what the previous one left (tests/databases.py): its database is clean, or another one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ CLEAN: dict[str, dict[str, Any]] = {}
 
 @pytest.fixture
 def clean(target: Target, lend: Lend) -> dict[str, Any]:
-    """What is seen in a new copy of the template."""
+    """The state of a new copy of the template."""
     if str(target) not in CLEAN:
         with lend(new=True) as db:
             CLEAN[str(target)] = seen(db)

@@ -46,7 +46,7 @@ def effective(db: DB, memory_id: UUID, days: float, start: datetime = START) -> 
 
 
 def apply(db: DB, days: float, **options: Any) -> tuple[int, int]:
-    """apply_decay at so many days after START; decayed and remaining."""
+    """apply_decay this many days after START; returns decayed and remaining."""
     named = "".join(f", {name} => %s" for name in options)
     row = db.execute(
         f"select decayed, remaining from memfold.apply_decay('acme', as_of => %s{named})",
@@ -144,7 +144,7 @@ def test_options_of_a_type(decaying: DB) -> None:
 
 
 def test_use_begins_it_anew(decaying: DB) -> None:
-    """What is said again, or shown."""
+    """A memory that is stated again, or shown."""
     memory = remember(decaying, days=100, **vector(1.0))
     assert effective(decaying, memory, 0) == pytest.approx(0.9 * 0.99**100)
     remember(decaying, days=10)

@@ -1,4 +1,4 @@
-"""The state model: whatever the ledger says, derive_scope makes it so, in any order."""
+"""The state model: derive_scope makes the state match the ledger, whatever that contains, in any order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DB = psycopg.Connection[Any]
 
 
 def take_back(db: DB, event_id: UUID | None) -> None:
-    """Append what takes an event back, and derive both its memories again."""
+    """Append the undo of an event, and derive both its memories again."""
     row = db.execute(
         "select e.memory_id, e.target_id from memory_events as e"
         " cross join lateral memfold_internal._record_undone(e.tenant_id, array[e.event_id], null, null)"
@@ -133,7 +133,7 @@ def test_the_order_of_undos_does_not_matter(db: DB, seed: int) -> None:
     db.execute("select set_predicate('works_at', 'acme')")
 
     def history(bucket: str) -> tuple[list[UUID | None], dict[UUID | None, Told]]:
-        """What can be undone, and all that was told by its event."""
+        """The events that can be undone, and their observations."""
         rnd = random.Random(seed)
         events = []
         told = {}
@@ -153,7 +153,7 @@ def test_the_order_of_undos_does_not_matter(db: DB, seed: int) -> None:
         return events, told
 
     def counted(rows: list[Any], told: list[Told]) -> None:
-        """The counters of each root are those of what was told of its text and of its aliases'."""
+        """The counters of each root are those of the observations of its text and of its aliases."""
         for content, predicate, _, root, observations, _, confidence, last_seen, _ in rows:
             if root is not None:
                 continue

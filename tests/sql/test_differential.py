@@ -18,7 +18,7 @@ from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 Candidate = dict[str, Any]
-# Python as well: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 WHEN = "2025-01-01T00:00:00+00:00"
@@ -46,7 +46,7 @@ POLICIES = {
 
 
 def numbers() -> Iterator[tuple[str, list[Candidate]]]:
-    """What may be said of each field, at its bounds and beyond them."""
+    """Values for each field, at its bounds and beyond them."""
     for field in (
         "bucket_id",
         "memory_type",
@@ -128,7 +128,7 @@ def numbers() -> Iterator[tuple[str, list[Candidate]]]:
 
 
 def decided() -> Iterator[tuple[str, list[Candidate]]]:
-    """What is said in buckets of every kind: the same, nearly the same, an opposite, another value."""
+    """Candidates for buckets of every kind: the same, nearly the same, an opposite, another value."""
     for bucket in POLICIES:
         yield f"bucket {bucket}", [
             {"bucket_id": bucket, **one}
@@ -230,12 +230,12 @@ def call(db: DB, function: str, tenant: str, candidate: Candidate) -> list[Any]:
 
 
 def readable(candidate: Candidate) -> Candidate:
-    """JSON has no NaN: as a string it is read all the same."""
+    """JSON has no NaN, but as a string it is read."""
     return {k: str(v) if isinstance(v, float) and not -9 < v < 9 else v for k, v in candidate.items()}
 
 
 def one_by_one(db: DB, tenant: str) -> list[Any]:
-    """Singles, each after its preview: what that says must come about."""
+    """Single calls, each after its preview, which must predict the result."""
     found = []
     for number, one in enumerate(ALL):
         preview = call(db, "preview_memory", tenant, one)
@@ -302,7 +302,7 @@ CLIENT_WAYS: dict[str, Callable[[Memfold, str], list[Any]]] = {
 
 
 def prior(db: DB, tenant: str) -> None:
-    """What every way finds: rules, an alias, a tombstone, a superseded memory."""
+    """The initial state for every way: rules, an alias, a tombstone, a superseded memory."""
     for bucket, options in POLICIES.items():
         db.execute(f"select set_policy(%s, %s, {options})".encode(), [tenant, bucket])
     db.execute("select set_predicate('lives_in', %s)", [tenant])

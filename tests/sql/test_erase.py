@@ -1,4 +1,4 @@
-"""Erasure is exact by provenance: what a source said is nowhere any more, what others said stays as it was."""
+"""Erasure is exact by provenance: what a source stated is gone everywhere, what others stated stays as it was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ App = Callable[..., DB]
 
 
 def found(db: DB, *marks: str) -> list[tuple[str, str]]:
-    """Tables of memfold in which a mark stands, in any column of any row, with that mark; the planner's samples too."""
+    """Tables of memfold that contain a mark, in any column of any row, with that mark; including the planner's
+    samples."""
     tables = db.execute(
         "select c.oid::regclass::text from pg_class as c"
         " where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'p', 'm')"
@@ -180,7 +181,7 @@ def test_a_chain_of_folds(db: DB) -> None:
 
 @pytest.mark.slow
 def test_a_fact_of_many_wordings(db: DB) -> None:
-    """State is derived in parts of 200 memories; a tree is never divided."""
+    """State is derived in parts of 200 memories; trees are never divided."""
     model(db)
     db.execute("select set_policy('acme', guard => 'off')")
     letters = [a + b for a in "abcdefghijklmno" for b in "abcdefghijklmno"]
@@ -233,7 +234,7 @@ def test_what_a_person_wrote_stays(db: DB) -> None:
 
 
 def test_what_a_person_wrote_stays_without_who_restated_it(db: DB) -> None:
-    """An update is not taken back because somebody has said the same since."""
+    """An update is not undone just because somebody has stated the same since."""
     memory = ingest(db, "Ann rides a bike", source_turn_ids=["turn-2"])
     (new,) = db.execute(
         "select memory_id from memfold.update_memory(%s, 'Ann rides a red bike', tenant_id => 'acme')",
@@ -277,7 +278,8 @@ def test_timelines_close_up(db: DB) -> None:
 
 
 def test_what_others_it_had_closed(db: DB) -> None:
-    """A value that came when its slot had none names no other in the ledger, and closed those beside it all the same."""
+    """A value that arrived when its slot had none names no other in the ledger, but it still ended the neighbouring
+    ones."""
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
 
     def lives(place: str, turn: str) -> UUID | None:
@@ -302,7 +304,7 @@ def test_what_others_it_had_closed(db: DB) -> None:
 
 
 def test_a_contradiction_stays_with_the_fact(db: DB) -> None:
-    """The fact is still supported by another wording: what a judge said of it against another one holds on."""
+    """Another wording still supports the fact, so a judge's verdict about it and another fact stays."""
     model(db)
     old = ingest(db, "The office closes at five", **vector(1.0), source_turn_ids=["turn-1"])
     ingest(db, "Office hours end at five", **vector(0.99, 2), source_turn_ids=["turn-2"])
@@ -320,7 +322,7 @@ def test_a_contradiction_stays_with_the_fact(db: DB) -> None:
 
 
 def test_the_guards_words(db: DB) -> None:
-    """They stand in rows of others: beside what decided, and in the list of what was similar."""
+    """They are in rows of other memories: in the guard's output, and in the list of similar memories."""
     model(db)
     ingest(db, "The captain Zebra likes tea", **vector(1.0), source_turn_ids=["turn-1"])
     ingest(db, "The captain Zebra loves tea", **vector(0.99, 2), source_turn_ids=["turn-2"])
@@ -360,7 +362,8 @@ def test_recalled_and_refused_text(db: DB) -> None:
 
 
 def test_a_refused_text_is_left_in_the_words_of_who_is_left(db: DB) -> None:
-    """A tombstone hit is no observation. It leads to the rejected memory still, by no row of who is erased."""
+    """A tombstone hit is not an observation. It still leads to the rejected memory, without any row of the erased
+    one."""
     model(db)
     root = ingest(db, "Ann likes dark mode", **vector(1.0), source_turn_ids=["turn-3"])
     alias = {"content": "Ann  LIKES the dark mode", "source_turn_ids": ["turn-1"], "session_id": "session-1"}
@@ -400,7 +403,7 @@ def test_a_merge_stays_without_the_observation_that_made_it(db: DB) -> None:
 
 @pytest.mark.parametrize("again", ["observed", "recalled"])
 def test_a_value_stays_current_without_who_stated_it_first(db: DB, again: str) -> None:
-    """Another source states it too, later; what is recalled states nothing."""
+    """Another source also states it, later; recalled text does not count as a statement."""
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     berlin = ingest(db, "Ann lives in Berlin", object="Berlin", **slot, source_turn_ids=["turn-3"])
@@ -562,7 +565,7 @@ WORDINGS = [
 
 
 class History:
-    """Random calls, each from one or two turns. A turn has a spelling, metadata, sessions and keys of its own."""
+    """Random calls, each from one or two turns. Each turn has its own spelling, metadata, sessions and keys."""
 
     def __init__(self, db: DB, seed: int) -> None:
         self.db = db
@@ -739,7 +742,7 @@ def test_a_row_of_a_plain_insert(db: DB) -> None:
 
 
 def check_all(db: DB) -> None:
-    """As check(), but for rows that came by a plain INSERT and nobody has ingested."""
+    """Like check(), except for rows of a plain INSERT that nobody has ingested."""
     for tenant in ("acme", "globex"):
         query = "select * from memfold.check_invariants(%s) where memory_id not in"
         query += " (select memory_id from memfold.memories where not is_ingested)"
@@ -873,7 +876,8 @@ def test_a_bucket_of_many_calls_with_keys(db: DB) -> None:
 @pytest.mark.parametrize("whole", ["bucket", "tenant"])
 @pytest.mark.parametrize(("refused", "calls"), [(19, 1), (20, 2), (40, 3)])
 def test_nothing_remains_when_it_says_so(db: DB, whole: str, refused: int, calls: int) -> None:
-    """A call removes twenty rows without a memory: what is left is for the next, and where it cannot tell, there is one."""
+    """A call removes twenty rows without a memory: the rest is left to the next call, and if it cannot tell, it
+    reports a rest."""
     for number in range(refused):
         assert ingest(db, f"Recalled {number}", origin="recalled", bucket_id="one").action == "rejected"
     ingest(db, "User likes tea", bucket_id="one")
@@ -934,7 +938,7 @@ def test_the_application_may_forget_its_own(db: DB, app: App) -> None:
 
 
 def test_a_run_of_erasure_is_none_of_maintenance(db: DB) -> None:
-    """Nobody takes it back, and what has more calls to come is not done."""
+    """It cannot be undone, and it is not done while more calls are needed."""
     for n in range(3):
         ingest(db, f"Fact {n}")
     db.execute("select erase_bucket('acme', 'default', max_memories => 1)")

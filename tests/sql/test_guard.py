@@ -166,7 +166,7 @@ def test_shipped_antonyms_are_canonical(db: psycopg.Connection[Any]) -> None:
 
 
 def test_no_regexp_depends_on_the_locale(db: psycopg.Connection[Any]) -> None:
-    """Classes that PostgreSQL takes from the collation would give another answer on another server."""
+    """Character classes that depend on the collation would give another answer on another server."""
     guilty = db.execute(
         r"""
         select proname from pg_proc
@@ -192,7 +192,7 @@ def test_any_text_is_compared(db: psycopg.Connection[Any], a: str, b: str) -> No
 
 
 def test_the_lexicon_has_each_word_once(db: psycopg.Connection[Any]) -> None:
-    """A word stands once for its language and class, in the form in which texts are read."""
+    """A word is listed once per language and class, in the form in which texts are read."""
     rows = db.execute(
         "select word, language, class, memfold_internal._prose_1(word) from memfold_internal._lexicon()"
     ).fetchall()

@@ -1,4 +1,4 @@
-"""The guard in the pipeline: what it raises is never merged, whatever the cosine; true paraphrases merge."""
+"""The guard in the pipeline: pairs on which it raises never merge, whatever the cosine; true paraphrases merge."""
 
 from __future__ import annotations
 

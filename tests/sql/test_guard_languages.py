@@ -102,7 +102,8 @@ def test_scripts_without_spaces_pass(db: DB, a: str, b: str) -> None:
 
 
 def test_english_goes_by_the_lexicon(db: DB) -> None:
-    """Its synonyms pass, and a former word is looked for as English says it, names and rare words beside it or not."""
+    """Its synonyms pass, and words such as "former" are recognized in English, with or without names and rare words
+    next to them."""
     a, b = "The physician feeds ducks at Łódź Główny.", "The doctor feeds ducks at Łódź Główny."
     assert guard(db, a, b) == []
     # words that nobody knows

@@ -1,4 +1,4 @@
-"""Words exchanged for others: what the guard's lexicon knows, whom it is asked for, and what it costs the others.
+"""Substituted words: what the guard's lexicon knows, which pairs it applies to, and its effect on the others.
 
 Pairs of each class are in tests/data/guard_pairs.jsonl (kind ``substitution``).
 """
@@ -112,7 +112,7 @@ def test_it_escalates_and_is_part_of_the_guard(db: DB) -> None:
 
 
 def test_fitted_scores_do_not_see_it(db: DB) -> None:
-    """They were fitted to the other signals: what a score says of a pair stays what it was."""
+    """Scores were fitted to the other signals: the score of a pair must not change."""
     query = "select memfold_internal._pair_features('acme', 0.9, 'an oak', 'a pine', %s::text[])"
     with_it, without, other = (
         db.execute(query, [signals]).fetchone()
@@ -122,7 +122,7 @@ def test_fitted_scores_do_not_see_it(db: DB) -> None:
 
 
 def test_regular_forms_are_those_of_the_generator(db: DB) -> None:
-    """What it leaves out of the table, the function has to find."""
+    """The function must find the forms that the table leaves out."""
     spec = util.spec_from_file_location("gen_lexicon_rules", TOOL)
     assert spec is not None
     assert spec.loader is not None

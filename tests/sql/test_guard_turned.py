@@ -1,4 +1,4 @@
-"""What the guard sees where two English texts have all but the same words: who does what, when, and how much."""
+"""What the guard sees if two English texts have almost the same words: who does what, when, and how much."""
 
 from __future__ import annotations
 

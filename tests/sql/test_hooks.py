@@ -79,7 +79,7 @@ def test_a_call_reaches_its_hook(db: DB, hook: str, call: str) -> None:
 
 @pytest.mark.one_server
 def test_an_application_reaches_the_hook_once_its_fast_path_is_closed(db: DB) -> None:
-    """As on Citus: what inlines _is_authorized() leaves the hook out where it is true."""
+    """As on Citus: functions that inline _is_authorized() skip the hook if it is true."""
     call = b"select action from memfold.ingest_memory('User prefers dark mode', 'acme')"
     db.execute("set session authorization memfold_app; set memfold.tenant_id = 'acme'")
     assert db.execute(call).fetchone() == ("inserted",)

@@ -1,4 +1,4 @@
-"""Questions whether two names are one: asked on request, answered, carried out, taken back, erased."""
+"""Questions whether two names mean one: asked on request, answered, applied, undone, erased."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DB = psycopg.Connection[Any]
 
 
 def tell(db: DB, bucket: str = "default") -> None:
-    """Two facts that are told of Georg by his first name and by both, two of somebody else."""
+    """Two facts about Georg under his first name and under both names, two about somebody else."""
     for name in ("Georg", "Georg Maier"):
         for text in ("plays chess", "has a dog"):
             ingest(db, f"{name} {text}", subject=name, bucket_id=bucket)
@@ -146,7 +146,7 @@ def test_a_link_that_is_made_meanwhile_closes_the_question(db: DB) -> None:
 
 
 def test_an_answer_that_other_links_do_not_admit(db: DB) -> None:
-    """The alias is by now what names of all buckets stand for: the links would be a chain."""
+    """By now links of all buckets point at the alias: the links would be a chain."""
     tell(db)
     asked(db)
     [question] = claim(db, tenant_id="acme")

@@ -285,7 +285,7 @@ def test_idempotency_key(db: DB) -> None:
 
 
 def test_an_idempotency_key_belongs_to_one_candidate(db: DB) -> None:
-    """Another one would be lost without a word. What says how the fact was come by may differ."""
+    """Another candidate would be lost silently. Values that say how the fact was obtained may differ."""
     model(db)
     told: dict[str, Any] = {
         "subject": "Ann",

@@ -225,7 +225,7 @@ def test_a_flood_of_one_tenant(db: DB) -> None:
 @pytest.mark.parametrize("most", [3, 4, 10, 14, 15, 16])
 @pytest.mark.parametrize("named", [False, True])
 def test_no_more_are_claimed_than_were_asked_for(db: DB, most: int, named: bool) -> None:
-    """Whatever is left over when each tenant has had its share."""
+    """The rest, after each tenant has had its share."""
     ids = [found for tenant in ("acme", "globex", "initech") for found in flood(db, tenant, 5)]
     these = {"judgement_ids": ids} if named else {}
     assert len(claim(db, max_results=most, **these)) == min(most, 15)
@@ -411,7 +411,7 @@ def test_a_queued_pair_is_not_queued_twice(m: DB) -> None:
 
 
 def test_the_paraphrase_arrives_again(m: DB) -> None:
-    """What a judge called a duplicate is a tier-1 hit: no vector, no call."""
+    """After a judge's duplicate, the text is a tier-1 hit: no vector, no call."""
     a, b = pair(m)
     resolve(m, b.judgement_id, "duplicate", confidence=0.9, model="a")
     again = ingest(m, "user enjoys  TEA.")

@@ -1,4 +1,4 @@
-"""known_at: what was believed at a time by what was known at a time."""
+"""known_at: the memories that were current at a time, according to what was known at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def believed(db: DB, known_at: datetime | None, as_of: datetime | None = None) -
 
 
 def everything(db: DB) -> list[Any]:
-    """What a call that only reads must leave as it is."""
+    """The state that a reading call must not change."""
     return [
         rows(db, f"select to_jsonb(t) from {table} as t order by to_jsonb(t)::text")
         for table in (

@@ -1,4 +1,4 @@
-"""Labelled pairs in SQL: entered manually, in batches, from past decisions; calibrations applied and undone; isolation."""
+"""Labelled pairs in SQL: added singly, in batches, from past decisions; calibrations applied and undone; isolation."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_many_at_once_all_or_none(db: DB) -> None:
 
 
 def two(db: DB, cosine: float, a: str, b: str, **more: Any) -> tuple[Result, Result]:
-    """Two texts in a scope of their own."""
+    """Two texts in a separate scope."""
     subject = {"subject": f"{a} / {b}", **more}
     return ingest(db, a, **vector(1.0), **subject), ingest(db, b, **vector(cosine), **subject)
 
@@ -335,7 +335,7 @@ def test_applied_logged_and_undone(db: DB) -> None:
 
 
 def test_calibrations_applied_at_once_are_undone_one_by_one(db: DB, connect: Connect) -> None:
-    """What the second logs as before is what the first has set, though both were begun before."""
+    """The second logs as previous values those that the first has set, though both began before."""
     first, second = calibration(db, 0.97, 0.8), calibration(db, 0.99, 0.7)
     apply = "select apply_calibration(%s)"
     owner = connect()

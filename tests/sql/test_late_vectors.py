@@ -1,4 +1,4 @@
-"""Vectors that come later: in a single-valued slot they lead to what they would have led to at once."""
+"""Late vectors: in a single-valued slot they have the same result as vectors given at once."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_as_at_once(
 
 
 def test_a_value_that_was_stated_again(db: DB) -> None:
-    """Late at first, then current: by its second statement it has retired the other one, whatever the first was."""
+    """Late at first, then current: with its second statement it superseded the other one, whatever the first was."""
     prepare(db)
     a = say(db, "acme", UNCLEAR[0][0], {}, 2)
     b = say(db, "acme", UNCLEAR[1][0], {}, 1)
@@ -230,7 +230,7 @@ def test_what_a_person_has_taken_back_is_asked_already(db: DB) -> None:
 
 
 def test_the_merge_can_be_taken_back(db: DB) -> None:
-    """As one that was made at once: both are active, and a person is asked."""
+    """Like a merge made at once: both are active, and a person is asked."""
     prepare(db)
     both(db, [(*PARAPHRASES[0], 1), (*PARAPHRASES[1], 2)], (0, 1))
     for tenant in ("acme", "at once"):
@@ -247,7 +247,7 @@ def test_the_merge_can_be_taken_back(db: DB) -> None:
 
 
 def test_the_next_value_after_an_unclear_one(db: DB) -> None:
-    """What was taken back for vectors is not contested: it competes as it would have."""
+    """A supersession undone because of vectors is not contested: the value competes as it would have."""
     prepare(db)
     both(db, [(*UNCLEAR[0], 1), (*UNCLEAR[1], 2)], (0, 1))
     for tenant in ("acme", "at once"):

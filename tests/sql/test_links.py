@@ -217,7 +217,7 @@ def state(db: DB) -> list[list[Any]]:
 
 
 def tell(db: DB, names: list[str], bucket: str = "default") -> None:
-    """Facts of one person, told by several names: repeated, with turns, in a slot, and with vectors."""
+    """Facts about one person under several names: repeated, with turns, in a slot, and with vectors."""
     for number in range(24):
         name = names[number % len(names)]
         arguments = {"subject": name, "bucket_id": bucket, "source_confidence": 0.4 + number / 100}

@@ -1,4 +1,5 @@
-"""Links in random histories: state is what the ledger says, nothing told is lost, and no text is stored under an alias."""
+"""Links in random histories: the state matches the ledger, no statement is lost, and no text is stored under an
+alias."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def run_maintenance(db: DB, *tasks: str) -> dict[str, Any]:
 
 
 def test_a_plain_row_that_was_asked_about(db: DB) -> None:
-    """Its vector came before maintenance: what it was said to be like is in the ledger before the row itself is."""
+    """Its vector came before maintenance, so the ledger has its similar memories before the row itself."""
     model(db)
     ingest(db, "User likes tea", **vector(1.0))
     plainly(db, "User likes green tea")
@@ -294,7 +294,7 @@ def test_idempotency_keys_expire(db: DB) -> None:
 
 
 def test_expiring_keys_is_bounded(db: DB) -> None:
-    """5,000 a call; those of a bucket that keeps them for longer are looked at once a turn."""
+    """5,000 per call; those of a bucket that keeps them longer are looked at once per turn."""
     db.execute("select set_options('acme', 'long', key_retention => '1 year')")
     event = ingest(db, "User likes tea").event_id
     for bucket, number in (("long", 6000), ("default", 5500)):
@@ -391,7 +391,7 @@ def test_command(db: DB, run: Callable[..., Result]) -> None:
 
 
 def test_command_comes_to_every_tenant(db: DB, run: Callable[..., Result]) -> None:
-    """When time is up each of those that are left has one call all the same."""
+    """When the time is up, each remaining tenant still gets one call."""
     for tenant in ("acme", "globex", "initech"):
         plainly(db, "one", tenant_id=tenant)
     result = run("--tasks", "plain", "--seconds", "0")

@@ -1,4 +1,4 @@
-"""Options: what recall and maintenance read, beside the policies that decide."""
+"""Options: the settings that recall and maintenance read, next to the policies that decide."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def stored(db: DB, table: str, *key: str) -> dict[str, Any] | None:
-    """The row of a key, as JSON; null: it has none of its own."""
+    """The row of a key, as JSON; null: it has no row."""
     found = db.execute(
         f"select to_jsonb(t) from memfold.{table} as t where (tenant_id, bucket_id, memory_type) = (%s, %s, %s)".encode(),
         key,
@@ -242,7 +242,7 @@ from (
 
 
 def test_a_question_is_as_small_as_each_of_its_types_wants_it(db: DB) -> None:
-    """Types of one policy are compared with one another, whatever options they have."""
+    """Types with one policy are compared with one another, whatever their options."""
     model(db)
     storing(db)
     for n in range(6):

@@ -1,4 +1,4 @@
-"""Order is logical: what is said later counts as later, whatever the server's clock did in between.
+"""Order is logical: a later statement counts as later, whatever the server's clock did in between.
 
 MEMFOLD_SEEDS (2) random sequences of 250 calls.
 """
@@ -540,7 +540,8 @@ def test_windows_in_batches_count_as_one_by_one(db: DB, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_windows_in_the_archive(db: DB, seed: int) -> None:
-    """n is the same before and after, when two memories become one and two again, and when one of them is taken back."""
+    """n is the same before and after two memories are merged and separated again, and an observation of one is
+    undone."""
     rnd = random.Random(seed)
     texts = ["User likes Vim", "User likes Emacs", "User likes nano"]
     first = [ingest(db, text, source_turn_ids=turns(rnd)) for text in texts]
@@ -584,7 +585,7 @@ SHIFTS = [-5.0, -1.0, 0.0, 3.0, -DAY, YEARS, -YEARS]
 
 
 class Shifting(Machine):
-    """The random calls of tests/adversarial/test_stateful.py, by a clock that stands still, or steps forward and back."""
+    """The random calls of tests/adversarial/test_stateful.py, with a clock that stops, or steps forward and back."""
 
     @initialize(days=st.integers(4, 6))
     def set_clock(self, days: int) -> None:
@@ -660,7 +661,7 @@ LIKES = ["tea", "coffee", "milk"]
 
 
 def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
-    """One call; what is said now holds now, where nothing else was said of it by a person."""
+    """One call; a statement made now is current now, unless a person has decided otherwise."""
     person = rnd.choice(["Ann", "Bob"])
     what = rnd.choice(
         ["town"] * 5 + ["like"] * 4 + ["batch", "undo", "undo", "supersede", "reject", "prune", "merge"]

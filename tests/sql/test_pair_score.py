@@ -35,7 +35,7 @@ def features(
 
 
 def data(rows: int = 600, width: int = 6, seed: int = 3) -> tuple[Any, Any, Any]:
-    """Features of pairs that are no pairs, some of them whole numbers, and labels that hang on three of them."""
+    """Features of invented pairs, some of them whole numbers, and labels that depend on three of them."""
     lot = np.random.default_rng(seed)
     table = lot.normal(size=(rows, width))
     table[:, 1] = lot.integers(0, 5, rows)
@@ -45,7 +45,7 @@ def data(rows: int = 600, width: int = 6, seed: int = 3) -> tuple[Any, Any, Any]
 
 
 def scored(db: DB, score: scores.Score, rows: Any) -> Any:
-    """What the compiled function says of many rows."""
+    """The compiled function's scores of many rows."""
     db.execute(score.sql("test_score").encode())
     found = db.execute(
         "select array_agg(memfold_internal.test_score("
@@ -116,7 +116,7 @@ def test_words_of_scripts_without_spaces(db: DB) -> None:
 
 
 def test_the_same_on_every_server(db: DB) -> None:
-    """Whatever the server's version, locale and provider. The numbers are the sums of all features of these pairs."""
+    """The same for any server version, locale and provider. The numbers are the sums of all features of these pairs."""
     pairs = [
         ("The user drinks green tea.", "The user's tea is green, and he drinks it."),
         ("Lena moved from Oslo to Rome in 2019", "In 2019, Lena left Rome (Italy) for OSLO"),
@@ -218,7 +218,7 @@ def test_a_score_without_a_split(db: DB) -> None:
 
 
 def test_explanation(db: DB) -> None:
-    """Contributions sum up to the score, in Python as in SQL; what was not asked adds nothing."""
+    """Contributions sum to the score, in Python and in SQL; unused features add nothing."""
     table, labels, groups = data()
     score = scores.fit(table, labels, groups, names=list("abcdef"))
     added = score.contributions(table[:5])

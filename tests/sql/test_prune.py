@@ -1,4 +1,4 @@
-"""prune_memories: what is of no use is retired, and comes back when it is stated again."""
+"""prune_memories: unused memories are withdrawn, and come back when they are stated again."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_arguments(db: DB) -> None:
 
 
 def test_the_value_of_a_slot_stays(db: DB) -> None:
-    """What holds is what was stated last: a value that is not used has not become another one."""
+    """The last stated value stays current: lack of use does not make it another one."""
     db.execute("select set_predicate('lives_in', 'acme')")
     slot: dict[str, Any] = {"subject": "Ann", "predicate": "lives_in", "source_confidence": 0.0}
     ingest(db, "Ann lives in Rome", object="Rome", observed_at="2024-01-01", **slot)

@@ -115,7 +115,7 @@ def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
 
 
 def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
-    """What a call of approve_run reads goes by its pairs, and not by how many others wait."""
+    """A call of approve_run reads in proportion to its pairs, not to how many others wait."""
     never_analyze(db)
     pages = {}
     # the large one first: a session that had planned for the small one would go on so until the first ANALYZE

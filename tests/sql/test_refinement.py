@@ -90,7 +90,7 @@ def test_an_older_text_that_says_more_keeps_the_lead(db: DB) -> None:
 
 
 def test_what_changes_a_fact_is_no_refinement(db: DB) -> None:
-    """The guard is asked first: what is added has to be clean."""
+    """The guard is asked first: the addition must be clean."""
     model(db)
     ingest(db, "Runs and cycles", **vector(1))
     told = ingest(db, "Never runs and cycles with friends", **vector(0.95))

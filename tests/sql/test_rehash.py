@@ -1,4 +1,4 @@
-"""rehash_bucket: other rules for the hashes of a bucket that has memories; resumable, undoable, beside writers."""
+"""rehash_bucket: other rules for the hashes of a bucket with memories; resumable, undoable, with concurrent writers."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_undo_by_the_run(db: DB) -> None:
 
 
 def test_observations_meanwhile_stay(db: DB) -> None:
-    """What arrives while two texts are one belongs to the one that has the hash."""
+    """Observations that arrive while two texts are one belong to the one that has the hash."""
     c, plus = ingest(db, "I use C"), ingest(db, "I use C++")
     rehash(db, canonicalizer="flat")
     assert ingest(db, "I use C++").memory_id == c.memory_id
@@ -483,7 +483,7 @@ def test_texts_beneath_texts_come_apart_in_small_batches(db: DB) -> None:
 
 
 def test_an_older_text_beneath_the_newer(db: DB) -> None:
-    """The newer text has replaced the older: the older is the one without a hash, whatever its age."""
+    """The newer text has replaced the older one, which has no hash, whatever its age."""
     a = ingest(db, "I use C")
     updated = db.execute(
         "select * from update_memory(%s, 'I use C++', tenant_id => 'acme')", [a.memory_id]
@@ -607,7 +607,7 @@ def test_a_hash_that_is_still_taken(db: DB) -> None:
 
 @pytest.mark.parametrize("way", ["ingest", "update", "judge"])
 def test_a_text_that_another_one_stands_for(db: DB, way: str) -> None:
-    """The stale text in its place makes way, and is parted from it: what comes is no new text then."""
+    """The stale text gives up the hash and is separated: the arriving text is then not new."""
     model(db)
     db.execute(
         "select set_policy('acme', 'default', canonicalizer => 'exact', on_merge => 'synthesise', guard => 'off')"
@@ -691,7 +691,7 @@ def test_turning_back_half_way(db: DB) -> None:
 
 
 def test_a_writer_that_waited_for_the_rules(db: DB, connect: Connect) -> None:
-    """It read the policy before the rehash began, and had to wait: it is told to come again."""
+    """It read the policy before the rehash began, and had to wait: it gets 40001."""
     ingest(db, "I use C")
     holder, writer = connect(), connect()
     holder.execute("begin")
@@ -865,7 +865,7 @@ def test_beside_writers(db: DB, connect: Connect) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
-    """kill -9 half-way, beside writers: called again it goes on, and nothing that was told is lost."""
+    """kill -9 in the middle, with concurrent writers: called again it continues, and no statement is lost."""
     dsn = own_cluster.dsn() + " options='-csearch_path=public,memfold'"
     texts = [{"content": f"fact {n}{mark}"} for n in range(80) for mark in ("", "+", " -")]
 

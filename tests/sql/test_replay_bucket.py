@@ -1,4 +1,4 @@
-"""replay_bucket: what would become of a bucket's texts if they arrived once more. Nothing stays of it."""
+"""replay_bucket: the results if a bucket's texts arrived again. It leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A calibrated score in place of the cosine: what tier 2 does by it, wherever it decides."""
+"""A calibrated score in place of the cosine: tier 2's decisions, wherever they are made."""
 
 from __future__ import annotations
 

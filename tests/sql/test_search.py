@@ -1,4 +1,4 @@
-"""search_memories: what it finds, how it ranks, and which memories it shows as one."""
+"""search_memories: its results, its ranking, and the memories that it shows as one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def texts(found: Found) -> list[str]:
 
 
 def groups(found: Found) -> list[set[str]]:
-    """What is shown as one, of a search with show_collapsed."""
+    """The groups shown as one, from a search with show_collapsed."""
     shown: dict[UUID, set[str]] = {}
     for row in found:
         shown.setdefault(row["collapsed_into"] or row["memory_id"], set()).add(row["content"])
@@ -56,7 +56,7 @@ def groups(found: Found) -> list[set[str]]:
 
 
 def keep(db: DB, touch: bool = False, **rules: Any) -> None:
-    """Tier 2 keeps all: what is alike is load-time dedup's alone."""
+    """Tier 2 keeps everything: only deduplication at load time acts on similar memories."""
     rules = {"on_ambiguous": "insert", "merge_threshold": 1, **rules}
     named = ", ".join(f"{name} => %s" for name in rules)
     db.execute(f"select memfold.set_policy('acme', {named})", [*rules.values()])
@@ -243,7 +243,7 @@ def test_as_of(db: DB) -> None:
 
 
 def test_large_buckets(db: DB, app: Connect) -> None:
-    """Through the index where there is one, with filters inside the scan; else their newest."""
+    """Through the index if there is one, with filters inside the scan; otherwise the newest."""
     limit(db)
     db.execute("select register_embedding_model('m', 16)")
     vectors = noise(1200, 1)

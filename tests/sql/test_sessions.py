@@ -1,4 +1,4 @@
-"""end_session: what a session says more than once is merged, by the words it is said in."""
+"""end_session: repeated statements of a session are merged, compared by their words."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def made_up(robot: DB) -> DB:
 
 
 def test_all_pairs_must_be_near(made_up: DB) -> None:
-    """Each three of four words to the next: the first and the third share two of six, and are no cluster."""
+    """Each shares three of four words with the next: the first and the third share two of six, and are not a cluster."""
     robot = made_up
     ids = [say(robot, text) for text in ("aa bb cc dd", "bb cc dd ee", "cc dd ee ff", "zz")]
     done = end(robot)

@@ -109,7 +109,7 @@ def candidate(content: str, number: int, **more: Any) -> dict[str, Any]:
 
 
 def outcome(db: DB, statement: str, parameters: list[Any]) -> Any:
-    """What the caller is told, without ids and times; an error by its SQLSTATE."""
+    """The caller's result, without ids and times; an error by its SQLSTATE."""
     try:
         with db.transaction():
             return [

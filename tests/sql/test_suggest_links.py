@@ -1,4 +1,4 @@
-"""suggest_links: which names may be one, and what becomes of a store when they are linked."""
+"""suggest_links: which names may mean one, and the effect on a store of linking them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spellings(person: str) -> list[str | None]:
 
 
 def tell(db: DB, bucket: str, *, one_name: bool) -> None:
-    """200 facts: ten of each person, each told by four names."""
+    """200 facts: ten about each person, under four names each."""
     for number, fact in enumerate(TOLD):
         for person in PEOPLE:
             for name in spellings(person):

@@ -1,4 +1,4 @@
-"""Sums of ledger rows: what is derived by them is what all rows say, after any write, undo, move or erasure."""
+"""Sums of ledger rows: state derived from them equals that from all rows, after any write, undo, move or erasure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def one(db: DB, query: str, *arguments: Any) -> Any:
 
 
 def blocks(db: DB, memory_id: UUID | None) -> list[tuple[int, int, int]]:
-    """Of each block of a text: observations, those without turns, independent ones."""
+    """For each block of a text: observations, those without turns, independent ones."""
     return db.execute(
         "select observations, without_turns, independent from memfold.memory_event_sums where memory_id = %s"
         " order by to_event",
@@ -216,7 +216,7 @@ def test_a_restatement_undone_wherever_it_is(db: DB, place: int) -> None:
 
 
 def test_turns_of_two_texts_count_once(db: DB) -> None:
-    """Of the text with the most rows only what the others share is looked up; its windows count by what is left."""
+    """For the text with the most rows, only turns shared with the others are looked up; its blocks count the rest."""
     small_blocks(db)
     many = ingest(db, HOT, source_turn_ids=["a", "b"]).memory_id
     for turns in (["b", "c"], ["d"], ["e"], ["c"], ["f", "g"], ["h"]):
@@ -268,7 +268,7 @@ def test_a_rejected_memory_and_back(db: DB) -> None:
 
 
 def test_archived_rows_and_back(db: DB) -> None:
-    """Rows that stand for others may stand for some of several blocks."""
+    """Rows that stand for others may stand for rows of several blocks."""
     small_blocks(db)
     memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
     events = [
@@ -367,7 +367,7 @@ def read_by(db: DB, call: str, *arguments: Any) -> int:
 
 @pytest.mark.parametrize("turns", ["each its own", "none", "one"])
 def test_a_change_of_a_tree_does_not_read_its_observations(db: DB, turns: str) -> None:
-    """Whatever a memory of 6,000 observations goes through, fewer rows are read than it has, by far."""
+    """Whatever happens to a memory of 6,000 observations, far fewer rows are read than it has."""
     small_blocks(db, 100)
     memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
     other = ingest(db, "User likes coffee", source_turn_ids=["t 5", "t 3000"]).memory_id

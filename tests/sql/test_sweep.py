@@ -1,4 +1,5 @@
-"""sweep_duplicates, duplicate_pairs, clean_exact_duplicates: what came in without dedup, or by other rules."""
+"""sweep_duplicates, duplicate_pairs, clean_exact_duplicates: memories stored without deduplication, or by other
+rules."""
 
 from __future__ import annotations
 

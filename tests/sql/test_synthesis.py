@@ -1,4 +1,4 @@
-"""One text for several memories: what the model is told, and the way from its question to the memory that holds it."""
+"""One text for several memories: the prompt, and the way from the question to the memory that holds the text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.maintenance import angle, policy, rows, store, storing
 from tests.support import check, counters, ingest
 
 DB = psycopg.Connection[Any]
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 COFFEE = (
@@ -52,7 +52,8 @@ def question(*texts: str, kind: str = "synthesis") -> Question:
 
 @pytest.mark.parametrize("texts", [COFFEE[:2], COFFEE])
 def test_the_rubric_of_a_synthesis(texts: tuple[str, ...]) -> None:
-    """Overlapping texts are to be combined: nothing of the pair's rubric, by which they would be distinct, is in it."""
+    """Overlapping texts should be combined: the prompt has nothing of the pairs' rubric, by which they would be
+    distinct."""
     system, user = prompt(question(*texts), "n")
     assert "wherever they are about the same thing and overlap" in system
     assert "facts that overlap and each say something of their own" not in system.replace("\n", " ")

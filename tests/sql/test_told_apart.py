@@ -1,4 +1,4 @@
-"""What was told apart stays apart: the values of one slot, what a run merged and a person took back, an empty text."""
+"""Texts that were told apart stay apart: the values of one slot, a run's merges that a person undid, an empty text."""
 
 from __future__ import annotations
 

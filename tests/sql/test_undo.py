@@ -173,7 +173,7 @@ def recomputed(db: DB, bucket: str) -> State:
 
 
 def stored(db: DB, bucket: str) -> State:
-    """What the tables hold of the same."""
+    """The same from the tables."""
     found = {
         row.pop("memory_id"): row
         for row in rows(
@@ -356,7 +356,7 @@ class History:
 
 
 def undo(db: DB, event_id: UUID | None, reason: str | None = None) -> list[tuple[Any, ...]]:
-    """Take an event back; (memory_id, status, content) of the memories it concerns."""
+    """Undo an event; returns (memory_id, status, content) of its memories."""
     found = db.execute(
         "select * from undo(%s, reason => %s, tenant_id => 'acme')", [event_id, reason]
     ).fetchall()

@@ -69,7 +69,7 @@ def load(db: DB, tenant: str, vectors: Any, bucket: str = "wide") -> list[UUID]:
 
 
 def limit(db: DB, newest: int = LIMIT) -> None:
-    """Search buckets of at most so many vectors exactly."""
+    """Search buckets of at most this many vectors exactly."""
     for name in ("_exact_limit", "_search_limit"):
         db.execute(
             f"create or replace function memfold_internal.{name}() returns bigint"
@@ -153,7 +153,7 @@ def test_up_to_the_limit_a_bucket_is_searched_exactly(wide: DB, app: Connect) ->
 
 
 def test_a_small_tenant_finds_its_own(wide: DB, app: Connect) -> None:
-    """Most of what is near belongs to another tenant; some of its own does to another bucket."""
+    """Most near vectors belong to another tenant; some of its own belong to another bucket."""
     load(wide, "acme", noise(2340, 1))
     vectors = noise(LIMIT + 10, 2)
     ids = load(wide, "globex", vectors)

@@ -1,4 +1,4 @@
-"""Tier 3 in SQL alone: what an answer does."""
+"""Tier 3 in SQL: the effect of an answer."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_merged_text_that_a_person_rejected(m: DB) -> None:
 
 
 def test_a_merge_is_synthesised_where_the_policy_says_so(m: DB) -> None:
-    """What tier 2 would have merged by itself waits for one text of both."""
+    """Pairs that tier 2 would have merged automatically wait for one text for both."""
     m.execute("select set_policy('acme', on_merge => 'synthesise')")
     a = ingest(m, "User likes tea", **vector(1.0))
     b = ingest(m, "User enjoys tea with milk", **vector(0.97))
@@ -217,7 +217,7 @@ def test_an_empty_merged_text(m: DB, empty: str | None) -> None:
 
 
 def test_a_merged_text_that_cannot_be(m: DB) -> None:
-    """It is no better than what a caller hands in: the answer is refused, and the question stays."""
+    """It is checked like a caller's text: the answer is refused, and the question stays."""
     a, b = ingest(m, "User likes tea"), ingest(m, "User enjoys tea")
     judgement_id = ask(m, a, b, "synthesis")
     with pytest.raises(psycopg.Error) as error:
@@ -280,7 +280,7 @@ def test_a_contradiction(m: DB, by: str) -> None:
 
 @pytest.mark.parametrize("conflict", ["review", "keep_existing", "keep_both"])
 def test_a_person_decides_a_contradiction(m: DB, conflict: str) -> None:
-    """To answer a review judgement is to decide: the newest wins, whatever the policy."""
+    """Answering a review judgement decides it: the newest wins, whatever the policy."""
     m.execute("select set_policy('acme', conflict => %s)", [conflict])
     a, b = pair(m, "User likes tea", "User likes no tea")
     if conflict == "review":
@@ -373,7 +373,7 @@ def test_two_contradictions_of_one_scope(m: DB) -> None:
 
 
 def test_the_objects_may_be_equal(m: DB) -> None:
-    """What a judge called a contradiction stands for itself, whatever its object says."""
+    """A memory in a judged contradiction is its own value, whatever its object."""
     about = {"subject": "Ann", "predicate": "likes", "object": "tea"}
     a = ingest(m, "Ann likes tea", **about, observed_at="2026-01-01")
     b = ingest(m, "Ann has gone off tea", **about, observed_at="2026-01-02")
@@ -439,7 +439,8 @@ def test_the_claim_looks_again(m: DB) -> None:
 
 
 def test_a_late_answer_is_not_applied_to_another_pair(m: DB) -> None:
-    """The lease of one ended, the pair was rewritten for the next: what the first says is not about that pair."""
+    """One worker's lease ended, and the pair was changed for the next: the first worker's answer is not about that
+    pair."""
     a, b = pair(m)
     [first] = claim(m, "one")
     elapse(m, "61 seconds")
@@ -499,7 +500,7 @@ def test_a_second_answer(m: DB) -> None:
 
 
 def test_two_answers_at_once(m: DB, connect: Connect) -> None:
-    """The first verdict wins; the second is told so."""
+    """The first verdict wins; the second gets an error that says so."""
     answered = 0
     workers = [connect() for _ in range(4)]
     for turn in range(10):

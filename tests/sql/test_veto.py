@@ -26,7 +26,7 @@ SAME = "The user likes green tea!!"
 
 
 def tool() -> ModuleType:
-    """tools/fit_veto.py, which is no package's."""
+    """tools/fit_veto.py, which is not part of a package."""
     path = Path(__file__).parents[2] / "tools" / "fit_veto.py"
     spec = importlib.util.spec_from_file_location("fit_veto", path)
     assert spec is not None
@@ -48,7 +48,7 @@ def score(db: DB, a: str, b: str) -> float:
 
 @pytest.fixture
 def asking(db: DB) -> DB:
-    """Every pair is vetoed: what is tested is where, not how well."""
+    """Every pair is vetoed: these tests show where the veto applies, not how well."""
     model(db)
     policy(db, "*", merge_veto=1)
     return db
@@ -113,7 +113,7 @@ def test_it_is_the_same_both_ways(db: DB, a: str, b: str) -> None:
 
 
 def test_the_same_on_every_server(db: DB) -> None:
-    """And until another model is fitted: what the features of a text are made of did not change beneath this one."""
+    """Until another model is fitted, the inputs of the features must not change under this one."""
     pairs = [
         PAIR,
         ("Ida wohnt in Bonn", "Ida lebt in Bonn"),

@@ -1,4 +1,5 @@
-"""search_memories by words: what it finds, with an index and without, by both, over buckets, by conditions on metadata."""
+"""search_memories by words: its results with and without an index, by both, over buckets, with conditions on
+metadata."""
 
 from __future__ import annotations
 
@@ -149,7 +150,7 @@ def test_memories_without_vectors_are_shown_as_one_by_words(store: DB) -> None:
 
 
 def test_an_index_finds_what_a_scan_finds(store: DB) -> None:
-    """The same rows in the same order, whatever the words: in buckets and tenants that share them."""
+    """The same rows in the same order for any words, in buckets and tenants that share them."""
     random.seed(7)
     vocabulary = [
         "red",
@@ -191,7 +192,7 @@ def test_an_index_finds_what_a_scan_finds(store: DB) -> None:
 
 
 def test_the_index_is_used_under_row_level_security(db: DB, app: Connect) -> None:
-    """What a search by words reads goes by what it finds, and not by how many there are."""
+    """A search by words reads in proportion to its results, not to the number of memories."""
     never_analyze(db)
     db.execute(FILL.replace("%(rows)s", "12000").encode())
     db.execute("select create_text_index()")

@@ -50,7 +50,7 @@ def pair(number: int, label: str, cosine: float, *guard: str, **more: Any) -> Pa
 
 
 def normal(seed: int = 0, **classes: tuple[int, float, float]) -> list[Pair]:
-    """So many pairs of a class, cosines about a mean."""
+    """This many pairs of a class, with cosines around a mean."""
     random = np.random.default_rng(seed)
     return [
         pair(number, label, min(cosine, 1.0))
@@ -178,7 +178,7 @@ def test_the_fingerprint_is_of_the_data_alone() -> None:
 
 
 def test_what_a_pair_is_for_the_budget() -> None:
-    """A merge of whatever is no duplicate is false; what the guard tells apart is asked about, however close."""
+    """Merging anything but a duplicate is false; pairs that the guard tells apart are asked about, however close."""
     pairs = [
         pair(1, "duplicate", 0.95), pair(2, "duplicate", 0.95, "numeral: 1 <> 2"), pair(3, "duplicate", 0.4),
         pair(4, "refinement", 0.95), pair(5, "contradiction", 0.95), pair(6, "contradiction", 0.95, "negation: not"),
@@ -360,7 +360,7 @@ def test_percentiles_of_normal_distributions() -> None:
 
 
 def test_percentiles_say_where_they_miss_their_targets() -> None:
-    """5 % of the others lie above their 95th percentile, whatever they are: false merges under 1 % cannot be."""
+    """5 % of the others are above their 95th percentile by definition: false merges under 1 % are impossible."""
     pairs = uniform("duplicate", 0.8, 1.0, 400) + uniform("distinct", 0.5, 0.9, 400)
     told = calibrate_pairs(pairs, "m", method="percentile", budget=Budget(max_escalation=0.15)).warnings
     assert any("no contradictions" in one for one in told)

@@ -1,4 +1,5 @@
-"""What the pages name is there: links, headings, files, functions in their modules, commands of lint. Needs no server."""
+"""Everything that the pages name exists: links, headings, files, functions in their modules, commands of lint. Needs
+no server."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = ROOT / "sql" / "functions"
-# What is not this repository's, and what make and the tools leave behind.
+# Directories that do not belong to the repository, or that make and the tools leave behind.
 FOREIGN = {"node_modules", "dist", "build", "site"}
 
 
@@ -40,12 +41,12 @@ NAMED = re.compile(
 
 
 def prose(page: str) -> str:
-    """A page without its blocks of code: what looks like a heading or a link there is none."""
+    """A page without its code blocks, in which nothing is a heading or a link."""
     return FENCED.sub("", (ROOT / page).read_text())
 
 
 def anchors(page: str) -> set[str]:
-    """What a heading is linked by: in lower case, without punctuation, numbered where it comes again."""
+    """The anchor of a heading: in lower case, without punctuation, numbered if it is repeated."""
     seen: Counter[str] = Counter()
     found = set()
     for heading in re.findall(r"^#+ (.*)$", prose(page), re.M):

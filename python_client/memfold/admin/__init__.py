@@ -1,1 +1,1 @@
-"""What an administrator does: install, run the embedded server, maintenance, a new embedding model."""
+"""Administration: installation, the embedded server, maintenance, a new embedding model."""

@@ -29,22 +29,22 @@ with needs("server"):
     import psutil
 
 DATABASE = "memfold"
-# Not memfold: "$user" leads the search_path, and would lead tables of the caller's into memfold's schema.
+# Not memfold: "$user" is first in the search_path, and would put the caller's tables into memfold's schema.
 ROLE = "postgres"
 _ROLE_OF_BEFORE = "memfold"
 
 _SOCKET_PORT = 5432
-# 108 bytes on Linux, 104 elsewhere, the closing zero included.
+# 108 bytes on Linux, 104 elsewhere, including the final zero.
 _SOCKET_PATH_MAX = 100
 # An id that no process has.
 _NO_PROCESS = 2147483646
 _LOCK = "select pg_advisory_lock(hashtext('memfold up'))"
-# What a client hears while the server restarts after the death of one of its processes. (An error that comes
-# before the connection stands has no SQLSTATE.)
+# The messages that a client gets while the server restarts after the death of one of its processes. (An error before
+# the connection is established has no SQLSTATE.)
 _PASSING = {"57P01", "57P02", "57P03"}
 _PASSING_WORDS = ("the database system is", "server closed the connection", "terminating connection")
 
-# What a laptop's server needs beyond the defaults. TCP stays off unless ``up`` is told a port.
+# Settings for a laptop's server beyond the defaults. TCP is off unless ``up`` gets a port.
 _SETTINGS = {
     "shared_buffers": "256MB",
     "listen_addresses": "",
@@ -60,7 +60,7 @@ _SETTINGS = {
 
 
 def default_data_dir() -> Path:
-    """The user's data directory; for root, whose own no other account may enter, one under /var/lib."""
+    """The user's data directory; for root, whose own directory other accounts may not enter, one under /var/lib."""
     if os.geteuid() == 0:
         return host.SYSTEM_DIR / "pg18"
     return Path(platformdirs.user_data_dir("memfold", appauthor=False)) / "pg18"
@@ -75,22 +75,22 @@ class Postmaster:
     ready: bool
 
     def dsn(self, role: str = ROLE) -> str:
-        # The port is named, or PGPORT in a client's environment would decide.
+        # Name the port, because otherwise PGPORT in a client's environment would decide.
         return f"postgresql://{role}@/{DATABASE}?host={quote(self.socket_dir, safe='/')}&port={self.port}"
 
 
 class Cluster:
-    """The cluster of one directory. All but ``running`` is called under the directory's lock."""
+    """The cluster of one directory. All methods but ``running`` are called under the directory's lock."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.data = home / "data"
-        # In the title of every process of the cluster, where their working directory may not be read.
+        # In the title of every process of the cluster, for when their working directory may not be read.
         self.tag = "memfold-" + hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
         if not self.data.exists():
             self.account = Account.choose()
             return
-        # The account that made the cluster goes on with it, whatever accounts have come or gone since.
+        # The account that created the cluster keeps running it, even if accounts have been added or removed since.
         found = self.data.stat()
         self.account = Account.of(found.st_uid, found.st_gid)
         if found.st_uid == 0 or os.geteuid() not in (0, found.st_uid):
@@ -100,7 +100,7 @@ class Cluster:
             )
 
     def running(self) -> Postmaster | None:
-        """The postmaster of this cluster, if its process lives: the file alone proves nothing."""
+        """The postmaster of this cluster, if its process is alive: the file alone proves nothing."""
         lines = self._pid_file()
         pid = _number(lines, 0)
         try:
@@ -138,7 +138,7 @@ class Cluster:
             ) from error
 
     def _is_member(self, process: psutil.Process) -> bool:
-        """Whether this is a process of this cluster: a process id may have passed to anyone since."""
+        """Whether this is a process of this cluster: the process id may have been reused since."""
         if not is_alive(process) or process.uids().real != self.account.uid:
             return False
         words = process.cmdline()
@@ -147,7 +147,7 @@ class Cluster:
         with contextlib.suppress(psutil.AccessDenied, OSError):
             if where := process.cwd():
                 return Path(where).samefile(self.data)
-        # Not ours to see (root in a container), or the directory has been removed under it.
+        # We may not see it (root in a container), or its directory has been removed.
         return any(self.tag in word for word in words)
 
     def start(self, port: int | None) -> Postmaster:
@@ -172,7 +172,7 @@ class Cluster:
             self._clear_leftovers(run)
             _, printed = self.account.run(command, cwd=self.home)
             server = self.running()
-            # Also when pg_ctl failed: an earlier call that was killed may have left a server on its way up.
+            # Also if pg_ctl failed: an earlier call that was killed may have left a starting server.
             if server is not None:
                 return server
             if not self._pid_file():
@@ -180,18 +180,18 @@ class Cluster:
         raise self._failure("the server does not start", printed)
 
     def _initialise(self, programs: Path) -> None:
-        # From a call that was killed. Its initdb may go on for a moment; then the next start finds it.
+        # Left by a killed call. Its initdb may continue for a moment; then the next start finds it.
         for leftover in self.home.glob("data.init-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         if self.data.exists():
             self._check_version(programs)
             return
-        # Made aside and renamed: a cluster is there whole or not at all.
+        # Created elsewhere and renamed, so that a cluster is complete or absent.
         work = Path(tempfile.mkdtemp(prefix="data.init-", dir=self.home))
         os.chown(work, self.account.uid, self.account.gid)
         command: list[str | Path] = [programs / "initdb", "-D", work.name, "-U", ROLE, "--data-checksums"]
         command += ["--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--lc-messages=C"]
-        # The builtin provider sorts and folds alike on every machine, whatever its C library becomes.
+        # The builtin provider sorts and folds case the same on every machine, regardless of its C library.
         command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         for name, value in _SETTINGS.items():
             command += ["-c", f"{name}={value}"]
@@ -226,7 +226,7 @@ class Cluster:
             )
 
     def _clear_leftovers(self, run: Path) -> None:
-        """What a server that was killed leaves behind. No postmaster lives here: ``running`` said so."""
+        """Remove what a killed server leaves behind. ``running`` has shown that there is no postmaster."""
         orphans = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -239,15 +239,15 @@ class Cluster:
                 process.wait(10)
         stale = _number(self._pid_file(), 0)
         if stale > 0 and psutil.pid_exists(stale):
-            # PostgreSQL takes any process of that number for a server of ours. The rest of the file stays:
-            # by it PostgreSQL sees whether the shared memory is in use. As the account: not root's to write.
+            # PostgreSQL takes any process with that id for our server. The rest of the file stays, because it shows
+            # PostgreSQL whether the shared memory is in use. Written as the account, not as root.
             change = f'sed "1s/.*/{_NO_PROCESS}/" postmaster.pid >pid.new && mv pid.new postmaster.pid'
             self.account.run(["/bin/sh", "-c", change], cwd=self.data)
         for socket in run.glob(".s.PGSQL.*"):
             socket.unlink(missing_ok=True)
 
     def _programs(self) -> Path:
-        """The server's programs, where the account can read them and pg_ctl can put them between quotes."""
+        """The server's programs, at a path that the account can read and pg_ctl can quote."""
         programs = bindir()
         quotable = re.search(r'["$`\\\n]', str(programs)) is None
         if os.geteuid() != 0:
@@ -267,14 +267,14 @@ class Cluster:
         return host.readable_copy(programs)
 
     def _socket_dir(self, port: int) -> Path:
-        """DIR/run, or, where its name is too long for a socket, a private directory named after DIR."""
+        """DIR/run or, if that is too long for a socket, a private directory named after DIR."""
         if os.geteuid() == 0:
             bases = ["/run", "/tmp"]  # noqa: S108 (private_dir refuses what others made)
         else:
             bases = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]  # noqa: S108
         own = [Path(base) / f"{self.tag}-{self.account.uid}" for base in bases if base]
         for directory in (self.home / "run", *own):
-            # A comma would be two sockets to the server, and two hosts to libpq.
+            # A comma would mean two sockets to the server, and two hosts to libpq.
             short = len(os.fsencode(directory / f".s.PGSQL.{port}")) <= _SOCKET_PATH_MAX
             if short and not set(str(directory)) & set(',"\\'):
                 with contextlib.suppress(OSError):
@@ -305,7 +305,7 @@ class Cluster:
         )
 
     def _patiently(self, server: Postmaster, work: Callable[[Postmaster], None]) -> None:
-        """Do it again while the server recovers from the death of one of its processes."""
+        """Retry while the server recovers from the death of one of its processes."""
         deadline = time.monotonic() + host.PATIENCE
         while True:
             try:
@@ -332,7 +332,7 @@ class Cluster:
         self._patiently(server, self._make_database)
 
     def _make_database(self, server: Postmaster) -> None:
-        # The locks: what a call that was killed had sent is still carried out.
+        # The locks are needed because the server still executes what a killed call had sent.
         with self._connect(server, "postgres") as connection:
             connection.execute(_LOCK)
             if not connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
@@ -349,7 +349,7 @@ class Cluster:
                 connection.execute("alter extension vector update")
 
     def ensure_password(self, server: Postmaster, given: str | None) -> str:
-        """The file first, then the role: a call killed in between is mended by the next."""
+        """The file first, then the role: if a call is killed in between, the next one repairs it."""
         path = self.home / "password"
         stored = path.read_text() if path.exists() else None
         secret = given or stored or secrets.token_urlsafe(24)

@@ -1,4 +1,4 @@
-"""What the embedded server needs of the machine: an account, directories, a lock, the wheel's programs."""
+"""What the embedded server needs from the machine: an account, directories, a lock, the wheel's programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 300.0
 
 
 class ServerError(Exception):
-    """The embedded server could not do what was asked; ``hint`` says what to do about it."""
+    """An operation of the embedded server failed; ``hint`` says what to do."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint)
@@ -37,7 +37,7 @@ class ServerError(Exception):
 
 @dataclass(frozen=True)
 class Account:
-    """Who owns the cluster and runs the server."""
+    """The account that owns the cluster and runs the server."""
 
     name: str
     uid: int
@@ -52,10 +52,10 @@ class Account:
 
     @classmethod
     def choose(cls) -> Account:
-        """For a new cluster: the caller; for root, whom PostgreSQL refuses, an ordinary account that exists.
+        """For a new cluster: the caller; for root, which PostgreSQL refuses, an existing ordinary account.
 
-        initdb looks the account up, and memfold makes none on anyone's machine. ``postgres`` is there for
-        just this; ``nobody`` is on every machine.
+        initdb looks the account up, and memfold does not create accounts. ``postgres`` exists for exactly this
+        purpose; ``nobody`` exists on every machine.
         """
         if os.geteuid() != 0:
             return cls.of(os.geteuid(), os.getegid())
@@ -69,12 +69,12 @@ class Account:
         )
 
     def run(self, args: Sequence[str | Path], cwd: Path = Path("/")) -> tuple[int, str]:
-        """Run a program as this account; gives its exit code and what it printed."""
+        """Run a program as this account; returns its exit code and output."""
         other = self.uid != os.geteuid()
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"}
         if "TZ" in os.environ:
             environment["TZ"] = os.environ["TZ"]
-        # A file, not a pipe: whatever outlives the program would keep a pipe open, and us waiting.
+        # A file, not a pipe: a process that outlives the program would keep a pipe open, and make us wait.
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             done = subprocess.run(
                 [str(word) for word in args],
@@ -116,7 +116,7 @@ def bindir() -> Path:
 
 
 def prepare(home: Path) -> None:
-    """Make DIR, or see that it is the caller's and memfold's: what is in it is about to be trusted."""
+    """Create DIR, or check that it belongs to the caller and to memfold, because its contents will be trusted."""
     root = os.geteuid() == 0
     try:
         for directory in reversed([path for path in (home, *home.parents) if not path.exists()]):
@@ -152,7 +152,7 @@ def is_prepared(home: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(home: Path, name: str = LOCK) -> Iterator[None]:
-    """Hold the lock of a directory; it goes with the process, however that ends."""
+    """Hold the lock of a directory; it ends with the process, however that ends."""
     try:
         handle = os.open(home / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -175,7 +175,7 @@ def locked(home: Path, name: str = LOCK) -> Iterator[None]:
 
 
 def private_dir(directory: Path, account: Account) -> None:
-    """Make a 0700 directory of the account's, or see that it is one; never use one that someone else made."""
+    """Create a 0700 directory of the account, or check that it is one; never use one that somebody else created."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -190,9 +190,9 @@ def private_dir(directory: Path, account: Account) -> None:
 
 
 def readable_copy(programs: Path) -> Path:
-    """A copy of the wheel's server for root's account: the wheel may lie where only root may look.
+    """A copy of the wheel's server for root's account, because the wheel may be where only root can read.
 
-    Made once for each build of the wheel, whole or not at all, and owned by root.
+    Made once for each build of the wheel, completely or not at all, and owned by root.
     """
     package = programs.parents[1]
     libraries = f"{package.name}.libs"

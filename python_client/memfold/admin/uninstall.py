@@ -1,4 +1,4 @@
-"""Takes memfold out of a database, and its roles out of the cluster where no database uses them any more."""
+"""Removes memfold from a database, and its roles from the cluster if no other database uses them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ select pg_catalog.current_database(),
     exists (select from pg_catalog.pg_extension where extname = 'citus'),
     pg_catalog.to_regclass('memfold.adoptions') is not null, pg_catalog.to_regclass('cron.job') is not null
 """
-# What others have made on top of memfold's objects: CASCADE would take it along.
+# Objects of others that depend on memfold's: CASCADE would drop them too.
 _ON_TOP: LiteralString = """
 with ours (class, id) as (
     select 'pg_catalog.pg_class'::regclass::oid, oid from pg_catalog.pg_class
@@ -73,7 +73,7 @@ where c.entry like 'search\\_path=%%' and c.entry ~ '\\mmemfold\\M'
 
 @dataclass(frozen=True)
 class Removed:
-    """What ``uninstall`` did: the database; the roles that are gone, or (kept_roles) stay as another needs one."""
+    """The result of ``uninstall``: the database; the dropped roles; and kept_roles, which something else still needs."""
 
     database: str
     roles: tuple[str, ...]
@@ -131,7 +131,7 @@ def _drop(connection: psycopg.Connection[Any], database: str) -> None:
             "select cron.unschedule(jobid) from cron.job where database = current_database() and command ~ '\\mmemfold\\.'"
         )
     if is_extension:
-        # CASCADE: a score that apply_calibration() made is not the extension's
+        # CASCADE: a score created by apply_calibration() does not belong to the extension
         connection.execute("drop extension if exists memfold_py; drop extension memfold cascade")
     connection.execute("drop schema if exists memfold, memfold_internal cascade")
     for role, path in connection.execute(_PATHS).fetchall():
@@ -152,7 +152,7 @@ def _drop_roles(connection: psycopg.Connection[Any]) -> tuple[tuple[str, ...], t
     if not roles:
         return (), ()
     try:
-        # in one statement: nothing depends on memfold_tenant by the catalog, and another database's functions ask for it
+        # in one statement: the catalog shows no dependency on memfold_tenant, but functions of other databases use it
         connection.execute(sql.SQL("drop role {}").format(sql.SQL(", ").join(map(sql.Identifier, roles))))
     except (psycopg.errors.DependentObjectsStillExist, psycopg.errors.InsufficientPrivilege):
         return (), roles

@@ -16,7 +16,7 @@ __all__ = ["Adopter", "Import", "Options", "conflict_of", "conflict_of_async"]
 
 
 def __getattr__(name: str) -> Any:
-    # sqlglot takes as long to import as all of memfold: only for those who adopt
+    # sqlglot takes as long to import as all of memfold, so it is loaded only for adoptions
     with needs("adopt"):
         if name == "Import":
             from memfold.adopt import importing

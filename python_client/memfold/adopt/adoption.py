@@ -1,4 +1,4 @@
-"""The parts put together: what the command line calls."""
+"""The adoption as a whole, as the command line calls it."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Adopter:
         profile: str | None = None,
         hash_column: str | None = None,
     ) -> tuple[Definition, Adoption | None]:
-        """What is to be adopted, from the options or, where it has begun, from what is recorded.
+        """The definition of an adoption, from the options or, if it has begun, from its record.
 
-        Nothing is written. Raises ``AdoptError`` where it cannot be.
+        Writes nothing. Raises ``AdoptError`` if the table cannot be adopted.
         """
         with _clear("reading the catalog"):
             found = catalog.find(self.connection, table)
@@ -109,7 +109,7 @@ class Adopter:
         profile: str | None,
         hash_column: str | None,
     ) -> None:
-        """Refuse options that differ from what has begun: rows would be hashed in two ways."""
+        """Refuse options that differ from the recorded ones: rows would be hashed in two ways."""
         stored = known.definition
         given: dict[str, Any] = dict(asked)
         if profile is not None:
@@ -138,7 +138,7 @@ class Adopter:
     def plan(
         self, definition: Definition, known: Adoption | None, options: Options, *, absorb: bool | None = None
     ) -> Iterator[str]:
-        """The lines of the plan; nothing is changed."""
+        """The lines of the plan; changes nothing."""
         with _clear("plan"):
             yield from plan.write(self.connection, definition, known, options, absorb=absorb)
 
@@ -156,7 +156,7 @@ class Adopter:
         return known
 
     def session(self, definition: Definition, known: Adoption, options: Options) -> Session:
-        """The session of a run, which no other run has at the same time."""
+        """The session of a run; no other run has one for this table at the same time."""
         made = Session(self.connection, definition, known, options, self.say)
         made.claim()
         return made
@@ -174,10 +174,10 @@ class Adopter:
         report: Path | None = None,
         show: Callable[[str], None] = lambda _: None,
     ) -> Adoption:
-        """Walk the steps that are left, or one of them. Stops before step 4 changes anything, until confirmed.
+        """Run the remaining steps, or one of them. Stops before step 4 changes anything, until it is confirmed.
 
-        absorb: whether, once all are done, an INSERT of a text that is there succeeds without its row, and is counted;
-        None: as before, at first that it fails.
+        absorb: whether, after all steps, an INSERT of a known text succeeds without its row, and is counted; None: as
+        before; initially it fails.
         """
         adoption = known or self.begin(definition)
         current = self.session(definition, adoption, options)
@@ -203,7 +203,7 @@ class Adopter:
                     with _clear(f"step {step}"):
                         _STEPS[step](current)
                     current.reload()
-                    # what the step has changed of the table
+                    # what the step has changed in the table
                     fresh, _ = catalog.load(self.connection, definition.table.oid)
                     current.definition = replace(definition, table=fresh)
                     current.statements = statements.Statements(current.definition)
@@ -227,7 +227,7 @@ class Adopter:
         path: Path | None,
         show: Callable[[str], None],
     ) -> bool:
-        """The report, and whether the step may go on."""
+        """Print the report; returns whether the step may continue."""
         self.say("step 4: looking for duplicates")
         with _clear("step 4"):
             report = duplicates.find(current)
@@ -278,7 +278,7 @@ class Adopter:
         return True
 
     def pause(self, table: str) -> bool:
-        """Have a run stop between two batches; whether one was at work."""
+        """Make a run stop between two batches; returns whether one was at work."""
         known = self.known(table)
         with _clear("pause"):
             catalog.fetch(
@@ -289,7 +289,7 @@ class Adopter:
             return state.running(self.connection, known) is not None
 
     def known(self, table: str) -> Adoption:
-        """The adoption of a table, which may be gone or no longer adoptable."""
+        """The adoption of a table that may no longer exist or be adoptable."""
         with _clear("reading the state"):
             for one in state.list_adoptions(self.connection):
                 if table in {one.name, one.table_name, f"{one.table_schema}.{one.table_name}"}:
@@ -301,14 +301,15 @@ class Adopter:
         raise AdoptError(f"no adoption of {table} has begun", hint="See: memfold adopt status")
 
     def status(self) -> list[tuple[Adoption, int | None]]:
-        """All adoptions, with the process that works on each."""
+        """All adoptions, each with the process that works on it."""
         with _clear("status"):
             return [
                 (one, state.running(self.connection, one)) for one in state.list_adoptions(self.connection)
             ]
 
     def undo(self, table: str, options: Options, *, put_back: bool = False) -> tuple[int, int]:
-        """Everything as it was; after step 4 only with the rows of the archive put back. Rows and references."""
+        """Restore everything as it was; after step 4 this includes the archived rows. Returns the numbers of rows and
+        references."""
         known = self.known(table)
         if known.confirmed and not put_back:
             raise AdoptError(
@@ -347,7 +348,7 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def _clear(what: str) -> Iterator[None]:
-    """Errors of the database as memfold's, with what was going on and what to do."""
+    """Raise errors of the database as memfold's, with what was being done and what to do."""
     try:
         yield
     except psycopg.Error as error:
@@ -366,7 +367,7 @@ def _clear(what: str) -> Iterator[None]:
 
 @contextmanager
 def _stopping(current: Session) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end a run between two batches; a second one at once."""
+    """Ctrl-C and SIGTERM end a run between two batches; a second one ends it immediately."""
 
     def stop(number: int, _: object) -> None:
         if current.stopping:

@@ -1,4 +1,4 @@
-"""Step 3: hashes for the rows that were there before, and for those that were passed by."""
+"""Step 3: hashes for existing rows, including those that were skipped at first."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from memfold.adopt.resolver import batched
 from memfold.adopt.session import Batches, Session
 from memfold.errors import PASSING, AdoptError
 
-# What a user's expression, or a function in it, may raise on a row.
+# Errors that a user's expression, or a function in it, may raise for a row.
 _ROW_ERRORS = ("22", "P0", "38", "39", "21", "42")
 
 
 def step_3(session: Session) -> None:
-    """Hash the rows that were there before, in order of their keys."""
+    """Hash the existing rows, in order of their keys."""
     session.save(note=session.note(3, "began"))
     position = session.adoption.position
     batches = Batches(session.options, start=500, most=20_000)
@@ -26,7 +26,7 @@ def step_3(session: Session) -> None:
         session.statements.next_batch(first=position is None), [*(position or []), batches.size]
     )
     batch: dict[str, Any] = first[0] if first else {"n": 0}
-    # of each statement: there is no other in its transaction
+    # per statement: there is no other in its transaction
     session.run(f"set lock_timeout = {max(1, int(session.lock_timeout * 1000))}")
     session.pause_or_stop()
     while batch["n"]:
@@ -51,7 +51,7 @@ def step_3(session: Session) -> None:
 def _fill(
     session: Session, position: Sequence[str] | None, last: Sequence[str], rows: int, size: int
 ) -> dict[str, Any]:
-    """One batch and the note of it, in one statement; gives where the next one ends."""
+    """One batch and its record, in one statement; returns where the next one ends."""
     made = session.statements
     first = position is None
     parameters = [*(position or []), *last, rows, size]
@@ -65,10 +65,10 @@ def _fill(
         except psycopg.Error as error:
             state = error.sqlstate or ""
             if state in PASSING and (not careful or attempt < 100):
-                careful = True  # somebody has a row: pass it by, it is looked for again at the end
+                careful = True  # somebody has locked a row: skip it, and look for it again at the end
                 continue
             if not careful and state[:2] in _ROW_ERRORS and state != "42501":
-                careful = True  # an expression fails on a row: that row has no hash
+                careful = True  # an expression fails for a row: that row gets no hash
                 continue
             raise
         if found["paused"] is None:
@@ -77,7 +77,7 @@ def _fill(
 
 
 def _fill_missing(session: Session, step: str) -> dict[str, int]:
-    """Hash the rows that were passed by; gives the rows that have no hash, by reason."""
+    """Hash the skipped rows; returns the rows that have no hash, by reason."""
     began = time.monotonic()
     while True:
         left_out, waiting = reasons(session)
@@ -103,7 +103,7 @@ def _fill_missing(session: Session, step: str) -> dict[str, int]:
 
 
 def reasons(session: Session) -> tuple[dict[str, int], int]:
-    """Rows without a hash by reason, and how many of them are to get one."""
+    """Rows without a hash by reason, and how many of them should get one."""
     try:
         row = session.fetch(session.statements.reasons())[0]
         return (
@@ -127,7 +127,7 @@ def columns_of(keys: Sequence[tuple[str, ...]]) -> list[list[str]]:
 
 
 class _Progress:
-    """A line every now and then: how far, how fast, how long still."""
+    """A line from time to time: progress, speed, time left."""
 
     def __init__(self, session: Session, seen: int) -> None:
         self._session = session

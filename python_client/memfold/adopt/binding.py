@@ -1,4 +1,4 @@
-"""What the server takes an expression to mean, and whether a hash and an index can be made of it."""
+"""What an expression means to the server, and whether it can be used for a hash and an index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pg_catalog.pg_proc as p where p.oid = any($1::bigint[]::oid[])
 order by 2
 """
 
-# Schemas that the expressions name things of; what is built in is not recorded.
+# Schemas of the objects that the expressions name; built-in ones are not recorded.
 _SCHEMAS: LiteralString = """
 select distinct n.nspname as schema
 from pg_catalog.pg_depend as d
@@ -48,10 +48,10 @@ _PROBE: LiteralString = "memfold_adopt_probe"
 def bind(
     connection: Connection, table: Table, fixed: Sequence[x.Expression], loose: Iterable[x.Expression] = ()
 ) -> tuple[str, ...]:
-    """Have the server say what the expressions mean; gives the schemas beside pg_catalog that they need.
+    """Ask the server what the expressions mean; returns the schemas besides pg_catalog that they need.
 
-    Those that are fixed must be immutable, because a hash and an index are made of them; loose ones, which only
-    bring rows into an order, not volatile. Everything happens in a transaction that is rolled back.
+    Fixed expressions must be immutable, because a hash and an index are computed from them; loose ones, which only
+    order rows, must not be volatile. Everything happens in a transaction that is rolled back.
     """
     everything = [*fixed, *loose]
     schemas: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def _look_up(
 
 
 def _probe(connection: Connection, table: Table, fixed: Sequence[x.Expression]) -> None:
-    """What the server demands of an index is what we demand: immutable in every part, casts included."""
+    """The requirements are those of an index: immutable in every part, including casts."""
     probe = exp.Table(this=x.name(_PROBE))
     made = x.build("create temporary table P (like T)", P=probe, T=table.node)
     connection.execute(x.render(made).encode())

@@ -1,4 +1,4 @@
-"""What the server says of someone else's table: whether it can be adopted, by whom, and what refers to it."""
+"""What the catalog says about a user's table: whether it can be adopted, by whom, and what refers to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Index:
-    """A unique index over plain columns of a table, or one that is less plain."""
+    """A unique index of a table: over plain columns, or a more complex one."""
 
     name: str
     columns: tuple[str, ...]
@@ -75,7 +75,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Child:
-    """A foreign key that refers to a table: the table that holds it, its columns and those they refer to."""
+    """A foreign key that refers to a table: the table that has it, its columns and the referenced ones."""
 
     constraint: str
     table: Table
@@ -202,13 +202,13 @@ _KINDS = {
 def fetch(
     connection: Connection, statement: Any, parameters: Sequence[Any] = (), *, prepare: bool = False
 ) -> list[DictRow]:
-    """The rows of a query of this package, its parameters $1, $2 ..."""
+    """The rows of a query of this package, with parameters $1, $2 ..."""
     cursor = psycopg.RawCursor(connection, row_factory=psycopg.rows.dict_row)
     return cursor.execute(statement, parameters, prepare=prepare).fetchall()
 
 
 def load(connection: Connection, oid: int) -> tuple[Table, DictRow]:
-    """The table of that oid, and what else was found of it."""
+    """The table with that oid, and its other properties."""
     with connection.transaction():
         # so that the server prints types and defaults with their schemas
         connection.execute("set local search_path = pg_catalog")
@@ -229,7 +229,7 @@ def load(connection: Connection, oid: int) -> tuple[Table, DictRow]:
 
 
 def find(connection: Connection, name: str, *, write: bool = True) -> Table:
-    """The table of that name, found as the session would; refused where it cannot be adopted (or read)."""
+    """The table with that name, resolved as in the session; refused if it cannot be adopted (or read)."""
     try:
         found = fetch(connection, "select pg_catalog.to_regclass($1)::oid::bigint as oid", [name])[0]["oid"]
     except psycopg.errors.InsufficientPrivilege as error:
@@ -291,7 +291,7 @@ def find(connection: Connection, name: str, *, write: bool = True) -> Table:
 
 
 def key_of(connection: Connection, table: Table, given: str | None) -> tuple[str, ...]:
-    """The columns by which a row is found again: those given, else the primary key, else another unique one."""
+    """The columns that identify a row: the given ones, else the primary key, else another unique key."""
     usable = {
         tuple(one["columns"]): one
         for one in fetch(connection, _UNIQUE, [table.oid])
@@ -347,7 +347,7 @@ def unique_indexes(connection: Connection, oid: int) -> list[Index]:
 
 
 def row_key(connection: Connection, table: Table) -> tuple[str, ...]:
-    """The columns that tell rows of a child table apart; () where nothing does."""
+    """The columns that identify rows of a child table; () if none do."""
     if table.primary_key:
         return table.primary_key
     for index in unique_indexes(connection, table.oid):

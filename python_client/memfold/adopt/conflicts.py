@@ -1,4 +1,4 @@
-"""The catch: what an application raises for a plain INSERT that met the index of an adoption."""
+"""The catch: the error that an application raises for a plain INSERT that violated the index of an adoption."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["conflict_of", "conflict_of_async"]
 def conflict_of(
     connection: psycopg.Connection[Any], error: psycopg.Error, row: Mapping[str, Any]
 ) -> MemfoldError:
-    """What to raise for what a plain INSERT into an adopted table raised.
+    """Translate the error of a plain INSERT into an adopted table.
 
-    ``MemoryHashConflict``, with the id of the row that holds the text, if it was the index of the adoption. row: the
-    columns that were to be inserted. The connection must be able to run a query: rolled back, or in autocommit.
+    Returns ``MemoryHashConflict``, with the id of the row that holds the text, if the adoption's index raised it.
+    row: the columns of the INSERT. The connection must be able to run a query: rolled back, or in autocommit.
     """
     names = _names(error)
     if names is None:
@@ -48,7 +48,7 @@ async def conflict_of_async(
         return _conflict(await cursor.fetchone())
 
 
-# The longer name, if there is one, was made because the shorter one was taken.
+# The longer name exists only if the shorter one was taken.
 _FIND: LiteralString = """
 select p.proname as name, p.proargnames[1:p.pronargs] as columns, array(
     select pg_catalog.format_type(t.oid, null) from unnest(p.proargtypes::oid[]) with ordinality as t (oid, n) order by t.n
@@ -61,7 +61,7 @@ limit 1
 
 
 def _names(error: psycopg.Error) -> list[str] | None:
-    """What the function may be called that finds the row; None: it was another error."""
+    """Possible names of the function that finds the row; None: it was another error."""
     diagnosis = error.diag
     schema, table = diagnosis.schema_name, diagnosis.table_name
     if error.sqlstate != "23505" or schema is None or table is None:
@@ -72,7 +72,7 @@ def _names(error: psycopg.Error) -> list[str] | None:
 
 
 def _question(function: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[sql.Composed, list[Any]]:
-    # An INSERT casts what it is given to the column's type; so does this, json to jsonb for instance.
+    # Like an INSERT, this casts values to the column's type, for instance json to jsonb.
     given = [pair for pair in zip(function["columns"], function["types"], strict=True) if pair[0] in row]
     arguments = sql.SQL(", ").join(
         sql.SQL("{} => %s::{}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in given

@@ -34,7 +34,7 @@ class DedupStatements:
         return tuple(dict.fromkeys([*self.key(table), *referenced]))
 
     def all(self) -> Iterator[str]:
-        """All of them in their order, as one batch sends them."""
+        """All of them in order, as one batch sends them."""
         yield from self._all(self.of.table, "duplicate", set())
 
     def _all(self, table: Table, reason: str, seen: set[int]) -> Iterator[str]:
@@ -60,7 +60,7 @@ class DedupStatements:
 
     def key(self, table: Table) -> tuple[str, ...]:
         if table.oid not in self._keys:
-            # Without a key the place of a row will do, within a transaction that has it locked.
+            # Without a key the row's ctid is enough, within a transaction that has locked it.
             self._keys[table.oid] = catalog.row_key(self.connection, table) or ("ctid",)
         return self._keys[table.oid]
 
@@ -71,7 +71,7 @@ class DedupStatements:
         return self._indexes[known]
 
     def _pair_source(self, child: Child) -> tuple[Node, Node]:
-        """Old and new values of a foreign key, with their number, as a table p; rows c that have the old ones."""
+        """Old and new values of a foreign key, numbered, as a table p; rows c that have the old values."""
         width = len(child.columns)
         names = [f"l{n}" for n in range(width)] + [f"n{n}" for n in range(width)]
         source = exp.Unnest(
@@ -301,7 +301,7 @@ def _array(nodes: Sequence[Node]) -> Node:
 
 
 def _whole(table: Table, alias: str, without: str | None = None) -> Node:
-    """All of a row, each value as the server prints it."""
+    """All columns of a row, each value as the server prints it."""
     names = [one for one in table.columns if one != without]
     return build(
         "jsonb_object(NAMES, TEXTS)",
@@ -313,7 +313,7 @@ def _whole(table: Table, alias: str, without: str | None = None) -> Node:
 def _keyed(
     table: Table, key: Sequence[str], alias: str, other: str, extra: Sequence[str] = ()
 ) -> tuple[Node, Node]:
-    """Keys, and what else belongs to each, from arrays of parameters; and the condition that a row has such a key."""
+    """Keys with their other values, from arrays of parameters; and the condition that a row has such a key."""
     types = [*("text" for _ in key), *extra]
     names = [*(f"k{n}" for n in range(len(key))), *(f"e{n}" for n in range(len(extra)))]
     source = exp.Unnest(

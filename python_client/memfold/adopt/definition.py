@@ -1,4 +1,4 @@
-"""What is adopted, and what the things are called that are made for it."""
+"""The definition of an adoption, and the names of the objects created for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROFILES = {"prose": "prose/1", "flat": "flat/1", "code": "code/1", "exact": "ex
 
 @dataclass(frozen=True)
 class Definition:
-    """What is adopted: a table, what in a row of it is the text, whose it is, and where the hash goes."""
+    """An adoption: a table, the expressions for text and tenant, and the column of the hash."""
 
     table: Table
     name: str
@@ -36,22 +36,22 @@ class Definition:
 
     @property
     def fixed(self) -> list[Expression]:
-        """The expressions that a hash or the index is made of."""
+        """The expressions from which the hash or the index is computed."""
         return [one for one in (self.content, self.tenant, self.bucket, self.where) if one is not None]
 
     @property
     def scope(self) -> list[Expression]:
-        """Tenant and bucket, as far as they tell rows apart."""
+        """Tenant and bucket, as far as they distinguish rows."""
         return [one for one in (self.tenant, self.bucket) if one is not None and not one.is_constant]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the hash and its scope are made of, in the table's order."""
+        """The columns from which the hash and its scope are computed, in the table's order."""
         used = {name for one in self.fixed for name in one.columns}
         return tuple(name for name in self.table.columns if name in used)
 
     def to_json(self) -> dict[str, Any]:
-        """What the table of adoptions stores."""
+        """The definition as stored in the table of adoptions."""
         return {
             "hash_column": self.hash_column,
             "key": list(self.key),
@@ -66,7 +66,7 @@ class Definition:
 
 
 def short_name(schema: str, table: str, *, unique: bool = False) -> str:
-    """What the functions of an adoption are called after; with a digest where the plain name is not to be had."""
+    """The name on which the names of the adoption's functions are based; with a digest if the plain name is taken."""
     plain = f"{schema}_{table}"
     made = re.sub("[^a-z0-9_]", "_", plain)
     if unique or made != plain or len(made) > 50:
@@ -76,7 +76,7 @@ def short_name(schema: str, table: str, *, unique: bool = False) -> str:
 
 
 def index_name(table: str) -> str:
-    """The name of the unique index; PostgreSQL cuts names at 63 bytes."""
+    """The name of the unique index; PostgreSQL truncates names at 63 bytes."""
     made = f"{table}_memfold_key"
     if len(made.encode()) > 63:
         digest = hashlib.sha256(table.encode()).hexdigest()[:8]
@@ -93,7 +93,7 @@ def define(
     profile: str = "prose",
     hash_column: str = "content_hash",
 ) -> Definition:
-    """The definition that these expressions give, by option without dashes; the server has still to bind them."""
+    """The definition made of these expressions, by option without dashes; the server still has to bind them."""
     if profile not in PROFILES and profile not in PROFILES.values():
         raise AdoptError(f"there is no profile {profile}", hint=f"The profiles are {', '.join(PROFILES)}.")
     parsed: dict[str, Expression | None] = {}

@@ -1,4 +1,4 @@
-"""Step 4 before anything is changed: which rows are of one text, and what refers to them."""
+"""Step 4 before it changes anything: which rows have the same text, and what refers to them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from memfold.errors import AdoptError
 __all__ = ["Report", "dry_run", "find", "refuse_slow", "write_csv"]
 
 _SLOW = 10_000
-"""Rows of a child table above which a foreign key without an index would make every batch slow."""
+"""Above this number of rows in a child table, a foreign key without an index would make every batch slow."""
 
 
 @dataclass
 class Report:
-    """What was found."""
+    """The duplicates found."""
 
     groups: int
     rows: int
@@ -38,7 +38,7 @@ class Report:
 
 
 def find(session: Session) -> Report:
-    """Look for duplicates; the temporary tables hold them until this is called again."""
+    """Find duplicates; temporary tables hold them until the next call."""
     with session.transaction():
         session.run("set local work_mem = '64MB'", *session.statements.find_groups())
     row = session.fetch(
@@ -53,7 +53,7 @@ def find(session: Session) -> Report:
 
 
 def write_csv(session: Session, path: Path) -> int:
-    """One line for every row that would be archived: whose it is, its key and text, and those of the row that is kept."""
+    """One line for every row that would be archived: its tenant, key and text, and those of the row that is kept."""
     of = session.definition
     pairs = [
         exp.alias_(exp.column(f"k{n}", table=alias), f"{what}_{one}", quoted=True)
@@ -90,7 +90,7 @@ def write_csv(session: Session, path: Path) -> int:
 
 
 def _same_key(session: Session, alias: str, member: str) -> Node:
-    """The row of that name is the one that the member is."""
+    """The condition that the row with that name is the member."""
     of = session.definition
     return x.conjunction(
         [
@@ -104,7 +104,7 @@ def _same_key(session: Session, alias: str, member: str) -> Node:
 
 
 def dry_run(session: Session) -> list[tuple[Child, int, int]]:
-    """For each foreign key how many rows would be re-pointed, and how many of them would collide."""
+    """For each foreign key, how many rows would be re-pointed, and how many of them would collide."""
     of = session.definition
     made = []
     for child in catalog.children(session.connection, of.table.oid):
@@ -152,7 +152,7 @@ def dry_run(session: Session) -> list[tuple[Child, int, int]]:
 
 
 def refuse_slow(session: Session) -> None:
-    """Refuse to begin where each batch would read a large child table from end to end."""
+    """Refuse to begin if each batch would read a large child table completely."""
     for child in catalog.children(session.connection, session.definition.table.oid):
         if not child.indexed and child.table.rows > _SLOW:
             raise AdoptError(

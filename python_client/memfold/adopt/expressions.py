@@ -1,9 +1,9 @@
-"""Expressions over a row of someone else's table, and statements that are built of them.
+"""Expressions over a row of a user's table, and statements built from them.
 
-sqlglot parses what a user writes; only what it understands as one scalar expression goes on, as a tree, and is
-rendered again. Statements are templates of this package, parsed by sqlglot too, into whose trees names, values and
-expressions are put as nodes: no text of a user is ever pasted into SQL. What functions an expression means, and
-whether they are immutable, only the server can say: see ``memfold.adopt.catalog``.
+sqlglot parses what a user writes; only text that it understands as one scalar expression is used, as a tree, and
+rendered again. Statements are templates of this package, also parsed by sqlglot, into whose trees names, values and
+expressions are inserted as nodes: no text of a user is ever pasted into SQL. Only the server can say which functions
+an expression means, and whether they are immutable: see ``memfold.adopt.catalog``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 DIALECT = "postgres"
 Node = exp.Expr
-# sqlglot logs what it takes as an opaque command; none of the templates is one, as the tests see to.
+# sqlglot logs statements that it treats as opaque commands; none of the templates is one, as the tests ensure.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _REFUSED: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
@@ -78,7 +78,7 @@ class Expression:
         return render(self.tree)
 
     def on(self, alias: str | None) -> Node:
-        """The expression over the row of that name, to be put anywhere; None: columns without a qualifier."""
+        """The expression over the row with that name, for use anywhere; None: columns without a qualifier."""
         if isinstance(self.tree, exp.Column):
             return column(self.tree.name, alias)
         tree = self.tree.copy()
@@ -96,7 +96,7 @@ class Expression:
 
 
 def parse(option: str, given: str, columns: Collection[str], relation: str = "the table") -> Expression:
-    """The expression that a user gave for an option, over a table of these columns."""
+    """The expression that a user gave for an option, over a table with these columns."""
 
     def refuse(why: str, hint: str | None = None) -> AdoptError:
         return AdoptError(
@@ -121,7 +121,7 @@ def parse(option: str, given: str, columns: Collection[str], relation: str = "th
     for kinds, why in _REFUSED:
         if tree.find(*kinds) is not None:
             raise refuse(why)
-    # What sqlglot takes for a condition is what PostgreSQL calls a scalar expression.
+    # sqlglot's Condition is PostgreSQL's scalar expression.
     if not isinstance(tree, exp.Condition | exp.Interval | exp.Dot | exp.Bracket):
         raise refuse("is no scalar expression")
     used = _bind(option, tree, columns, relation)
@@ -138,7 +138,7 @@ def parse(option: str, given: str, columns: Collection[str], relation: str = "th
 
 
 def parse_server(given: str) -> Node:
-    """An expression that the server itself has printed, of a default or of an index."""
+    """An expression that the server itself has printed, for a default or an index."""
     tree = sqlglot.parse_one(given, dialect=DIALECT)
     for found in tree.find_all(exp.Identifier):
         found.set("quoted", True)
@@ -146,7 +146,8 @@ def parse_server(given: str) -> Node:
 
 
 def _bind(option: str, tree: Node, columns: Collection[str], relation: str) -> dict[str, Any]:
-    """Bind every name to a column of the table, as PostgreSQL folds it; under "" the tree, if it is one itself."""
+    """Bind every name to a column of the table, with PostgreSQL's case folding; "" is the tree itself, if it is a
+    column."""
     used: dict[str, Any] = {}
     short = relation.rpartition(".")[2].strip('"')
     for found in list(tree.find_all(exp.Column)):
@@ -177,7 +178,7 @@ def _bind(option: str, tree: Node, columns: Collection[str], relation: str) -> d
 
 
 def _literals(tokens: Iterable[Token]) -> list[str]:
-    # sqlglot writes the units of dates in capitals
+    # sqlglot writes units of dates in capitals
     return [token.text.casefold() for token in tokens if token.token_type in _LITERALS]
 
 
@@ -194,7 +195,7 @@ def name(of: str) -> exp.Identifier:
 
 
 def column(of: str, alias: str | None = None) -> exp.Column:
-    """A column, of the row of that name if one is given."""
+    """A column, qualified by the name of a row if one is given."""
     return exp.Column(this=name(of), table=exp.to_identifier(alias, quoted=False) if alias else None)
 
 
@@ -219,7 +220,7 @@ def as_text(value: Node) -> Node:
 
 
 def wrapped(value: Node) -> Node:
-    """In parentheses, unless it holds together by itself."""
+    """In parentheses, unless it does not need them."""
     return value if isinstance(value, _WHOLE) else exp.Paren(this=value)
 
 
@@ -263,7 +264,7 @@ def _template(source: str) -> Node:
 
 
 def build(source: str, /, **nodes: Node | Sequence[Node]) -> Node:
-    """The statement of a template, its upper-case names replaced by nodes; a list of nodes replaces an item.
+    """The statement of a template, with its upper-case names replaced by nodes; a list of nodes replaces an item.
 
     ``T`` in ``from T as t`` is a table, ``X`` in ``select X from ...`` an expression or several, ``N`` in
     ``with N as`` or ``set N = ...`` a name.
@@ -280,7 +281,7 @@ def build(source: str, /, **nodes: Node | Sequence[Node]) -> Node:
             if isinstance(found.parent, exp.Table | exp.Column) and not found.parent.args.get(
                 "table" if isinstance(found.parent, exp.Column) else "db"
             ):
-                continue  # its parent is what is replaced
+                continue  # replace its parent
             if isinstance(found.parent, exp.Schema) and not isinstance(node, exp.Expr):
                 found.replace([one.copy() for one in node])
             else:

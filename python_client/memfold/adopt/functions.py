@@ -1,5 +1,5 @@
-"""Statements of steps 1, 2 and 6: the column, the triggers, and the functions, whose grammar is not sqlglot's; psycopg
-composes them of quoted names and rendered trees."""
+"""Statements of steps 1, 2 and 6: the column, the triggers and the functions. sqlglot does not cover their grammar,
+so psycopg composes them from quoted names and rendered trees."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from memfold.adopt.trigger import TriggerFunction
 __all__ = ["Functions"]
 
 MADE_BY = "Made by memfold adopt"
-# Last of the BEFORE triggers, which fire in order of their names: it hashes what the others leave.
+# The last of the BEFORE triggers, which fire in order of their names, so that it hashes the final row.
 TRIGGERS = ("zz_memfold_insert", "zz_memfold_update")
 
 
 class Functions(TriggerFunction):
-    """What is made for a table, and taken off again."""
+    """The objects that are created for a table, and removed again."""
 
     # Step 1
 
@@ -66,7 +66,7 @@ class Functions(TriggerFunction):
         )
 
     def step_2_functions(self, owner: str | None) -> list[str]:
-        """The functions; owner: who they are to belong to, where that is another role than the session's."""
+        """The functions; owner: their owner, if that is a role other than the session's."""
         made = [self.hash_function(), self.trigger_function()]
         made += self._finish("hash", self._arguments(self.of.columns), owner)
         made += self._finish("fill", sql.SQL(""), owner)
@@ -103,7 +103,7 @@ class Functions(TriggerFunction):
         return sql.SQL(re.sub(r"\(\d+(,-?\d+)?\)", "", of.type))
 
     def triggers(self) -> list[str]:
-        """An update fires only where it changes what is hashed."""
+        """An UPDATE fires the trigger only if it changes what is hashed."""
         changed = [
             build(
                 "OLD is distinct from NEW",
@@ -113,7 +113,7 @@ class Functions(TriggerFunction):
             for one in self.of.columns
         ]
         table, function = rendered(self.table), name_of("memfold", f"fill_{self.of.name}")
-        # Where other BEFORE triggers may change a row, the columns that an UPDATE names say too little.
+        # If other BEFORE triggers may change a row, the columns named by an UPDATE are not enough.
         others = [one for one in self.of.table.triggers if one not in TRIGGERS]
         of: sql.Composable = sql.SQL("")
         if not others:
@@ -168,7 +168,7 @@ class Functions(TriggerFunction):
     # Step 6
 
     def find_functions(self, owner: str | None, grantees: Sequence[str]) -> list[str]:
-        """What finds the row that a conflict is about; made before there can be one."""
+        """The function that finds the row of a conflict; created before there can be one."""
         return [
             *self.drop_functions(("find",)),
             self._find_function(),
@@ -177,7 +177,7 @@ class Functions(TriggerFunction):
         ]
 
     def insert_functions(self, owner: str | None, grantees: Sequence[str]) -> list[str]:
-        """What inserts, or gives the row that is there; grantees: the roles that may insert into the table."""
+        """The function that inserts, or returns the existing row; grantees: the roles that may insert into the table."""
         arguments = tuple(one.name for one in self._insertable())
         result = name_of("memfold", f"inserted_{self.of.name}")
         made = [
@@ -258,7 +258,7 @@ class Functions(TriggerFunction):
         )
 
     def _insertable(self) -> list[Column]:
-        """The columns that an INSERT may give, those without which it fails first: they have no default."""
+        """The columns that an INSERT may give, beginning with those that it must give because they have no default."""
         columns = [
             one
             for one in self.of.table.columns.values()
@@ -298,7 +298,7 @@ class Functions(TriggerFunction):
             sql.SQL("{} {}{}").format(name_of(one.name), self._type(one), self._default(one))
             for one in columns
         ]
-        # The target of INTO goes before FROM or at the end of RETURNING: PL/pgSQL takes it out wherever it stands.
+        # The target of INTO goes before FROM or at the end of RETURNING: PL/pgSQL accepts it anywhere.
         body = (
             "#variable_conflict use_column\n"
             "declare\n"

@@ -1,7 +1,7 @@
-"""`memfold import`: rows of a table that is not memfold's become candidates, and memfold's own memories.
+"""`memfold import`: rows of a user's table become candidates, and so memories.
 
 Each row is one observation, whose source turn and metadata name the row. Its idempotency key is made of the table and
-the row's key, so that however often a run is interrupted or repeated no row counts twice.
+the row's key, so that no row counts twice, however often a run is interrupted or repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memfold.errors import AdoptError, ConnectionLostError, MemfoldError, Outcom
 
 __all__ = ["FIELDS", "Import"]
 
-# Option to the argument of ingest that it fills, and the type that it is asked for as.
+# Option to the argument of ingest that it fills, and the type that it is read as.
 FIELDS: Mapping[str, tuple[str, str]] = {
     "content": ("content", "text"),
     "tenant": ("tenant_id", "text"),
@@ -45,7 +45,7 @@ _KEY_BYTES = 400
 
 
 class Import:
-    """One pass over a table. Iterating it gives (key of the row, what was wrong or None) for every row."""
+    """One pass over a table. Iterating over it yields (key of the row, error or None) for every row."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Import:
     @staticmethod
     def _value(name: str, one: Expression) -> Node:
         if FIELDS[name][1] == "jsonb":
-            # an array or a vector; of a vector the text is JSON
+            # an array or a vector; the text of a vector is JSON
             return build("to_jsonb(X)", X=one.on("t"))
         return typed(one.on("t"), FIELDS[name][1])
 
@@ -166,7 +166,7 @@ class Import:
         return str(row["tenant"]), str(row.get("bucket") or "default"), made
 
     def _known(self, rows: Sequence[DictRow]) -> set[tuple[str, str, str]]:
-        """Those of the rows that an earlier run has brought in."""
+        """Those of the rows that an earlier run has imported."""
         by_tenant: dict[str, list[str]] = {}
         for row in rows:
             tenant, _, made = self._name(row)
@@ -187,7 +187,7 @@ class Import:
         return found
 
     def _ingest(self, rows: Sequence[DictRow]) -> dict[int, str]:
-        """Bring rows in, a batch for each tenant among them; what is wrong with which."""
+        """Import rows, in one batch per tenant; returns errors by row."""
         known = self._known(rows)
         problems: dict[int, str] = {}
         batches: dict[str, dict[int, dict[str, Any]]] = {}
@@ -222,7 +222,7 @@ class Import:
         return problems
 
     def _candidate(self, row: DictRow) -> dict[str, Any]:
-        """What ingest takes, of a row. Raises TypeError or ValueError where it cannot be made."""
+        """The arguments of ingest, from a row. Raises TypeError or ValueError if they cannot be built."""
         tenant, bucket, made = self._name(row)
         candidate: dict[str, Any] = {
             FIELDS[name][0]: row[name] for name in self._given if name in FIELDS and row[name] is not None

@@ -1,4 +1,4 @@
-"""One table in step 4: rows go to the archive, what refers to them is re-pointed, and they are deleted."""
+"""One table in step 4: rows are archived, references to them are re-pointed, and they are deleted."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from memfold.adopt.session import Session
 from memfold.errors import AdoptError
 
 _DEPTH = 8
-"""How far foreign keys of rows that collide are followed."""
+"""How many levels of foreign keys of colliding rows are followed."""
 
 
 @dataclass
 class Merge:
-    """A row that goes, and the one that stays in its place; columns as text."""
+    """A row that is archived, and the one that stays in its place; columns as text."""
 
     loser: dict[str, str | None]
     keeper: dict[str, str | None] | None
@@ -40,7 +40,7 @@ _Obstacle = tuple[Child, list[Merge], catalog.Index | None, tuple[str, Sequence[
 
 
 class Merging(DedupStatements):
-    """Merges rows of a table, and what collides by that in tables that refer to it."""
+    """Merges rows of a table, and rows that collide because of that in tables that refer to it."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session.connection, session.definition)
@@ -49,13 +49,13 @@ class Merging(DedupStatements):
         self.archived = self.repointed = self.collided = 0
 
     def _send(self, statement: str, parameters: Sequence[Any]) -> list[DictRow]:
-        """A statement of a batch: there are many, so they are prepared."""
+        """A statement of a batch; it runs often, so it is prepared."""
         return self.session.fetch(statement, parameters, prepare=True)
 
     # One table
 
     def _merge(self, table: Table, merges: list[Merge], reason: str, depth: int) -> None:
-        """Archive rows, re-point what refers to them, and delete them: few round trips, for rows are locked."""
+        """Archive rows, re-point references to them, and delete them, in few round trips, because rows are locked."""
         if depth > _DEPTH:
             raise AdoptError(
                 f"foreign keys lead from {self.of.table} to {table} and on, more than {_DEPTH} deep"
@@ -130,7 +130,7 @@ class Merging(DedupStatements):
         noted = [merge for merge in merges if merge.repointed]
         if not noted:
             return []
-        # one document: an array of them takes longer to write down than the statement takes
+        # one document: writing an array of them takes longer than the statement
         return [
             (
                 "update memfold.adoption_archive as a set repointed = v.value"
@@ -142,7 +142,7 @@ class Merging(DedupStatements):
     # What refers to it
 
     def _obstacles(self, referred: list[tuple[Child, list[Merge]]]) -> list[_Obstacle]:
-        """What is asked to know, or to take away, what would stand in the way of references that are re-pointed."""
+        """Statements that find or remove rows that would conflict with re-pointed references."""
         made: list[_Obstacle] = []
         for child, moved in referred:
             if any(merge.keeper is None for merge in moved):
@@ -200,7 +200,7 @@ class Merging(DedupStatements):
         self.repointed += len(cleared)
 
     def _merge_collisions(self, child: Child, key: Key, found: list[DictRow], depth: int) -> None:
-        """Rows of a child table that would equal another one in a unique index go the same way."""
+        """Rows of a child table that would equal another one in a unique index are merged the same way."""
         if not found:
             return
         losers = [tuple(row[f"x{n}"] for n in range(len(key))) for row in found]
@@ -220,7 +220,7 @@ class Merging(DedupStatements):
         self.repointed += len(rows)
         by_merge: dict[int, list[object]] = {}
         for row in rows:
-            # without a key a row is found again by all that it holds
+            # without a key a row is identified by all its values
             which = row["whole"] if "whole" in row else [row[f"x{n}"] for n in range(len(key))]
             by_merge.setdefault(row["i"] - 1, []).append(which)
         for number, keys in by_merge.items():
@@ -228,7 +228,7 @@ class Merging(DedupStatements):
 
     @staticmethod
     def _entry(child: Child, key: Key, merge: Merge, rows: list[object]) -> dict[str, object]:
-        """What the archive notes of rows that were re-pointed, so that they can be pointed back."""
+        """The archive's record of re-pointed rows, so that they can be pointed back."""
         return {
             "constraint": child.constraint,
             "schema": child.table.schema,
@@ -241,7 +241,7 @@ class Merging(DedupStatements):
         }
 
     def _repoint_singly(self, child: Child, key: Key, merges: list[Merge], depth: int) -> None:
-        """Row by row, and a row that collides in whatever way goes to the archive."""
+        """Row by row; a row that collides in any way is archived."""
         source, same = self._pair_source(child)
         tree = build(
             "select X from C as c join P on S order by K",
@@ -269,7 +269,7 @@ class Merging(DedupStatements):
 
 
 def _refers(child: Child, merge: Merge) -> bool:
-    """Whether a row can be referred to at all: nothing refers to null."""
+    """Whether a row can be referenced at all: nothing refers to null."""
     return all(merge.loser.get(one) is not None for one in child.referenced)
 
 

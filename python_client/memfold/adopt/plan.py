@@ -1,4 +1,4 @@
-"""What an adoption would do: the SQL of all steps, the locks it takes, and about how long. Reads only."""
+"""The plan of an adoption: the SQL of all steps, its locks, and an estimate of the time. Only reads."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ _AGELESS = ("uuid", "text", "character varying", "character", "bytea")
 
 
 def kept(definition: Definition) -> str:
-    """Which row of a text step 4 keeps, and how much that says about its age."""
+    """Which row of a text step 4 keeps, and whether it is the oldest."""
     if definition.created is not None:
         return f"Of each text the oldest row stays, by {definition.created}, then by key."
     key = ", ".join(definition.key)
@@ -232,7 +232,7 @@ def _estimates(connection: Connection, definition: Definition, made: Statements)
     except psycopg.Error as error:
         yield f"  time           unknown: an expression fails on a row ({error.diag.message_primary})"
         return
-    # writing a row costs about as much as hashing it, and more the wider it is
+    # writing a row costs about as much as hashing it, and more if it is wider
     seconds = table.rows * (each + 12e-6 + width * 4e-9)
     yield (
         f"  time           step 3 about {_span(seconds)} unthrottled;"
@@ -261,7 +261,7 @@ def _estimates(connection: Connection, definition: Definition, made: Statements)
 
 
 def _sample(connection: Connection, definition: Definition) -> Iterator[str]:
-    """What the expressions give for some rows."""
+    """The values of the expressions for some rows."""
     made = Statements(definition)
     parts = [("content", definition.content), ("tenant", definition.tenant), ("bucket", definition.bucket)]
     tree = build(

@@ -1,8 +1,8 @@
-"""Step 4: rows of one text become one row. The oldest stays, what refers to the others is re-pointed to it, and the
-others go to the archive, in short transactions beside writers that go on.
+"""Step 4: rows with the same text become one row. The oldest stays, references to the others are re-pointed to it,
+and the others are archived, in short transactions while writers continue.
 
 A batch locks its rows in order of their keys, FOR UPDATE, before it looks at anything that refers to them: no child
-row can then be added to a row that is about to go, and no ON DELETE CASCADE finds anything to delete. It waits for
+row can then be added to a row that will be deleted, and no ON DELETE CASCADE finds anything to delete. It waits for
 locks less long than deadlock_timeout, so that no writer is ever chosen as the victim of a deadlock with it.
 """
 
@@ -28,7 +28,7 @@ class Resolver(Merging):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        # Building a tree takes longer than its statement: not while rows are locked.
+        # Building a tree takes longer than its statement, so it is not done while rows are locked.
         list(self.all())
         session.statements.lock_rows()
         session.statements.rank_rows(self.wanted(self.of.table))
@@ -42,10 +42,10 @@ class Resolver(Merging):
     # Groups
 
     def resolve_found(self) -> None:
-        """Resolve what ``find`` has found, so many of the rows that go at a time."""
+        """Resolve what ``find`` has found, in batches of rows to archive."""
         session = self.session
         most = session.fetch("select count(*) as n from pg_temp.memfold_members where place > 1")[0]["n"]
-        # many statements, few rows: a batch takes long before its first row, and no less time with fewer of them
+        # many statements, few rows: most of a batch's time does not depend on the number of rows
         batches = Batches(session.options, start=20, least=20, most=2000, time=1.5)
         done, waiting = 0, [(0, most)]
         began = moved = time.monotonic()
@@ -74,7 +74,7 @@ class Resolver(Merging):
                             hint="End what holds them, and run it again.",
                         )
                     if until - low == 1:
-                        waiting.insert(0, (low, until))  # someone has it: later
+                        waiting.insert(0, (low, until))  # somebody has locked it: later
                         low = until
                         time.sleep(0.05)
                 self._tell(done, most, began)
@@ -93,7 +93,7 @@ class Resolver(Merging):
             )
 
     def _keys_of(self, low: int, until: int) -> list[Key]:
-        """The keys of some rows that go, and of the oldest of their groups."""
+        """The keys of some rows to archive, and of the oldest of their groups."""
         if not low >= self._fetched[0] or not until <= self._fetched[1]:
             self._fetched = (low, until + 5000)
             columns = ", ".join(
@@ -114,7 +114,7 @@ class Resolver(Merging):
         return list(found)
 
     def _try(self, keys: Sequence[Key]) -> bool:
-        """Resolve the groups of these rows; False: something was locked, nothing was done."""
+        """Resolve the groups of these rows; False: a row was locked, and nothing was done."""
         before = (self.groups, self.archived, self.repointed, self.collided)
         try:
             self.resolve(keys)
@@ -122,7 +122,7 @@ class Resolver(Merging):
             self.groups, self.archived, self.repointed, self.collided = before
             if error.sqlstate in PASSING:
                 return False
-            # Either a writer was faster, or an index of a child table is more than a list of columns.
+            # Either a writer was faster, or a child table has an index that is more than a list of columns.
             if error.sqlstate in {"23505", "23P01"} and not self._careful:
                 self._careful = True
                 try:
@@ -133,7 +133,7 @@ class Resolver(Merging):
         return True
 
     def resolve(self, keys: Sequence[Key]) -> None:
-        """Make one row of each group that rows of these keys form now, in a transaction of its own."""
+        """Make one row of each group that the rows with these keys form now, in one transaction."""
         try:
             self._resolve(keys)
         except BaseException:
@@ -148,7 +148,7 @@ class Resolver(Merging):
         *_, rows = session.fetch_all(
             [
                 *session.beginning(),
-                # what would only be found at COMMIT is to be found where it can be handled
+                # find violations here, where they can be handled, rather than at COMMIT
                 ("set constraints all immediate", ()),
                 (made.lock_rows(), arrays),
                 (made.rank_rows(self.wanted(self.of.table)), arrays),

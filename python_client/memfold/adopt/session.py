@@ -1,4 +1,4 @@
-"""The session of a run: its settings, the patience with which it waits for locks, and the state that it keeps."""
+"""The session of a run: its settings, how it waits for locks, and the state that it records."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["Batches", "Paused", "Session", "check_children"]
 T = TypeVar("T")
 
 _LONG = 1.0
-"""Seconds after which a transaction that holds a lock is waited for without queueing behind it."""
+"""If a transaction holding a lock is older than this, in seconds, the run waits without queueing for the lock."""
 _TRIES = 60
-"""How often a run asks, each quarter of a second, for a table that another run works on."""
+"""How often, every quarter of a second, a run tries for a table that another run works on."""
 
 _LOCK: LiteralString = """
 select pg_catalog.pg_try_advisory_lock(
     pg_catalog.hashtextextended('memfold adopt ' || $1 || '.' || $2, 0)) as locked
 """
-# Who holds a lock on the table that writers' or readers' own do not exclude, since when its transaction runs.
+# Who holds a lock on the table that conflicts with the one wanted, and when their transaction began.
 HOLDERS: LiteralString = """
 select l.pid, a.usename as role, coalesce(nullif(a.application_name, ''), 'unknown') as application, a.state,
     extract(epoch from pg_catalog.clock_timestamp() - a.xact_start)::double precision as age
@@ -65,11 +65,11 @@ where r.state is null or r.state in ('streaming', 'catchup')
 
 
 class Paused(Exception):  # noqa: N818 (no error)
-    """Someone has asked the run to stop between two batches."""
+    """Somebody has asked the run to stop between two batches."""
 
 
 class Session:
-    """One run's connection, with what it has learnt of its adoption."""
+    """One run's connection, with what it knows about its adoption."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Session:
             ("statement_timeout", f"{int(options.statement_timeout * 1000)}ms"),
             ("idle_in_transaction_session_timeout", "60s"),
             ("lock_timeout", "0"),
-            # A client that is killed takes its statement with it: a build of the index above all.
+            # The server cancels the statement of a killed client, above all a build of the index.
             ("client_connection_check_interval", "1s"),
             # Keys and archived values are text.
             ("datestyle", "ISO, YMD"),
@@ -112,7 +112,7 @@ class Session:
             " from (select pg_catalog.current_setting('deadlock_timeout') as setting) as s",
         )
         self.deadlock_timeout = float(found[0]["seconds"])
-        # Below it nobody else can become the victim of a deadlock with this session.
+        # Below this, nobody else can become the victim of a deadlock with this session.
         self.lock_timeout = min(options.lock_timeout, self.deadlock_timeout / 2)
 
     # Statements
@@ -123,7 +123,7 @@ class Session:
         return fetch(self.connection, statement, parameters, prepare=prepare)
 
     def fetch_all(self, sent: Sequence[tuple[str, Sequence[Any]]]) -> list[list[DictRow]]:
-        """The rows of several statements, sent together: rows are locked while each answer is waited for."""
+        """The rows of several statements, sent together, because rows stay locked while it waits for answers."""
         if not psycopg.Pipeline.is_supported():
             return [self.fetch(*one, prepare=True) if "$" in one[0] else self._run(one[0]) for one in sent]
         cursors = []
@@ -145,7 +145,7 @@ class Session:
 
     @contextmanager
     def transaction(self, *, lock_timeout: float | None = None) -> Iterator[None]:
-        """A transaction of its own, in which no lock is waited for longer than that."""
+        """A transaction that waits for no lock longer than this."""
         limit = self.lock_timeout if lock_timeout is None else lock_timeout
         with self.connection.transaction():
             self.run(self._lock_timeout(limit))
@@ -156,16 +156,16 @@ class Session:
         return f"set local lock_timeout = {max(1, int(seconds * 1000))}"
 
     def beginning(self) -> list[tuple[str, Sequence[Any]]]:
-        """What such a transaction begins with, for ``fetch_all``."""
+        """The beginning of such a transaction, for ``fetch_all``."""
         return [("begin", ()), (self._lock_timeout(self.lock_timeout), ())]
 
     def with_lock_timeout(self, what: str, modes: Sequence[str], work: Callable[[], T]) -> T:
-        """Do what takes a strong lock on the table, without queueing behind anyone for longer than a moment.
+        """Execute statements that take a strong lock on the table, without queueing for it for more than a moment.
 
-        A session that waits for a lock makes all later ones wait behind it. So while a transaction that has gone on
-        for some time holds what is in the way, this does not ask; otherwise it asks for a tenth of a second, and
-        again after a random while. An autovacuum gives way to a session that has waited for deadlock_timeout: that is done
-        first, for a lock that only another VACUUM or DDL waits behind.
+        A session that waits for a lock makes all later ones wait behind it. So while an older transaction holds a
+        conflicting lock, this does not ask; otherwise it waits for a tenth of a second, and tries again after a
+        random pause. An autovacuum yields to a session that has waited for deadlock_timeout: that wait comes first,
+        for a weaker lock that makes only another VACUUM or DDL wait.
         """
         quiet = f"lock table {self.definition.table.quoted} in share update exclusive mode"
         began = time.monotonic()
@@ -204,14 +204,14 @@ class Session:
     # State
 
     def claim(self) -> None:
-        """Be the only run that works on the table."""
+        """Make sure that this is the only run on the table."""
         schema, table = self.adoption.table_schema, self.adoption.table_name
         for attempt in range(_TRIES):
             if self.fetch(_LOCK, [schema, table])[0]["locked"]:
                 self.reload()
                 return
             pid = running(self.connection, self.adoption)
-            # The server takes a moment to notice that a run was killed.
+            # The server needs a moment to notice that a run was killed.
             if attempt == 8:
                 self.say(f"waiting for process {pid}, which works on it")
             time.sleep(0.25)
@@ -228,7 +228,7 @@ class Session:
         self.adoption = found
 
     def save(self, **columns: Any) -> DictRow:
-        """Write columns of the state, within whatever transaction is open. add_...: what is added to a counter."""
+        """Write columns of the state, in the open transaction if there is one. add_...: added to a counter."""
         found = self.fetch(*self.saving(**columns))
         if not found:
             raise AdoptError("the adoption has been undone")
@@ -252,7 +252,7 @@ class Session:
         return statement, [self.adoption.table_schema, self.adoption.table_name, *values]
 
     def note(self, step: int, what: str) -> dict[str, Any]:
-        """When a step began or ended, for ``save(note=...)``."""
+        """The time at which a step began or ended, for ``save(note=...)``."""
         now = self.fetch("select pg_catalog.to_jsonb(pg_catalog.clock_timestamp()) #>> '{}' as now")[0]["now"]
         known = dict(self.adoption.row["steps"].get(str(step), {}))
         if what not in known or what == "ended":
@@ -262,7 +262,7 @@ class Session:
     # Gentleness
 
     def pause_or_stop(self) -> None:
-        """Stop where someone has asked for it, by memfold adopt pause or by a signal."""
+        """Stop if somebody has asked for it, by memfold adopt pause or by a signal."""
         if self.stopping:
             raise Paused("stopped")
         found = load_adoption(self.connection, self.adoption.table_schema, self.adoption.table_name)
@@ -270,12 +270,12 @@ class Session:
             raise Paused("paused")
 
     def spend(self, rows: int) -> None:
-        """After so many rows, wait as the cap on rows a second demands."""
+        """After this many rows, wait as long as the limit of rows per second requires."""
         rate = self.options.rate
         if not rate:
             return
         now = time.monotonic()
-        # What was not used counts for a second at most.
+        # Unused capacity counts for at most one second.
         self._credit = min(self._credit + (now - self._spent_at) * rate, rate) - rows
         self._spent_at = now
         while self._credit < 0 and not self.stopping:
@@ -286,7 +286,7 @@ class Session:
             self.pause_or_stop()
 
     def throttle_on_lag(self) -> None:
-        """Wait while a standby is further behind than it may be."""
+        """Wait while a standby is too far behind."""
         if self.options.ignore_lag or time.monotonic() - self._lag_checked < 0.2:
             return
         told = 0.0
@@ -311,19 +311,19 @@ class Session:
                 )
             if (one["bytes"] or 0) > self.options.max_lag_bytes:
                 return f"{one['standby']}, which is {one['bytes'] / 1048576:,.0f} MB behind"
-            # An idle standby's last figure stands still; only with bytes to go does it say something.
+            # An idle standby's last figure does not change; it only means something if there are bytes left.
             if (one["seconds"] or 0) > self.options.max_lag and (one["bytes"] or 0) > 1048576:
                 return f"{one['standby']}, which is {one['seconds']:.0f} s behind"
         return None
 
 
 class Batches:
-    """The size of a batch, such that one takes about as long as it may."""
+    """The size of a batch, adapted so that it takes about the allowed time."""
 
     def __init__(
         self, options: Options, *, start: int, most: int, least: int = 10, time: float = 1.0
     ) -> None:
-        """time: how long a batch may take, in parts of the option."""
+        """time: how long a batch may take, as a fraction of the option."""
         self._least = least
         self._time = options.batch_time * time
         self._most = options.batch or most
@@ -345,7 +345,7 @@ class Batches:
 
 
 def check_children(connection: Connection, definition: Definition) -> list[catalog.Child]:
-    """The foreign keys that refer to the table, all of which can be re-pointed."""
+    """The foreign keys that refer to the table; all of them can be re-pointed."""
     found = catalog.children(connection, definition.table.oid)
     for child in found:
         catalog.check_rights(connection, child)

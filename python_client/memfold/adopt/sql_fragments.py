@@ -1,4 +1,4 @@
-"""What the statements of an adoption are put together of: names, literals, and the expressions over a row."""
+"""The parts of an adoption's statements: names, literals, and the expressions over a row."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def name_of(*parts: str) -> sql.Identifier:
 
 
 def composed(template: LiteralString, /, **parts: sql.Composable) -> str:
-    """A statement of quoted names, literals and rendered trees."""
+    """A statement made of quoted names, literals and rendered trees."""
     return sql.SQL(template).format(**parts).as_string(None)
 
 
 def rendered(node: Node) -> sql.SQL:
-    """A tree, for ``composed``: sqlglot has quoted what is in it."""
+    """A tree, for ``composed``: sqlglot has quoted its contents."""
     return sql.SQL(render(node))
 
 
 def dollar_quoted(body: str) -> sql.SQL:
-    """A function's body, in a quotation that it does not contain."""
+    """A function's body, in a dollar quote that it does not contain."""
     tag, number = "memfold", 0
     while f"${tag}$" in body:
         number += 1
@@ -47,7 +47,7 @@ def dollar_quoted(body: str) -> sql.SQL:
 
 
 def remembered(method: Callable[..., T]) -> Callable[..., T]:
-    """Made once for an object and arguments: building a tree takes longer than many a statement."""
+    """Built once per object and arguments, because building a tree takes longer than many statements."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> T:
@@ -62,7 +62,7 @@ def remembered(method: Callable[..., T]) -> Callable[..., T]:
 
 
 class SqlFragments:
-    """What several statements of one adoption have in common."""
+    """The parts that several statements of one adoption share."""
 
     def __init__(self, definition: Definition) -> None:
         self.of = definition
@@ -81,7 +81,7 @@ class SqlFragments:
         return [exp.alias_(x.as_text(column(name, alias)), name, quoted=True) for name in self.of.key]
 
     def hashed(self, alias: str | None) -> Node:
-        """The hash of the row of that name, evaluated where it stands."""
+        """The hash of the row with that name, evaluated in place."""
         return build(
             "memfold_internal._adopted_hash(CONTENT, PROFILE)",
             CONTENT=x.as_text(self.of.content.on(alias)),
@@ -89,7 +89,7 @@ class SqlFragments:
         )
 
     def conditions(self, alias: str | None) -> list[Node]:
-        """What a row of that name must be, to have a hash."""
+        """The condition for a row with that name to have a hash."""
         asked: list[Node] = []
         if self.of.where is not None:
             asked.append(wrapped(self.of.where.on(alias)))
@@ -99,14 +99,14 @@ class SqlFragments:
         return asked
 
     def hash_or_null(self, alias: str | None) -> Node:
-        """The hash of a row, null where it is to have none."""
+        """The hash of a row, null if it should have none."""
         asked = self.conditions(alias)
         if not asked:
             return self.hashed(alias)
         return build("case when C then H end", C=x.conjunction(asked), H=self.hashed(alias))
 
     def safe_hash(self, alias: str) -> Node:
-        """The same by the function that gives null where an expression fails."""
+        """The same by the function that returns null if an expression fails."""
         call: Node = exp.Anonymous(
             this=f"hash_{self.of.name}", expressions=[column(name, alias) for name in self.of.columns]
         )
@@ -125,7 +125,8 @@ class SqlFragments:
         return [*order, *self.key(alias)]
 
     def keyed(self, alias: str, other: str, first: int = 1) -> tuple[Node, Node]:
-        """A list of keys, one text array each from $first on, as a table of that other name; and its condition."""
+        """A list of keys, one text array per column from $first on, as a table with the other name; and its
+        condition."""
         arrays = [typed(parameter(first + n), "text[]") for n in range(len(self.of.key))]
         names = [f"k{n}" for n in range(len(self.of.key))]
         source = exp.Unnest(

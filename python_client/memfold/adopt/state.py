@@ -1,4 +1,4 @@
-"""What is recorded of an adoption, and where it stands."""
+"""The record of an adoption, and its state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Adoption:
     row: DictRow
 
     def describe(self, pid: int | None) -> Iterator[str]:
-        """Where it stands, in lines."""
+        """Its state, in lines."""
         row, table = self.row, f"{self.table_schema}.{self.table_name}"
         doing = f"process {pid} is at work" if pid else "paused" if self.paused else "no run is at work"
         yield f"{table}: step {self.step} of 6 is done" + ("" if self.step == 6 else f", {doing}")
@@ -99,12 +99,12 @@ where l.locktype = 'advisory' and l.granted and l.objsubid = 1
 
 
 def connect(dsn: str) -> Connection:
-    """A connection to where the table is."""
+    """A connection to the table's database."""
     try:
         return psycopg.connect(
             read_dsn(dsn),
             autocommit=True,
-            # what is prepared says so itself
+            # statements to prepare say so themselves
             prepare_threshold=1_000_000_000,
             client_encoding="UTF8",
             application_name="memfold adopt",
@@ -131,7 +131,7 @@ def _adoption(row: DictRow) -> Adoption:
 
 
 def load_adoption(connection: Connection, schema: str, table: str) -> Adoption | None:
-    """What is recorded of the adoption of a table."""
+    """The record of a table's adoption."""
     found = fetch(connection, _ROW, [schema, table])
     return _adoption(found[0]) if found else None
 
@@ -142,14 +142,14 @@ def list_adoptions(connection: Connection) -> list[Adoption]:
 
 
 def running(connection: Connection, adoption: Adoption) -> int | None:
-    """The process that works on it at the moment."""
+    """The process that is working on it now."""
     found = fetch(connection, _RUNNING, [adoption.table_schema, adoption.table_name])
     return int(found[0]["pid"]) if found else None
 
 
 def installed(connection: Connection) -> None:
-    """Refuse a database in which memfold is not, or is older, or where the role may not keep state."""
-    # by the catalog: a role that may not use the schema may not ask for its tables by name
+    """Refuse a database without memfold, with an older one, or in which the role may not record state."""
+    # by the catalog: a role without USAGE on the schema cannot look up its tables by name
     row = fetch(
         connection,
         "select pg_catalog.pg_is_in_recovery() as standby, current_user::text as role, n.oid is not null as present,"

@@ -1,6 +1,6 @@
-"""Every statement that an adoption sends to a table that is not ours: what ``plan`` prints is what ``run`` executes.
+"""Every statement that an adoption sends to a user's table: ``plan`` prints what ``run`` executes.
 
-Those of the rows stand here: the backfill, the duplicates, the index.
+This module has those for rows: the backfill, the duplicates, the index.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Statements(Functions):
 
     @remembered
     def next_batch(self, *, first: bool) -> str:
-        """The last key of the next $n rows and how many they are; $1 to $n-1: the key after which they begin."""
+        """The last key of the next $n rows and their number; $1 to $n-1: the key after which they begin."""
         size = parameter(1 if first else len(self.of.key) + 1)
         tree = build(
             "with batch as materialized (select KEY from T as t where C order by ORDERED limit SIZE)"
@@ -53,9 +53,9 @@ class Statements(Functions):
 
     @remembered
     def fill_batch(self, *, first: bool) -> str:
-        """Hash the rows of a batch that have no hash, note it, and find the end of the next one: one round trip.
+        """Hash the rows of a batch that have no hash, record it, and find the end of the next one: one round trip.
 
-        $1 ...: the keys after which it begins and with which it ends, its rows, and the rows of the next.
+        $1 ...: the keys after which it begins and with which it ends, its number of rows, and that of the next.
         """
         asked = [self._until(first), self._without_hash("t"), *self.conditions("t")]
         tree = build(
@@ -68,7 +68,7 @@ class Statements(Functions):
         )
         return self._returning(tree)
 
-    # What a batch is and that it is done is committed at once.
+    # The batch and the record that it is done are committed together.
     _NOTED = (
         " noted as (update memfold.adoptions as a set position = POSITION, rows_seen = a.rows_seen + SEEN,"
         " rows_hashed = a.rows_hashed + (select count(h) from done), updated_at = clock_timestamp()"
@@ -98,7 +98,7 @@ class Statements(Functions):
 
     @remembered
     def fill_batch_carefully(self, *, first: bool) -> str:
-        """The same, never waiting for a row, and without a hash where an expression fails."""
+        """The same, without waiting for locked rows, and without a hash if an expression fails."""
         tree = build(
             "with todo as materialized ("  # noqa: S608 (constants)
             "select KEY, HASH as memfold_h from T as t where C for no key update skip locked),"
@@ -116,7 +116,7 @@ class Statements(Functions):
         return self._returning(tree)
 
     def _returning(self, tree: Node) -> str:
-        # RETURNING speaks of two rows in the second form: the table's is meant
+        # in the second form RETURNING could mean two rows: name that of the table
         for found in tree.find_all(exp.Returning):
             if isinstance(found.expressions[0], exp.Alias):
                 found.set("expressions", [exp.alias_(column(self.hash, "t"), "h")])
@@ -127,7 +127,7 @@ class Statements(Functions):
 
     @remembered
     def missing(self) -> str:
-        """Keys of $1 rows at most that have no hash, but are to have one."""
+        """Keys of at most $1 rows that have no hash but should have one."""
         tree = build(
             "select TEXTS from T as t where H and HASH is not null order by KEY limit SIZE",
             TEXTS=self.key_texts("t"),
@@ -141,7 +141,7 @@ class Statements(Functions):
 
     @remembered
     def fill_keys(self) -> str:
-        """Hash the rows of these keys that have none, but for rows that someone else has locked."""
+        """Hash the rows with these keys that have none, except rows locked by others."""
         source, same = self.keyed("t", "p")
         tree = build(
             "with todo as materialized ("
@@ -183,7 +183,7 @@ class Statements(Functions):
         return render(tree)
 
     def without_hash(self) -> str:
-        """Rows without a hash, and how many of them are to have one."""
+        """Rows without a hash, and how many of them should have one."""
         tree = build(
             "select count(*) as without_hash, count(HASH) as waiting from T as t where H",
             T=self.table,
@@ -195,9 +195,9 @@ class Statements(Functions):
     # Step 4
 
     def find_groups(self) -> list[str]:
-        """Groups of rows with one hash, into two temporary tables: reads the table twice, locks nothing."""
+        """Put groups of rows with one hash into two temporary tables: reads the table twice, locks nothing."""
         scope = self.scope("t")
-        # a placeholder column where a constant tells nothing apart
+        # a placeholder column if a constant distinguishes nothing
         names = [f"s{n}" for n in range(len(scope))]
         h = column(self.hash, "t")
         groups = build(
@@ -212,14 +212,14 @@ class Statements(Functions):
             C=build("H is not null", H=h),
             G=[*scope, h],
         )
-        # An expression may fail on rows without a hash: they are left out where the table is read.
+        # An expression may fail for rows without a hash, so they are left out when the table is read.
         same: list[Node] = [build("H is not null", H=h)]
         same += [
             exp.EQ(this=one, expression=exp.column(name, table="g"))
             for one, name in zip([*scope, h], [*names, "h"], strict=True)
         ]
         members = build(
-            # slot: a number for each row that is not the oldest of its group, those of a group side by side
+            # slot: numbers the rows that are not the oldest of their group, with those of one group adjacent
             "create temporary table memfold_members as"
             " select m.*, row_number() over (order by m.place = 1, m.group_id, m.place) as slot from ("
             "select g.group_id, row_number() over (partition by g.group_id order by O) as place, g.h,"
@@ -261,7 +261,7 @@ class Statements(Functions):
 
     @remembered
     def rank_rows(self, wanted: tuple[str, ...]) -> str:
-        """The rows of these keys that are locked now, by group and age; wanted: columns whose text is needed."""
+        """The locked rows with these keys, by group and age; wanted: columns whose text is needed."""
         source, same = self.keyed("t", "p")
         h = build("coalesce(H, S)", H=column(self.hash, "t"), S=self.safe_hash("t"))
         tree = build(
@@ -288,7 +288,7 @@ class Statements(Functions):
 
     @remembered
     def holders(self) -> str:
-        """The keys of rows that hold the hash that the rows of these keys are to have; by the unique index."""
+        """The keys of rows that hold the hash that the rows with these keys should get; by the unique index."""
         source, same = self.keyed("t", "p")
         scope = [exp.alias_(one, f"s{n}") for n, one in enumerate(self.scope("t"))]
         tree = build(

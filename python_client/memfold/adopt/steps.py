@@ -1,5 +1,5 @@
-"""The six steps. Each can be interrupted anywhere, by kill -9 too, and run again: what it did is committed together
-with the note that it did."""
+"""The six steps. Each can be interrupted anywhere, even by kill -9, and run again: its work is committed together
+with the record of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["absorb", "step_1", "step_2", "step_3", "step_4", "step_5", "step_6"]
 
 
 def owner_of_functions(session: Session) -> str | None:
-    """Who the functions are to belong to: not to a superuser, as whom the owner's expressions would then run."""
+    """The owner of the functions: not a superuser, because the owner's expressions would then run as superuser."""
     row = fetch(
         session.connection,
         "select r.rolsuper as super, current_user::text as role from pg_catalog.pg_roles as r"
@@ -32,7 +32,7 @@ def owner_of_functions(session: Session) -> str | None:
 
 
 def step_1(session: Session) -> None:
-    """A nullable column: a change of the catalog alone."""
+    """A nullable column: only a change of the catalog."""
     of = session.definition
     if of.hash_column in of.table.columns:
         raise AdoptError(
@@ -59,11 +59,11 @@ def step_2(session: Session) -> None:
 
 
 def step_4(session: Session) -> Resolver:
-    """Resolve the duplicates that ``duplicates.find`` has found, and those that have arrived since."""
+    """Resolve the duplicates that ``duplicates.find`` has found, and later ones."""
     session.save(note=session.note(4, "began"))
     duplicates.refuse_slow(session)
     resolver = Resolver(session)
-    # What was found for the report first; then what has come since, which step 5 finds too.
+    # First the duplicates of the report, then later ones, which step 5 would find too.
     for _ in range(4):
         resolver.resolve_found()
         if not duplicates.find(session).groups:
@@ -73,11 +73,11 @@ def step_4(session: Session) -> Resolver:
 
 
 def step_5(session: Session) -> None:
-    """The unique index, built beside writers that go on.
+    """The unique index, built while writers continue.
 
-    Duplicates that arrive while it is built would make it fail. So for that time rows get no hash, which keeps
-    them out of a partial index; afterwards they get it one batch after the other, and what turns out a duplicate
-    is resolved as in step 4.
+    Duplicates that arrive during the build would make it fail. So rows get no hash during that time, which keeps them
+    out of the partial index; afterwards they get it batch by batch, and duplicates among them are resolved as in step
+    4.
     """
     made = session.statements
     with session.transaction(lock_timeout=5):
@@ -114,7 +114,7 @@ def step_5(session: Session) -> None:
 
 
 def _index_state(session: Session) -> str:
-    """valid, invalid or missing; anything else of that name is refused."""
+    """valid, invalid or missing; any other object of that name is refused."""
     found = session.fetch(
         "select i.indisvalid and i.indisready as valid, i.indisunique as is_unique,"
         " i.indrelid::bigint as relation, pg_catalog.pg_get_indexdef(i.indexrelid) as definition"
@@ -132,7 +132,7 @@ def _index_state(session: Session) -> str:
 
 
 def _withhold(session: Session, withhold: bool) -> None:
-    """Have the trigger give no hash, or give it again. Replacing its function locks nothing."""
+    """Make the trigger withhold the hash, or set it again. Replacing its function locks nothing."""
     session.reload()
     if session.adoption.withheld == withhold:
         return
@@ -143,10 +143,10 @@ def _withhold(session: Session, withhold: bool) -> None:
 
 
 def _wait_for_writers(session: Session) -> None:
-    """Wait until those that write to the table now are through: later ones use the function as it is now."""
+    """Wait until current writers of the table have finished: later ones use the new function."""
     began = told = time.monotonic()
     while True:
-        # whose transaction is older than this wait
+        # their transactions are older than this wait
         waited = time.monotonic() - began
         holders = session.fetch(HOLDERS, [session.definition.table.oid, WRITERS, waited])
         if not holders or time.monotonic() - began > session.options.patience:
@@ -161,7 +161,7 @@ def _wait_for_writers(session: Session) -> None:
 
 
 def concurrently(session: Session, statement: str) -> None:
-    """Run it as it is: it may wait for long transactions, in nobody's way, and says for which."""
+    """Execute it as it is: it may wait for long transactions without blocking others, and reports which."""
     done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(session, done), daemon=True)
     session.run("set lock_timeout = 0")
@@ -203,11 +203,11 @@ def _watch(session: Session, done: threading.Event) -> None:
                         told = line.partition(", for")[0]
                         session.say(line)
     except psycopg.Error:
-        return  # only a report
+        return  # only for the report
 
 
 def _fill_withheld(session: Session) -> dict[str, int]:
-    """Give rows the hash that was withheld, with the index in force: what collides is a duplicate."""
+    """Give rows the withheld hash, with the index in force: a collision means a duplicate."""
     resolver = Resolver(session)
     began = time.monotonic()
     while True:
@@ -246,7 +246,7 @@ def _fill_withheld(session: Session) -> dict[str, int]:
 
 
 def step_6(session: Session) -> list[str]:
-    """The functions of the catch; gives the roles that may use them."""
+    """Create the functions of the catch; returns the roles that may use them."""
     grantees = _grantees(session)
     owner = owner_of_functions(session)
     with session.transaction(lock_timeout=5):
@@ -259,7 +259,8 @@ def step_6(session: Session) -> list[str]:
 
 
 def absorb(session: Session, wanted: bool) -> None:
-    """Have step 6 make the trigger absorb, or not; where it is done, at once. Replacing its function locks nothing."""
+    """Make step 6 create a trigger that absorbs, or not; if step 6 is done, change it now. Replacing its function
+    locks nothing."""
     with session.transaction(lock_timeout=5):
         session.save(absorbs=wanted)
         if session.adoption.step == 6:
@@ -269,7 +270,7 @@ def absorb(session: Session, wanted: bool) -> None:
 
 
 def _grantees(session: Session) -> list[str]:
-    """The roles that may insert into the table, beside its owner."""
+    """The roles that may insert into the table, apart from its owner."""
     found = session.fetch(
         "select distinct r.rolname as role from pg_catalog.pg_class as c"
         " cross join lateral pg_catalog.aclexplode(c.relacl) as a"

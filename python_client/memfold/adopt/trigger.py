@@ -1,4 +1,4 @@
-"""The function that a table's triggers call: it hashes what is written and, if asked to, absorbs what is there already."""
+"""The function that a table's triggers call: it hashes written rows and, if asked to, absorbs known texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TriggerFunction"]
 
 
 class TriggerFunction(SqlFragments):
-    """One function for INSERT and UPDATE. To replace it locks nothing: so an adoption changes what writers get."""
+    """One function for INSERT and UPDATE. Replacing it locks nothing, so an adoption uses that to change its effect."""
 
     def _path(self) -> sql.Composable:
         return sql.SQL(", ").join(
@@ -21,7 +21,7 @@ class TriggerFunction(SqlFragments):
         )
 
     def trigger_function(self, *, withhold: bool = False, absorb: bool = False) -> str:
-        """withhold: give no hash; absorb: leave out a row whose text is there, and count it."""
+        """withhold: set no hash; absorb: leave out a row whose text is known, and count it."""
         hash_column = f"new.{render(x.name(self.hash))}"
         if withhold:
             body = (
@@ -53,7 +53,8 @@ class TriggerFunction(SqlFragments):
         )
 
     def _absorbing(self, hashing: str, hash_column: str) -> str:
-        # FOR SHARE waits for a change or deletion of the row, as the unique index would: the text may be gone then.
+        # FOR SHARE waits for a change or deletion of the row, as the unique index would: afterwards the text may be
+        # gone.
         return (
             "#variable_conflict use_column\n"
             "declare\n"
@@ -87,8 +88,8 @@ class TriggerFunction(SqlFragments):
         )
 
     def _held(self) -> Node:
-        """The key of the row that holds the text of the new one, and whether a row of the new one's key is there."""
-        # The hash first: an expression may fail on rows that have none.
+        """The key of the row that holds the new row's text, and whether a row with the new row's key exists."""
+        # Compare the hash first, because an expression may fail for rows without one.
         same: list[tuple[Node, Node]] = [(column(self.hash, "t"), column(self.hash, "new"))]
         same += [(one.on("t"), one.on("new")) for one in self.of.scope]
         keys = [(column(one, "k"), column(one, "new")) for one in self.of.key]
@@ -122,7 +123,7 @@ class TriggerFunction(SqlFragments):
         )
 
     def absorb_functions(self, owner: str | None, *, absorb: bool) -> list[str]:
-        """The function that absorbs, or does no longer; owner: who it belongs to, where that is another role."""
+        """The function with or without absorbing; owner: its owner, if that is another role."""
         made = [self.trigger_function(absorb=absorb)]
         if absorb and owner is not None:
             made.append(

@@ -1,4 +1,4 @@
-"""Back again: everything as it was, until step 4 is confirmed; afterwards with the rows of the archive put back."""
+"""Undo: restores everything as it was; once step 4 is confirmed, this includes putting the archived rows back."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["forget", "restore", "undo"]
 
 
 def undo(session: Session, *, forget_it: bool = True) -> None:
-    """Take the index, the triggers, the functions and the column away again."""
+    """Remove the index, the triggers, the functions and the column."""
     made = session.statements
     session.save(withheld=False)
-    # The index first, and in nobody's way: the others are changes of the catalog alone.
+    # The index first, without blocking others: the rest only changes the catalog.
     concurrently(session, made.drop_index())
 
     def work() -> None:
@@ -52,9 +52,9 @@ def forget(session: Session) -> None:
 
 
 def restore(session: Session) -> tuple[int, int]:
-    """Put the archived rows back, and what was re-pointed; gives how many rows and references.
+    """Put archived rows and re-pointed references back; returns their numbers.
 
-    The index, triggers and column must be gone: what comes back are duplicates.
+    The index, triggers and column must be removed first, because the restored rows are duplicates.
     """
     rows = references = 0
     batches = Batches(session.options, start=100, most=2000)
@@ -65,7 +65,7 @@ def restore(session: Session) -> tuple[int, int]:
     while True:
         session.pause_or_stop()
         waiting = session.fetch(
-            # The last batch first, since later ones build on earlier ones; in a batch parents before children.
+            # The last batch first, since later ones build on earlier ones; within a batch, parents before children.
             "select * from memfold.adoption_archive where adoption = $1 and restored_at is null"
             " and ($2::timestamptz is null or archived_at < $2 or (archived_at = $2 and archive_id > $3::uuid))"
             " order by archived_at desc, archive_id limit $4",
@@ -79,14 +79,14 @@ def restore(session: Session) -> tuple[int, int]:
                     f"{postponed} archived rows cannot be put back: what they refer to is gone",
                     hint="They stay in memfold.adoption_archive. Put back what they refer to, and run it again.",
                 )
-            # rows of one table may refer to one another: once more
+            # rows of one table may refer to one another: try again
             after, postponed, progressed = (None, None), 0, 0
             continue
         started = time.monotonic()
         after = (waiting[-1]["archived_at"], waiting[-1]["archive_id"])
         back = [_put_all_back(session, waiting, known)]
         if back == [None] and len(waiting) > 1:
-            # what one of them refers to is not back yet: each on its own, then
+            # a row that one of them refers to is not back yet: restore each separately
             back = [_put_all_back(session, [row], known) for row in waiting]
             done = len(back) - back.count(None)
         else:
@@ -102,7 +102,7 @@ def restore(session: Session) -> tuple[int, int]:
 
 
 def _put_all_back(session: Session, rows: Sequence[DictRow], known: _Known) -> int | None:
-    """Put these rows back, or none of them: None, where one refers to what is not there. Gives the references."""
+    """Put all of these rows back, or none: None, if one refers to a missing row. Returns the number of references."""
     try:
         with session.transaction(lock_timeout=2):
             references = sum(_put_back(session, row, known) for row in rows)
@@ -117,7 +117,7 @@ def _put_all_back(session: Session, rows: Sequence[DictRow], known: _Known) -> i
 
 
 class _Known:
-    """Tables and statements that were made before: making them takes longer than the statements."""
+    """Tables and statements built before, because building them takes longer than executing the statements."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -146,7 +146,7 @@ def _put_back(session: Session, row: DictRow, known: _Known) -> int:
 
 
 def _insert(table: Table, columns: Sequence[str]) -> str:
-    """As it was, ids that are generated always included."""
+    """As it was, including ids that are GENERATED ALWAYS."""
     casts = [typed(parameter(n), table.columns[one].type) for n, one in enumerate(columns, 1)]
     return composed(
         "insert into {table} ({names}) overriding system value values ({values}) returning 1 as one",
@@ -176,7 +176,7 @@ def _table(session: Session, schema: str, name: str) -> Table:
 
 
 def _point_back(session: Session, entry: dict[str, Any], known: _Known) -> int:
-    """Rows that were re-pointed and still refer to where they were pointed."""
+    """Rows that were re-pointed and still refer to their new target."""
     table = known.table(entry["schema"], entry["table"])
     if not entry["key"]:
         return sum(_point_one_back(session, table, entry, row) for row in entry["rows"])
@@ -221,7 +221,7 @@ def _pointing_back(table: Table, entry: dict[str, Any]) -> str:
 
 
 def _point_one_back(session: Session, table: Table, entry: dict[str, Any], row: dict[str, str | None]) -> int:
-    """A row of a table without a key: any one of those that hold exactly this, because they are all alike."""
+    """A row of a table without a key: any of those with exactly these values, because they are all equal."""
     names = list(row)
     tree = build(
         "with done as (update C as c set X = null where c.ctid = (select d.ctid from C as d where S limit 1)"
@@ -241,7 +241,7 @@ def _point_one_back(session: Session, table: Table, entry: dict[str, Any], row: 
 
 
 def _set(tree: Node, table: Table, entry: dict[str, Any], after: int) -> None:
-    """Have the UPDATE in the tree set the columns to what they were; parameters follow that number."""
+    """Make the UPDATE in the tree set the columns to their old values; parameters begin after that number."""
     update = tree.find(exp.Update)
     assert update is not None  # noqa: S101 (the templates have one)
     update.set(

@@ -1,7 +1,7 @@
 """Thresholds from an error budget: labelled pairs in, bands with measured error rates out.
 
 Needs the extra ``memfold[calibrate]``. ``calibrate`` reads the labelled pairs of a database and stores a calibration;
-``calibrate_pairs`` does the same with pairs in hand, without storing anything.
+``calibrate_pairs`` does the same with given pairs, without storing anything.
 """
 
 from memfold._extras import needs

@@ -1,4 +1,4 @@
-"""Where to merge, where to ask: bands that keep within an error budget, and what they come to on other pairs."""
+"""Bands (where to merge, where to ask) within an error budget, and their rates on other pairs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _STEP = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The error rates that are put up with, and how sure one wants to be that they are kept.
+    """The accepted error rates, and the confidence that they are kept.
 
-    false merge: automatic merges among all pairs that are no duplicates. false keep: duplicates below the judge
+    false merge: automatic merges among all pairs that are not duplicates. false keep: duplicates below the judge
     threshold, among all duplicates. escalation: pairs that are asked about, among all.
     """
 
@@ -37,7 +37,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Scores of pairs with what is needed to count errors. ``clean``: the guard has nothing to say."""
+    """Scores of pairs, with the data needed to count errors. ``clean``: the guard does not raise."""
 
     scores: Floats
     labels: Ints
@@ -63,10 +63,10 @@ class Sample:
         return np.asarray(self.labels == 0)
 
     def others(self, allow_refinements: bool) -> Bools:
-        """The pairs that may not be merged unasked.
+        """The pairs that must not be merged without asking.
 
-        Refinements are among them: what an automatic merge shows afterwards is the older text, and if the newer
-        one says more, its detail is out of sight until somebody undoes the merge.
+        They include refinements: after an automatic merge the older text is shown, and if the newer one says more,
+        its detail is hidden until somebody undoes the merge.
         """
         return np.asarray(self.labels > (1 if allow_refinements else 0))
 
@@ -84,7 +84,7 @@ class Bands:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What bands come to on a sample."""
+    """The rates of bands on a sample."""
 
     false_merge: Rate
     false_keep: Rate
@@ -153,7 +153,7 @@ def measure(sample: Sample, bands: Bands, *, allow_refinements: bool = False) ->
 
 
 def shortage(sample: Sample, budget: Budget) -> dict[str, tuple[int, int]]:
-    """Of what there are too few for any bound within the budget: how many there are, and how many it takes."""
+    """Classes with too few pairs for any bound within the budget: how many there are, and how many are needed."""
     found = {}
     others = int(sample.others(budget.allow_refinements).sum())
     duplicates = int(sample.duplicates.sum())
@@ -186,15 +186,15 @@ def _judge_from(sample: Sample, budget: Budget) -> float:
 
 
 def _inside(threshold: float) -> float:
-    """Thresholds of a model lie in [0, 1]; above 1 nothing is, so 1 merges nothing."""
+    """Thresholds of a model are in [0, 1]; nothing is above 1, so 1 merges nothing."""
     return min(max(threshold, 0.0), 1.0)
 
 
 def choose(sample: Sample, budget: Budget) -> Bands:
     """The narrowest bands whose false merges and false keeps stay within the budget.
 
-    Where the classes lie so far apart that there is a gap instead of an overlap, the middle half of the gap is the
-    band: what the sample has not seen is asked about, and its edges do not touch what it has.
+    If there is a gap between the classes instead of an overlap, the middle half of the gap is the band: pairs unlike
+    any in the sample are asked about, and the edges keep away from those in it.
     """
     merge, judge = _merge_from(sample, budget), _judge_from(sample, budget)
     if merge < judge:
@@ -216,14 +216,14 @@ def percentiles(sample: Sample) -> Bands:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The best that can be had of each rate while the two others keep their budgets, as upper bounds."""
+    """The best possible value of each rate while the two others stay within their budgets, as upper bounds."""
 
     false_merge: float
     false_keep: float
     escalation: float
     confidence: float
     curve: tuple[tuple[float, float], ...] = ()
-    """(false merges, escalation) as counted, false keeps held at their budget."""
+    """(false merges, escalation) as counted, with false keeps at their budget."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -252,7 +252,7 @@ def _asked(sample: Sample, bands: Bands) -> int:
 
 
 def frontier(sample: Sample, budget: Budget) -> Frontier:
-    """What each rate comes to where the two others are held at their budgets."""
+    """The value of each rate with the two others at their budgets."""
     confidence = budget.confidence
     merge, judge = _merge_from(sample, budget), _judge_from(sample, budget)
     bands = choose(sample, budget)

@@ -1,7 +1,7 @@
-"""Bounds of a rate that was counted: exact (Clopper and Pearson), so that they hold however small the sample is.
+"""Bounds of a counted rate: exact (Clopper and Pearson), so that they hold for any sample size.
 
-Exact rather than Wilson's: the budget is a promise, and error rates near zero in small samples are where Wilson's
-interval promises more than it keeps. The price is a sample that is a few percent larger.
+Exact rather than Wilson's: the budget is a promise, and for error rates near zero in small samples Wilson's interval
+promises too much. The price is a sample that is a few percent larger.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _log_term(k: int, n: int, p: float) -> float:
 
 
 def at_most(k: int, n: int, p: float) -> float:
-    """The probability that of n at most k happen, each with probability p."""
+    """The probability of at most k events in n, each with probability p."""
     if k < 0:
         return 0.0
     if k >= n or p <= 0.0:
@@ -35,7 +35,7 @@ def at_most(k: int, n: int, p: float) -> float:
 
 
 def upper(k: int, n: int, confidence: float) -> float:
-    """The rate that k of n rule out to be exceeded, with this confidence: one-sided."""
+    """The one-sided upper bound of the rate, with this confidence, after k of n."""
     if k >= n:
         return 1.0
     low, high = k / n, 1.0
@@ -49,16 +49,16 @@ def upper(k: int, n: int, confidence: float) -> float:
 
 
 def lower(k: int, n: int, confidence: float) -> float:
-    """The rate that k of n rule out to be fallen short of."""
+    """The one-sided lower bound of the rate after k of n."""
     return 1.0 - upper(n - k, n, confidence) if n else 0.0
 
 
 def allowed(n: int, budget: float, confidence: float) -> int:
-    """How many errors among n keep ``upper`` within the budget; -1 where not even none does.
+    """How many errors among n keep ``upper`` within the budget; -1 if even zero errors do not.
 
-    A threshold that is set at the (k + 1)-th largest of n scores, k being this number, keeps the true rate above it
-    within the budget with this confidence, although it was chosen by looking at them: the rate above an order
-    statistic is distributed as Beta(k + 1, n - k), and ``upper(k, n)`` is that distribution's quantile.
+    With k being this number, a threshold at the (k + 1)-th largest of n scores keeps the true rate above it within
+    the budget with this confidence, although it was chosen by looking at them: the rate above an order statistic is
+    distributed as Beta(k + 1, n - k), and ``upper(k, n)`` is that distribution's quantile.
     """
     found, total = -1, 0.0
     while found < n:
@@ -70,13 +70,13 @@ def allowed(n: int, budget: float, confidence: float) -> int:
 
 
 def needed(budget: float, confidence: float) -> int:
-    """How many it takes for a bound within the budget when there is no error at all."""
+    """How many pairs a bound within the budget needs if there is no error at all."""
     return math.ceil(math.log(1 - confidence) / math.log1p(-budget))
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many of so many, with the exact two-sided interval of 95 %."""
+    """A count out of a total, with the exact two-sided interval of 95 %."""
 
     count: int
     of: int

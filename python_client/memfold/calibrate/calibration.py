@@ -23,9 +23,9 @@ _BINS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Bands of one embedding model, and what was measured. ``report()`` is what is stored with them.
+    """Bands of one embedding model, and their measured rates. ``report()`` is stored with them.
 
-    ``pairs``, ``scores`` and ``held_out`` (which of them chose nothing) are for those who want to look at the errors.
+    ``pairs``, ``scores`` and ``held_out`` (which pairs did not choose the bands) let you inspect the errors.
     """
 
     model: str
@@ -51,7 +51,7 @@ class Calibration:
         return "cosine" if self.score is None else "fitted"
 
     def measured(self, *, held_out: bool = True, guard: bool | None = None) -> Measured:
-        """What the bands come to on the part that chose them or on the other; with the guard as it was chosen by."""
+        """The rates on the part that chose the bands or on the other; by default with the guard as in the choice."""
         sample = Sample.of(self.pairs, self.scores).where(self.held_out == held_out)
         if not (self.guard if guard is None else guard):
             sample = sample.without_guard()
@@ -60,7 +60,7 @@ class Calibration:
     def histogram(self) -> tuple[Floats, dict[str, list[int]]]:
         """Edges of 60 bins of the score, and how many pairs of each label that occurs fall in each."""
         scores = np.clip(np.where(np.isfinite(self.scores), self.scores, 0.0), -1.0, 1.0)
-        # far below the bands nothing is to be seen but the bulk of unrelated texts
+        # far below the bands there is only the bulk of unrelated texts
         low = min(float(np.quantile(scores, 0.005)), self.bands.judge)
         edges = np.linspace(low, max(1.0, self.bands.merge), _BINS + 1)
         counts = {}

@@ -23,8 +23,8 @@ MIN_CONTRADICTIONS = 20
 """With fewer, a sample says nothing of the pairs that do the harm."""
 
 FLOOR = 0.80
-"""Cosine from which on a score is asked for, where no labels of stored memories say otherwise: duplicates of
-benchmarks reach further down than those of memories, and by a floor of theirs half of a real stream was asked about."""
+"""The minimum cosine for a score, unless labels of stored memories determine it. Duplicates of benchmarks reach
+further down than those of memories: with a floor from benchmarks, half of a real stream was asked about."""
 
 
 def calibrate_pairs(
@@ -40,11 +40,11 @@ def calibrate_pairs(
     names: Sequence[str] = (),
     floor: float | None = None,
 ) -> Calibration:
-    """Find the bands, and measure them on the part of the pairs that did not choose them.
+    """Choose the bands, and measure them on the part of the pairs that did not choose them.
 
-    Raises CalibrationRefusedError. ``guard``: whether the policies that the bands are for have the guard on.
-    ``names``: of the features, where the pairs have any. ``floor``: the cosine from which on a score is
-    asked for; None: as the labels of stored memories say, or FLOOR.
+    Raises CalibrationRefusedError. ``guard``: whether the policies that use the bands have the guard on. ``names``:
+    of the features, if the pairs have any. ``floor``: the minimum cosine for a score; None: from the labels of stored
+    memories, or FLOOR.
     """
     budget = budget or Budget()
     if not 0 < holdout < 1:
@@ -82,7 +82,7 @@ def calibrate_pairs(
 
 
 def _enough(pairs: Sequence[Pair], budget: Budget, holdout: float, method: Method) -> None:
-    """Whether the pairs can tell anything at all."""
+    """Whether the pairs are sufficient at all."""
     labels = Counter(pair.label for pair in pairs)
     if not pairs:
         raise CalibrationRefusedError(
@@ -223,9 +223,9 @@ def _fitted(
     groups = groups_of(pairs)
     scores = np.zeros(len(pairs))
     training = ~held_out
-    # threads of a machine that is busy wait for one another far longer than one takes alone
+    # on a busy machine, several threads wait for one another far longer than one thread takes alone
     with importlib.import_module("threadpoolctl").threadpool_limits(limits=1):
-        # the bands are chosen by scores of models that have not seen the pair
+        # the bands are chosen on scores by models that have not seen the pair
         scores[training] = cross_scores(features[training], duplicates[training], groups[training], seed=seed)
         score = fit(features[training], duplicates[training], groups[training], seed=seed, names=names)
     scores[held_out] = score.predict(features[held_out])
@@ -234,7 +234,7 @@ def _fitted(
 
 
 def _floor(pairs: Sequence[Pair], budget: Budget, duplicates: Bools) -> float:
-    """From which cosine on a pair is scored: what lies below it is kept."""
+    """The cosine from which a pair is scored; pairs below it are kept."""
     own = [
         pair.cosine
         for pair, counts in zip(pairs, duplicates, strict=True)
@@ -242,12 +242,12 @@ def _floor(pairs: Sequence[Pair], budget: Budget, duplicates: Bools) -> float:
     ]
     if len(own) < needed(budget.max_false_keep, budget.confidence):
         return FLOOR
-    # of the duplicates a fifth of what may be kept at all
+    # a fifth of the duplicates that may be kept at all
     return max(0.0, float(np.floor(np.quantile(own, budget.max_false_keep / 5) * 100) / 100))
 
 
 def _verify(made: Calibration) -> None:
-    """Pairs that were not looked at must not rule the budget out."""
+    """Pairs that nobody looked at must not make the budget impossible."""
     measured = made.measured()
     for name, rate, most in rates(measured, made.budget):
         if rate.of and lower(rate.count, rate.of, made.budget.confidence) > most:
@@ -270,7 +270,7 @@ def _loose(made: Calibration) -> Iterator[str]:
 
 
 def _missed(made: Calibration) -> Iterator[str]:
-    """Where percentiles miss their own targets."""
+    """Warnings if percentiles miss their own targets."""
     labels = Counter(pair.label for pair in made.pairs)
     if not labels["contradiction"]:
         yield "there are no contradictions among the pairs: they will be merged"
@@ -286,9 +286,9 @@ def _missed(made: Calibration) -> Iterator[str]:
 
 
 def _better(cosine: Calibration, fitted: Calibration) -> Calibration:
-    """The fitted score only where pairs that neither has seen say that it is better.
+    """The fitted score, but only if it is better on pairs that neither has seen.
 
-    It has to ask about significantly fewer of them, and not to merge or keep significantly more of them falsely: by
+    It must ask about significantly fewer of them, and must not merge or keep significantly more of them falsely, by
     sign tests of the pairs that the two treat differently.
     """
     doubt = 1 - fitted.budget.confidence
@@ -301,7 +301,7 @@ def _better(cosine: Calibration, fitted: Calibration) -> Calibration:
     }
 
     def rather(more: int, fewer: int) -> bool:
-        """Whether so lopsided a count is no toss of a coin."""
+        """Whether so lopsided a count is significant."""
         return more > fewer and at_most(fewer, fewer + more, 0.5) <= doubt
 
     fewer, more = differ["asked"]

@@ -1,4 +1,4 @@
-"""The judge is measured too: it is asked labelled pairs, and its answers are compared with the labels."""
+"""Measures the judge: it is asked about labelled pairs, and its answers are compared with the labels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def in_band(made: Calibration) -> list[Pair]:
 
 
 def a_share(pairs: Sequence[Pair], most: int, seed: int = 0) -> list[Pair]:
-    """At most so many of them, drawn by lot."""
+    """At most this many of them, chosen at random."""
     if len(pairs) <= most:
         return list(pairs)
     chosen = np.random.default_rng(seed).choice(len(pairs), most, replace=False)
@@ -36,7 +36,7 @@ def a_share(pairs: Sequence[Pair], most: int, seed: int = 0) -> list[Pair]:
 
 
 def question_of(pair: Pair) -> Question:
-    """As ingest would have asked it, with nothing but the two texts."""
+    """The question as ingest would ask it, but with only the two texts."""
     now = datetime.now(UTC)
 
     def side(content: str) -> Side:
@@ -79,9 +79,9 @@ async def _answers(
 def measure_judge(
     judge: Judge, pairs: Sequence[Pair], *, slots: int = 10, floor: float = FLOOR, timeout: float = 60.0
 ) -> dict[str, Any]:
-    """Ask, and count. Of each class: how many answers were wrong of those that memfold would act on.
+    """Ask, and count. For each class: how many of the answers that memfold would act on were wrong.
 
-    An answer below the floor is ``unsure`` and no error, for both memories are kept; one that did not come is
+    An answer below the floor is ``unsure`` and not an error, because both memories are kept; a missing one is
     ``failed``.
     """
     answers = asyncio.run(_answers(judge, pairs, slots, timeout))

@@ -1,4 +1,4 @@
-"""Labelled pairs: where they come from, which of them hang together, and how they are parted."""
+"""Labelled pairs: reading them, grouping them by common texts, and splitting them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DB: TypeAlias = psycopg.Connection[Any]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two texts, what they are to each other, and what the database says of them.
+    """Two texts, their label, and the database's features of them.
 
     ``key_a`` and ``key_b`` are the canonical forms; ``features`` is what the fitted score is computed from.
     """
@@ -48,7 +48,7 @@ class Pair:
 
 
 def groups_of(pairs: Sequence[Pair]) -> Ints:
-    """A number for each pair: equal where pairs share a text, directly or through others."""
+    """A number for each pair, equal for pairs that share a text, directly or through others."""
     parent: dict[str, str] = {}
 
     def root(key: str) -> str:
@@ -77,7 +77,7 @@ def parted(groups: Ints, labels: Sequence[str], shares: Sequence[float], seed: i
     held = np.zeros_like(targets)
     part_of = np.zeros(len(counts), dtype=np.int64)
     for group in order:
-        # the part that comes nearest to its target by it
+        # the part that this brings nearest to its target
         gain = ((targets - held) ** 2 - (targets - held - counts[group]) ** 2) @ weights
         part = int(np.argmax(gain))
         part_of[group] = part
@@ -86,7 +86,7 @@ def parted(groups: Ints, labels: Sequence[str], shares: Sequence[float], seed: i
 
 
 def fingerprint(pairs: Iterable[Pair]) -> bytes:
-    """SHA-256 of the data: canonical texts, labels and cosines, in whatever order they come."""
+    """SHA-256 of the data: canonical texts, labels and cosines, regardless of order."""
     lines = sorted(
         json.dumps([*sorted((pair.key_a, pair.key_b)), pair.label, f"{pair.cosine:.6f}"], ensure_ascii=False)
         for pair in pairs
@@ -98,13 +98,13 @@ def fingerprint(pairs: Iterable[Pair]) -> bytes:
 
 
 def read_file(path: Path) -> Iterator[dict[str, Any]]:
-    """The pairs of a JSONL file as they stand there; of two embeddings the cosine. Raises InvalidPairError."""
+    """The pairs of a JSONL file, with the cosine of the embeddings if it has those. Raises InvalidPairError."""
     with path.open("rb") as lines:
         yield from read_lines(lines, path.name)
 
 
 def read_lines(lines: Iterable[bytes], name: str) -> Iterator[dict[str, Any]]:
-    """The same of lines, of what is called so."""
+    """The same for lines, with a name for messages."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -149,7 +149,7 @@ def _pair(row: dict[str, Any]) -> Pair:
 def described(
     connection: DB, rows: Iterable[dict[str, Any]], *, tenant_id: str = "*", features: bool = False
 ) -> list[Pair]:
-    """Pairs as ``read_file`` gives them, each with its cosine, with what the database adds. Nothing is stored."""
+    """Pairs from ``read_file``, each with its cosine and the data that the database adds. Nothing is stored."""
     made: list[Pair] = []
     given = [{name: row[name] for name in ("a", "b", "label", "cosine")} for row in rows]
     with connection.cursor(row_factory=dict_row) as cursor:
@@ -173,7 +173,7 @@ def with_features(connection: DB, pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def feature_names(connection: DB) -> tuple[str, ...]:
-    """What the features are called, in their order."""
+    """The names of the features, in order."""
     row = connection.execute(queries.FEATURE_NAMES).fetchone()
     return tuple(row[0]) if row is not None else ()
 
@@ -181,7 +181,7 @@ def feature_names(connection: DB) -> tuple[str, ...]:
 def stored(
     connection: DB, embedding_model: str, tenant_id: str | None = None, *, weak: bool = False
 ) -> tuple[list[Pair], dict[str, int]]:
-    """The labelled pairs that this session may see, and how many were left out, by reason."""
+    """The labelled pairs that this session can see, and how many were left out, by reason."""
     asked = {"model": embedding_model, "tenant_id": tenant_id, "weak": weak}
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
         if tenant_id is not None:

@@ -1,4 +1,4 @@
-"""What a calibration asks and stores. Names are qualified: no search_path is relied upon."""
+"""The statements of a calibration. Names are qualified, so they do not depend on search_path."""
 
 DESCRIBE_PAIRS = """
 select p.a, p.b, p.label, p.cosine, memfold.canonicalize(p.a, 'prose/1') as key_a,

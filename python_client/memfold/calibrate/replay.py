@@ -1,4 +1,4 @@
-"""What a calibration would do to a bucket's own stream: its texts, as if they arrived once more."""
+"""What a calibration would do to a bucket's own stream: its texts, ingested again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MERGED = ("merged", "replaced")
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of a text: its ``action``, and the text that it was decided against."""
+    """The result for a text: its ``action``, and the text that it was compared with."""
 
     memory_id: UUID
     action: str
@@ -36,21 +36,21 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Replay:
-    """A bucket's stream by the rules of now, and by the calibration."""
+    """A bucket's stream under the current rules, and under the calibration."""
 
     bucket_id: str
     now: Sequence[Replayed]
     then: Sequence[Replayed]
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many texts are merged, asked about and kept, now and then."""
+        """How many texts are merged, asked about and kept, under either."""
         return {
             name: {"texts": len(rows), **Counter(row.outcome for row in rows)}
             for name, rows in (("now", self.now), ("then", self.then))
         }
 
     def to_read(self, outcome: str, most: int = 30, seed: int = 0) -> list[Replayed]:
-        """At most so many texts of an outcome of the calibration, drawn by lot, in their order."""
+        """At most this many texts of an outcome of the calibration, chosen at random, in order."""
         found = [row for row in self.then if row.outcome == outcome]
         lot = np.random.default_rng(seed).permutation(len(found))[:most]
         return [found[place] for place in sorted(lot)]
@@ -64,9 +64,9 @@ def replay(
     calibration_id: UUID | None,
     max_memories: int = 10_000,
 ) -> Replay:
-    """Ingest the newest ``max_memories`` texts of a bucket again, by today's rules and by a calibration.
+    """Ingest the newest ``max_memories`` texts of a bucket again, by the current rules and by a calibration.
 
-    All of it is taken back. No judge is asked: what is escalated stays beside the other text. Needs a member of
+    Everything is rolled back. No judge is asked: both texts of an escalated pair stay. Needs a member of
     memfold_owner.
     """
 

@@ -1,4 +1,4 @@
-"""What a calibration looks like: a page that needs nothing else, and a picture."""
+"""The report of a calibration: a self-contained page, and a picture."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COLOURS: Final = {
     "distinct": "#7f7f7f",
 }
 _MOST: Final = 100
-"""Wrong pairs shown of a kind."""
+"""The most wrong pairs shown per kind."""
 
 
 def figure(made: Calibration) -> Any:
-    """Distributions with the bands, the trade-off, and what becomes of each class."""
+    """Distributions with the bands, the trade-off, and the outcome for each class."""
     with needs("calibrate"):
         import matplotlib
 
@@ -69,7 +69,7 @@ def _distributions(axes: Any, made: Calibration) -> None:
         )
     axes.set_xlim(edges[0], edges[-1])
     if made.score is not None:
-        # nearly all of a class lies at one end
+        # nearly all of a class is at one end
         axes.set_yscale("function", functions=(np.sqrt, np.square))
         axes.set_ylim(0, None)
     axes.set_xlabel("cosine" if made.score is None else "score")
@@ -170,7 +170,7 @@ def _svg(made: Calibration) -> str:
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "memfold"}):
         figure(made).savefig(written, format="svg", metadata={"Date": None, "Creator": None})
     drawn = written.getvalue()
-    # inline it needs neither a head, nor a document type, nor a record of who has drawn it
+    # inline it needs no head, document type or metadata
     drawn = drawn[drawn.index("<svg") :]
     return re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
 
@@ -191,7 +191,7 @@ def _wrong(made: Calibration) -> list[tuple[str, Bools]]:
 
 
 def page(made: Calibration, refused: str | None = None) -> str:
-    """The report as HTML. It shows texts of pairs: hand it to nobody who may not read them."""
+    """The report as HTML. It shows texts of pairs: give it only to people who may read them."""
     told = made.report()
     budget = made.budget
     title = f"Calibration of {made.model}"

@@ -1,4 +1,4 @@
-"""From labelled pairs of a database to a calibration: derive, store, apply."""
+"""Derives a calibration from the labelled pairs of a database, stores it and applies it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memfold.errors import UnknownModelError, translate
 
 @contextlib.contextmanager
 def connected(where: str | DB) -> Iterator[DB]:
-    """A connection, which stays open if it was given; errors of the database as memfold's."""
+    """A connection, which stays open if it was passed in; errors of the database are raised as memfold's."""
     try:
         if isinstance(where, str):
             with psycopg.connect(read_dsn(where), autocommit=True) as connection:
@@ -55,10 +55,10 @@ def calibrate(
 ) -> Calibration:
     """Derive the thresholds of an embedding model from labelled pairs, and store them as a calibration.
 
-    Nothing changes by it: ``apply`` puts it in force. Needs a member of memfold_owner; who sees several tenants uses
-    all their pairs unless ``tenant_id`` is given. ``weak``: also pairs that nobody has looked at (collect_pairs).
-    ``floor``: the cosine from which on a score is asked for (calibrate_pairs).
-    Raises CalibrationRefusedError, which says why, and what can be had.
+    It changes nothing else: ``apply`` puts it in force. Needs a member of memfold_owner; a role that sees several
+    tenants uses the pairs of all of them unless ``tenant_id`` is given. ``weak``: also pairs that nobody has looked
+    at (collect_pairs). ``floor``: the minimum cosine for a score (calibrate_pairs). Raises CalibrationRefusedError,
+    which says why, and what is possible.
     """
     budget = Budget(max_false_merge, max_false_keep, max_escalation, confidence, allow_refinements)
     with connected(where) as connection:
@@ -97,7 +97,7 @@ def check_model(connection: DB, embedding_model: str) -> dict[str, Any]:
 
 
 def save(where: str | DB, made: Calibration) -> Calibration:
-    """Store a calibration; gives it with its id."""
+    """Store a calibration; returns it with its id."""
     with connected(where) as connection:
         row = connection.execute("select memfold_internal._new_id()").fetchone()
         calibration_id: UUID = row[0] if row is not None else UUID(int=0)
@@ -120,11 +120,11 @@ def save(where: str | DB, made: Calibration) -> Calibration:
 
 
 def score_name(calibration_id: UUID) -> str:
-    """The name of the function that the database makes of a calibration's score."""
+    """The name of the function that the database creates for a calibration's score."""
     return f"_score_{calibration_id.hex}"
 
 
 def apply(where: str | DB, calibration_id: UUID) -> None:
-    """From now on the calibration's model goes by it. Logged; ``undo_calibration(model)`` takes it back."""
+    """Put the calibration in force for its model. It is logged; ``undo_calibration(model)`` reverses it."""
     with connected(where) as connection:
         connection.execute("select memfold.apply_calibration(%s)", [calibration_id])

@@ -1,6 +1,6 @@
 """The calibrated score of tier 2: how likely two texts are duplicates, from the features of ``_pair_features``.
 
-Gradient-boosted trees, fitted here and compiled to one SQL function, so that the database scores a pair without any
+Gradient-boosted trees, fitted here and compiled into one SQL function, so that the database scores a pair without
 Python. Fitting needs scikit-learn (``memfold[calibrate]``); everything else needs numpy.
 """
 
@@ -23,16 +23,17 @@ Floats = npt.NDArray[np.float64]
 
 FORMAT = "memfold trees/1"
 
-# What the SQL function may cost bounds the ensemble: its size in bits is the leaves, times the thresholds of all features.
+# The cost of the SQL function limits the ensemble: its size in bits is the leaves times the thresholds of all
+# features.
 MAX_TREES = 120
 MAX_LEAVES = 8
 MAX_BINS = 16
 FOLDS = 5
-# Names of functions that Score.sql makes.
+# Names of functions that Score.sql creates.
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-# So far out that a probability is 0 or 1 to the last digit, and exp() of it is still a number.
+# Beyond this, a probability is 0 or 1 to the last digit; exp() of it is still a number.
 FAR = 500.0
-# What leaves are counted in, in log-odds: 120 trees that are half a step off each do not add up to 1e-6.
+# The unit of leaves, in log-odds: 120 trees, each off by half a step, do not add up to 1e-6.
 STEP = 2.0**-25
 
 
@@ -66,10 +67,11 @@ class Score:
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(total, -FAR, FAR))), dtype=np.float64)
 
     def contributions(self, features: npt.ArrayLike) -> Floats:
-        """What each feature adds to the log-odds of each row; with the mean in front, a row sums up to its log-odds.
+        """The contribution of each feature to the log-odds of each row; with the mean in front, a row sums to its
+        log-odds.
 
-        Each split on the way to a leaf moves the mean of the pairs that came so far; the move is credited to the
-        feature that was asked. ``_explain_score`` does the same in SQL.
+        Each split on the way to a leaf moves the mean of the pairs that get there; the move is credited to the
+        feature of the split. ``_explain_score`` does the same in SQL.
         """
         rows = self._rows(features)
         added = np.zeros((len(rows), len(self.names) + 1))
@@ -90,7 +92,7 @@ class Score:
         return added
 
     def sql(self, name: str) -> str:
-        """The statement that makes this score the function ``memfold.<name>(features double precision[])``."""
+        """The statement that creates this score as the function ``memfold.<name>(features double precision[])``."""
         if not NAME.fullmatch(name):
             raise ValueError(
                 f"{name!r} is no name for a function: lower-case letters, digits and _, at most 63"
@@ -104,7 +106,7 @@ class Score:
                 f"('[0:{len(thresholds)}]={{{sets}}}'::varbit[])"
                 f"[width_bucket(features[{feature + 1}], '{{{edges}}}'::double precision[])]"
             )
-        # each tree counts from its lowest leaf, in whole steps: the sum of what is set, binary digit by binary digit
+        # each tree counts from its lowest leaf, in whole steps: the sum of the set bits, binary digit by binary digit
         lowest = [min(node.value for node in tree if node.feature < 0) for tree in self.trees]
         above = [
             round((node.value - low) / STEP)
@@ -155,7 +157,7 @@ class Score:
 
     @classmethod
     def from_json(cls, text: str | bytes | dict[str, Any]) -> Score:
-        """The score that ``to_json`` wrote down, also as the parsed object of a jsonb column."""
+        """The score that ``to_json`` wrote, also as the parsed object of a jsonb column."""
         stored = text if isinstance(text, dict) else json.loads(text)
         if stored.get("format") != FORMAT:
             raise ValueError(f"not a score of the format {FORMAT!r}: {stored.get('format')!r}")
@@ -190,9 +192,9 @@ def fit(
 ) -> Score:
     """Fit a score: rows of features, whether each is a duplicate, and the text group that each belongs to.
 
-    How many trees there are (``size``) is decided by the groups that a fold did not see, unless told; ``weights``: what
-    each row counts (default: 1). The same data and seed give the same score. Thresholds must not be chosen on the pairs it
-    was fitted to: see ``cross_scores``.
+    The number of trees (``size``) is chosen on groups that a fold did not see, unless given; ``weights``: the weight
+    of each row (default: 1). The same data and seed give the same score. Thresholds must not be chosen on the pairs
+    it was fitted to: see ``cross_scores``.
     """
     rows, truth, group = _checked(features, labels, groups)
     with _one_thread():
@@ -211,7 +213,7 @@ def cross_scores(
     seed: int = 0,
     folds: int = FOLDS,
 ) -> Floats:
-    """P(duplicate) of each row by a score that was fitted to the other folds: what thresholds are chosen on."""
+    """P(duplicate) of each row by a score fitted to the other folds; thresholds are chosen on these."""
     rows, truth, group = _checked(features, labels, groups)
     found = np.zeros(len(rows))
     with _one_thread():
@@ -240,16 +242,16 @@ def _checked(
 
 
 def _folds(group: npt.NDArray[np.int64], folds: int, seed: int) -> list[npt.NDArray[np.bool_]]:
-    """Which rows are held out, fold by fold: whole groups, drawn by lot."""
+    """Which rows are held out, fold by fold: whole groups, chosen at random."""
     order = np.random.default_rng(seed).permutation(group.max() + 1)
     fold = order[group] % folds
     return [fold == number for number in range(folds) if (fold == number).any() and (fold != number).any()]
 
 
 def _one_thread() -> AbstractContextManager[Any]:
-    """A few thousand rows are fitted sooner by one thread than by several that wait for each other.
+    """One thread fits a few thousand rows faster than several that wait for each other.
 
-    threadpoolctl comes with scikit-learn. It limits what is loaded already.
+    threadpoolctl comes with scikit-learn. It limits libraries that are already loaded.
     """
     with needs("calibrate"):
         importlib.import_module("sklearn.ensemble")
@@ -291,7 +293,7 @@ def _compile(model: Any, width: int) -> Score:
     trees = []
     for (predictor,) in model._predictors:
         nodes = predictor.nodes
-        # leaves have what they add; what is above them is the mean of what it leads to
+        # leaves have their own value; a node above them has the mean of its leaves
         means = nodes["value"].astype(np.float64)
         for place in range(len(nodes) - 1, -1, -1):
             if not nodes["is_leaf"][place]:
@@ -323,7 +325,7 @@ def _values(tree: tuple[Node, ...]) -> Floats:
 
 
 def _step(tree: tuple[Node, ...], rows: Floats, place: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where each row goes from where it is; from a leaf, nowhere."""
+    """The next node of each row; a leaf stays."""
     feature = np.array([node.feature for node in tree])[place]
     threshold = np.array([node.threshold for node in tree])[place]
     left = np.array([node.left for node in tree])[place]
@@ -344,7 +346,7 @@ def _leaves(tree: tuple[Node, ...], rows: Floats) -> npt.NDArray[np.int64]:
 def _masks(
     trees: tuple[tuple[Node, ...], ...], width: int
 ) -> dict[int, tuple[list[float], npt.NDArray[np.bool_]]]:
-    """For each feature its thresholds, and for each interval between them the leaves that it leaves within reach."""
+    """For each feature its thresholds, and for each interval between them the leaves that remain reachable."""
     splits: dict[int, list[tuple[float, list[int], list[int]]]] = {}
     first = 0
     for tree in trees:

@@ -1,4 +1,4 @@
-"""The command line. What it prints on stdout is for programs and people; all else goes to stderr."""
+"""The command line. Results go to stdout, for programs and people; everything else goes to stderr."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ def main() -> None:
 
     \b
     memfold up                        start the embedded server, install memfold in it, print its DSN
-    memfold ingest memories.jsonl     hand in candidates, one JSON object a line
-    memfold judge --model NAME        have a model answer what is unclear
-    memfold review                    answer it yourself
+    memfold ingest memories.jsonl     hand in candidates, one JSON object per line
+    memfold judge --model NAME        let a model answer unclear cases
+    memfold review                    answer them yourself
     memfold search QUERY              what an agent would be shown
-    memfold explain MEMORY_ID         the whole life of a memory
+    memfold explain MEMORY_ID         the complete history of a memory
     memfold mcp                       serve memories to agents that speak MCP
-    memfold web                       look at memories, judge and undo, in a browser
+    memfold web                       view memories, judge and undo, in a browser
     memfold sweep --tenant ID         merge duplicates that are already stored
     memfold calibrate MODEL           thresholds from labelled pairs and an error budget
 
-    Commands that need a database take --dsn, else MEMFOLD_DSN, else PGHOST and the like (PGSERVICE, PGDATABASE), else
-    the embedded server that runs. A DSN is a URI, also with SQLAlchemy's driver in it, or host=... dbname=...
+    Commands that need a database use --dsn, else MEMFOLD_DSN, else PGHOST and the like (PGSERVICE, PGDATABASE), else the
+    running embedded server. A DSN is a URI, which may name an SQLAlchemy driver, or host=... dbname=...
     """
 
 
@@ -87,7 +87,7 @@ vector_index_option = click.option(
     "--vector-index",
     metavar="MODEL",
     multiple=True,
-    help="Make the index of this embedding model, for buckets of more than 10,000 vectors; once for each.",
+    help="Create the index of this embedding model, for buckets of more than 10,000 vectors. Can be repeated.",
 )
 
 
@@ -98,14 +98,15 @@ def _make_indexes(dsn: str, models: tuple[str, ...]) -> None:
 
 
 @main.command()
-@click.option("--data", type=PATH, metavar="DIR", help="Where the server lives; default: the user's data.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Listen on 127.0.0.1 too, with a password.")
+@click.option("--data", type=PATH, metavar="DIR", help="Directory of the server; default: the user's data.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Also listen on 127.0.0.1, with a password.")
 @vector_index_option
 @json_option
 def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> None:
     """Start the embedded PostgreSQL, with memfold in it.
 
-    Or find it running; installs or upgrades memfold. Prints one line: the DSN, with --port the password too.
+    If it is running, uses it; installs or upgrades memfold. Prints one line, the DSN; with --port it includes the
+    password.
 
     \b
     psql "$(memfold up)" -c "select * from ingest_memory('Alice has a cat.', 'acme')"
@@ -119,7 +120,7 @@ def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> No
     say(f"ready: memfold {__version__} (revision {revision})")
     report({"dsn": dsn, "version": __version__, "revision": revision})
     if not wants_json():
-        click.echo(dsn)  # to be used as it is
+        click.echo(dsn)  # to be used unchanged
 
 
 @main.command()
@@ -160,9 +161,9 @@ def init(
 ) -> None:
     """Install memfold in a database, or bring it up to date.
 
-    Safe to repeat, and from many at once. Needs PostgreSQL 15 or newer with pgvector 0.8 or newer, and no file on the
-    server. It never makes others wait for long: where a lock is not to be had at once, it gives way and tries again,
-    for two minutes.
+    Safe to repeat, and to run from many places at the same time. Needs PostgreSQL 15 or newer with pgvector 0.8 or newer,
+    and no file on the server. It never makes others wait for long: if it does not get a lock immediately, it gives way
+    and retries for two minutes.
 
     \b
     memfold init postgresql://owner@db.example.com/agents --set-search-path
@@ -178,10 +179,10 @@ def init(
         if vector_index:
             raise click.UsageError("--vector-index asks a database: leave --sql out")
         script = migrate.script(None if given is None else resolve(given))
-        click.echo(script.encode(), nl=False)  # SQL, to be run as it is
+        click.echo(script.encode(), nl=False)  # SQL, to be run unchanged
         return
     if given is None and environment_dsn() is None:
-        # the embedded server's has it, by memfold up
+        # the embedded server's database has it, from memfold up
         raise click.UsageError("say which database: memfold init DSN")
     where = resolve(given)
     revision = migrate.install(where, citus=citus)
@@ -201,8 +202,8 @@ def init(
 @main.command()
 @click.argument("file", type=FILE)
 @dsn_option
-@tenant_option("The tenant of lines that name none.")
-@click.option("--bucket", metavar="ID", help="The bucket of lines that name none.")
+@tenant_option("The tenant of lines that do not name one.")
+@click.option("--bucket", metavar="ID", help="The bucket of lines that do not name one.")
 @click.option(
     "--vectors", type=FILE, metavar="FILE.npz", help="Vectors of the texts (arrays texts, vectors)."
 )
@@ -211,12 +212,14 @@ def init(
 @click.option(
     "--source",
     metavar="NAME",
-    help="Whose lines they are: one counts once per source. Default: the file's full path.",
+    help="The source of the lines: a line counts once per source. Default: the file's full path.",
 )
 @click.option(
-    "--resume/--no-resume", default=True, help="Go on where an interrupted run stopped (the default)."
+    "--resume/--no-resume", default=True, help="Continue where an interrupted run stopped (the default)."
 )
-@click.option("--state", type=PATH, metavar="FILE", help="Remembers that; default: FILE.memfold-state.")
+@click.option(
+    "--state", type=PATH, metavar="FILE", help="The file that records it; default: FILE.memfold-state."
+)
 @json_option
 def ingest(
     file: Path,
@@ -232,13 +235,12 @@ def ingest(
     resume: bool,
     state: Path | None,
 ) -> None:
-    """Hand in candidates, one JSON object a line.
+    """Hand in candidates, one JSON object per line.
 
-    Of FILE, or of stdin (-). The fields are the arguments of ingest_memory. Lines that are refused are reported with
-    their number, and the rest goes on; exit code 1 says that there were some. Every line carries an idempotency key
-    made of its source, its text and how many equal lines came before it: no line counts twice, however often a run is
-    interrupted or repeated, and lines that are added or mended count. What is read from stdin is one source, unless
-    --source names another.
+    From FILE, or from stdin (-). The fields are the arguments of ingest_memory. Refused lines are reported with their
+    number, and the run continues; the exit code is then 1. Every line gets an idempotency key made of its source, its
+    text and the number of equal lines before it: no line counts twice, however often a run is interrupted or
+    repeated, and added or corrected lines count. All of stdin is one source, unless --source names another.
 
     \b
     memfold ingest memories.jsonl --tenant acme --embed-model text-embedding-3-small
@@ -304,7 +306,7 @@ def ingest(
 
 
 def _progress(lines: int | None, label: str) -> contextlib.AbstractContextManager[Any]:
-    """A bar of progress, where it is known how much there is."""
+    """A progress bar, if the total is known."""
     if lines is None:
         return contextlib.nullcontext(_NoBar())
     return click.progressbar(length=lines, label=label, file=sys.stderr)
@@ -321,7 +323,7 @@ class _NoBar:
 @tenant_option("The tenant of the memory; a superuser may leave it out.")
 @json_option
 def explain(memory_id: str, dsn: str | None, tenant: str | None) -> None:
-    """Print the whole life of a memory.
+    """Print the complete history of a memory.
 
     Its text, aliases, judgements and ledger.
 
@@ -337,7 +339,7 @@ def explain(memory_id: str, dsn: str | None, tenant: str | None) -> None:
 
 @main.command()
 @dsn_option
-@tenant_option("Only this tenant; other roles than superusers see one tenant only.")
+@tenant_option("Only this tenant; roles other than superusers see only one.")
 @json_option
 def stats(dsn: str | None, tenant: str | None) -> None:
     """Print what deduplication did, one line per bucket.

@@ -1,4 +1,4 @@
-"""The commands for a table that stays where it is: adopt."""
+"""The commands that adopt a table in place: adopt."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from memfold.cli._shared import (
 
 @click.group(invoke_without_command=False)
 def adopt() -> None:
-    """Bring deduplication to a table that is not memfold's.
+    """Deduplicate a table of your own.
 
-    While its writers go on. Six steps: 1 a nullable column, 2 writers hash (a trigger), 3 backfill, 4 duplicates, 5 a
-    unique index, 6 the catch. Each can be interrupted, by kill -9 too, and run again. Run it as the table's owner.
+    Its writers continue. Six steps: 1 a nullable column, 2 writers hash (a trigger), 3 backfill, 4 duplicates, 5 a
+    unique index, 6 the catch. Each can be interrupted, even by kill -9, and run again. Run it as the table's owner.
 
     \b
     memfold adopt plan --table public.memories --content content --tenant tenant_id --bucket bucket_id
@@ -49,12 +49,18 @@ def _definition_options(command: F) -> F:
             click.option(
                 "--content", metavar="EXPR", help="The text: a column, or an expression over the row."
             ),
-            click.option("--tenant", metavar="EXPR", help="Whose it is; rows where it is null are left out."),
+            click.option("--tenant", metavar="EXPR", help="The tenant; rows where it is null are left out."),
             click.option(
-                "--bucket", metavar="EXPR", help="Where it belongs; null: left out. Default: one bucket."
+                "--bucket",
+                metavar="EXPR",
+                help="The bucket; rows where it is null are left out. Default: one bucket.",
             ),
             click.option("--id", "key", metavar="COLUMN", help="A unique column; default: the primary key."),
-            click.option("--created", metavar="EXPR", help="What makes a row the oldest; default: its key."),
+            click.option(
+                "--created",
+                metavar="EXPR",
+                help="The time that decides which row is the oldest; default: its key.",
+            ),
             click.option("--where", metavar="EXPR", help="Which rows are deduplicated; default: all."),
             click.option(
                 "--profile",
@@ -77,13 +83,16 @@ def _gentle_options(command: F) -> F:
                 type=click.FloatRange(1, 10_000),
                 default=usual.batch_time * 1000,
                 metavar="MS",
-                help="How long a batch is to hold its locks; default: 50.",
+                help="How long a batch may hold its locks; default: 50.",
             ),
             click.option(
-                "--batch", type=click.IntRange(1), metavar="N", help="Rows a batch; default: by --batch-time."
+                "--batch",
+                type=click.IntRange(1),
+                metavar="N",
+                help="Rows per batch; default: by --batch-time.",
             ),
             click.option(
-                "--rate", type=click.FloatRange(1), metavar="N", help="At most so many rows a second."
+                "--rate", type=click.FloatRange(1), metavar="N", help="At most this many rows per second."
             ),
             click.option(
                 "--max-lag",
@@ -99,27 +108,27 @@ def _gentle_options(command: F) -> F:
                 metavar="MB",
                 help="The same in megabytes of WAL; default: 64.",
             ),
-            click.option("--ignore-lag", is_flag=True, help="Do not look at standbys."),
+            click.option("--ignore-lag", is_flag=True, help="Ignore standbys."),
             click.option(
                 "--lock-timeout",
                 type=click.FloatRange(1, 10_000),
                 default=usual.lock_timeout * 1000,
                 metavar="MS",
-                help="How long anybody may have to queue behind a lock that is waited for; default: 100.",
+                help="How long others may have to queue behind a lock that the run waits for; default: 100.",
             ),
             click.option(
                 "--patience",
                 type=click.FloatRange(1),
                 default=usual.patience,
                 metavar="S",
-                help="How long to go on trying for a lock; default: 600.",
+                help="How long to keep trying for a lock; default: 600.",
             ),
             click.option(
                 "--statement-timeout",
                 type=click.FloatRange(0),
                 default=0.0,
                 metavar="S",
-                help="For each statement, the build of the index too; default: none.",
+                help="Limit for each statement, including the index build; default: none.",
             ),
         ]
     ):
@@ -130,7 +139,7 @@ def _gentle_options(command: F) -> F:
 _ABSORB = click.option(
     "--absorb/--no-absorb",
     default=None,
-    help="After step 6: an INSERT of a text that is there succeeds without its row, and is counted. Default: it fails.",
+    help="After step 6: an INSERT of a known text succeeds without its row, and is counted. Default: it fails.",
 )
 
 
@@ -161,7 +170,7 @@ _EXPRESSIONS = ("content", "tenant", "bucket", "created", "where")
 def adopt_plan(dsn: str | None, table: str, absorb: bool | None, **given: Any) -> None:
     """Print the SQL of all steps, and their locks.
 
-    With an estimate. Changes nothing.
+    Includes an estimate of the time. Changes nothing.
 
     \b
     memfold adopt plan --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
@@ -190,14 +199,14 @@ def _define(adopter: adopting.Adopter, table: str, given: dict[str, Any]) -> Any
 @_definition_options
 @_gentle_options
 @click.option("--step", type=click.IntRange(1, 6), help="Only this step, which must be the next one.")
-@click.option("--confirm", is_flag=True, help="Let step 4 archive duplicates, and go on after it.")
-@click.option("--dry-run", is_flag=True, help="At step 4: say what it would do, and stop.")
+@click.option("--confirm", is_flag=True, help="Let step 4 archive duplicates, and continue.")
+@click.option("--dry-run", is_flag=True, help="At step 4: report what it would do, and stop.")
 @click.option(
     "--csv",
     "csv",
     type=PATH,
     metavar="FILE",
-    help="At step 4: write each row to archive there, with the texts.",
+    help="At step 4: write each row to be archived to this file, with the texts.",
 )
 @_ABSORB
 @json_option
@@ -211,11 +220,11 @@ def adopt_run(
     absorb: bool | None,
     **given: Any,
 ) -> None:
-    """Walk the steps that are left.
+    """Run the remaining steps.
 
-    Stops at step 4 with a report of the duplicates, until it is confirmed.
+    Stops at step 4 with a report of the duplicates, until you confirm it.
 
-    Options that say what the table means are given once; afterwards --table is enough.
+    Give the options that describe the table once; afterwards --table is enough.
 
     \b
     memfold adopt run --table public.memories --content content --tenant tenant_id --created created_at
@@ -247,7 +256,7 @@ def adopt_run(
 @_TABLE_OR_NONE
 @json_option
 def adopt_status(dsn: str | None, table: str | None) -> None:
-    """Say where each adoption stands.
+    """Show the state of each adoption.
 
     \b
     memfold adopt status
@@ -269,7 +278,7 @@ def adopt_status(dsn: str | None, table: str | None) -> None:
 
 
 def _standing(one: Any, pid: int | None) -> dict[str, Any]:
-    """Where an adoption stands, for --json."""
+    """The state of an adoption, for --json."""
     return {
         "table": f"{one.table_schema}.{one.table_name}",
         "step": one.step,
@@ -285,7 +294,7 @@ def _standing(one: Any, pid: int | None) -> dict[str, Any]:
 @_TABLE
 @json_option
 def adopt_pause(dsn: str | None, table: str) -> None:
-    """Have the run that works on the table stop between two batches.
+    """Stop the table's run between two batches.
 
     \b
     memfold adopt pause --table public.memories
@@ -300,12 +309,12 @@ def adopt_pause(dsn: str | None, table: str) -> None:
 @dsn_option
 @_TABLE
 @_gentle_options
-@click.option("--restore", is_flag=True, help="After step 4: put the archived rows back too.")
+@click.option("--restore", is_flag=True, help="After step 4: also put the archived rows back.")
 @json_option
 def adopt_undo(dsn: str | None, table: str, restore: bool, **given: Any) -> None:
-    """Take all that was added off again.
+    """Undo an adoption.
 
-    Column, triggers, functions and index, so that everything is as it was.
+    Removes the column, triggers, functions and index, so that everything is as it was.
 
     \b
     memfold adopt undo --table public.memories

@@ -45,9 +45,9 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.command()
 @click.argument("model")
 @dsn_option
-@tenant_option("Only this tenant's pairs; --pairs are stored as its.")
+@tenant_option("Only this tenant's pairs; --pairs are stored for it.")
 @click.option(
-    "--pairs", type=FILE, metavar="FILE.jsonl", help="First store these: a, b, label, cosine a line."
+    "--pairs", type=FILE, metavar="FILE.jsonl", help="First store these: one a, b, label, cosine per line."
 )
 @click.option("--embed-url", metavar="URL", help="The endpoint that embeds pairs without a cosine.")
 @click.option("--embed-model", metavar="NAME", help="The model to ask there; default: MODEL.")
@@ -56,7 +56,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     type=_SHARE,
     default=0.01,
     show_default=True,
-    help="Merged unasked, of all pairs that are no duplicates.",
+    help="Merged without asking, of all pairs that are not duplicates.",
 )
 @click.option(
     "--max-false-keep",
@@ -68,46 +68,56 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option(
     "--max-escalation", type=_SHARE, default=0.35, show_default=True, help="Asked about, of all pairs."
 )
-@click.option("--holdout", type=_SHARE, default=0.2, show_default=True, help="Share of pairs to measure on.")
-@click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the bounds.")
+@click.option(
+    "--holdout", type=_SHARE, default=0.2, show_default=True, help="Share of pairs held out for measuring."
+)
+@click.option(
+    "--confidence", type=_SHARE, default=0.95, show_default=True, help="Confidence level of the bounds."
+)
 @click.option(
     "--method",
     type=click.Choice(["budget", "percentile"]),
     default="budget",
     show_default=True,
-    help="How the bands are found.",
+    help="How the bands are chosen.",
 )
 @click.option(
     "--score",
     type=click.Choice(["cosine", "fitted", "best"]),
     default="cosine",
     show_default=True,
-    help="What the bands are of; best: the fitted score where held-out pairs say so.",
+    help="What the bands apply to; best: the fitted score if the held-out pairs favour it.",
 )
 @click.option("--no-guard", is_flag=True, help="The bands are for policies without the guard.")
-@click.option("--allow-refinements", is_flag=True, help="An automatic merge of a refinement is no error.")
-@click.option("--weak", is_flag=True, help="Use collected pairs too that nobody has looked at.")
 @click.option(
-    "--report", "html", type=PATH, metavar="FILE.html", help="What was measured, with the wrong pairs' texts."
+    "--allow-refinements", is_flag=True, help="Do not count an automatic merge of a refinement as an error."
 )
-@click.option("--png", type=PATH, metavar="FILE.png", help="The pictures of the report.")
+@click.option("--weak", is_flag=True, help="Also use collected pairs that nobody has looked at.")
+@click.option(
+    "--report",
+    "html",
+    type=PATH,
+    metavar="FILE.html",
+    help="Write the report here, with the texts of misjudged pairs.",
+)
+@click.option("--png", type=PATH, metavar="FILE.png", help="Write the pictures of the report here.")
 @click.option(
     "--replay",
     "bucket",
     metavar="BUCKET",
-    help="Say what it would do to the stream of this bucket, with 30 texts of each to read.",
+    help="Show what it would do to the texts of this bucket, with 30 texts per outcome to read.",
 )
 @click.option(
     "--floor",
     type=click.FloatRange(0, 1),
-    help="Ask a fitted score from this cosine on; default: as your labels say, or 0.80.",
+    help="Use a fitted score from this cosine on; default: from your labels, or 0.80.",
 )
 @click.option("--apply", "applied", is_flag=True, help="Put the calibration in force.")
-@click.option("--undo", is_flag=True, help="Instead: take back what was applied last.")
+@click.option("--undo", is_flag=True, help="Instead: undo the last --apply.")
 @click.option(
-    "--judge", "judged", is_flag=True, help="Ask the judge the pairs of the band, and count its errors."
+    "--judge", "judged", is_flag=True, help="Ask the judge about the pairs of the band, and count its errors."
 )
-@click.option("--judge-model", metavar="NAME", help="The model that is the judge.")
+@click.option("--judge-model", metavar="NAME", help="The judge's model.")
 @click.option("--judge-url", metavar="URL", help="Its endpoint; default: OPENAI_BASE_URL, else OpenAI.")
 @click.option(
     "--judge-object", metavar="MODULE:NAME", help="Ask this judge instead (as memfold judge --judge)."
@@ -117,7 +127,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     type=click.IntRange(1),
     default=300,
     show_default=True,
-    help="At most so many, drawn by lot.",
+    help="At most this many, chosen at random.",
 )
 @json_option
 def calibrate(
@@ -144,10 +154,10 @@ def calibrate(
 ) -> None:
     """Derive the thresholds of an embedding MODEL.
 
-    From labelled pairs (a file of them, or stdin: -) and an error budget; stores them. Nothing changes until --apply.
-    Refused, with the reason, where contradictions are missing among the pairs, there are too few for the budget, or
-    they overlap so that it cannot be met; then it says what can be had. Needs the extra memfold[calibrate] and a
-    member of memfold_owner.
+    From labelled pairs and an error budget; --pairs stores pairs from a file (or stdin: -) first. Nothing changes until
+    --apply. It refuses, with the reason, if there are no contradictions among the pairs, too few pairs for the budget, or
+    too much overlap to meet it; then it says what is possible. Needs the extra memfold[calibrate] and a member of
+    memfold_owner.
 
     \b
     memfold calibrate all-MiniLM-L6-v2 --tenant acme --pairs labelled.jsonl --report report.html
@@ -226,7 +236,7 @@ def _judge(name: str | None, url: str | None, plugged_in: str | None) -> Judge:
 def _load(
     where: str, tenant: str, model: str, path: Path, embed_url: str | None, embed_model: str | None
 ) -> int:
-    """Store the pairs of a file, embedded where they bring no cosine; how many."""
+    """Store the pairs of a file, embedding those without a cosine; returns their number."""
     from memfold.calibrate.pairs import read_lines
     from memfold.calibrate.run import check_model
 
@@ -283,7 +293,7 @@ def _write(made: Calibration, html: Path | None, png: Path | None, refused: str 
 
 
 def _replay(where: str, tenant: str, bucket: str, made: Calibration) -> Replay:
-    """What the calibration would do to a bucket's stream, told; texts to read on stdout."""
+    """Report what the calibration would do to a bucket's stream; the texts to read go to stdout."""
     from memfold.calibrate.replay import replay
 
     found = replay(where, tenant, bucket, made.model, made.calibration_id)
@@ -315,7 +325,7 @@ def _report(made: Calibration, *, applied: bool, replayed: Replay | None) -> Non
 
 
 def _tell(made: Calibration) -> None:
-    """Numbers on stdout, doubts on stderr."""
+    """Numbers go to stdout, warnings to stderr."""
 
     def shares(rates: list[Rate]) -> list[str]:
         return [str(rate) for rate in rates]

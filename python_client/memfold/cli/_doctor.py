@@ -18,7 +18,7 @@ from memfold.errors import MemfoldError, ServerPackageError, ServerVersionError
 
 
 def _exemption(found: Mapping[str, Any]) -> tuple[bool, str]:
-    """Whether the role bypasses row-level security, and what there is to say of it."""
+    """Whether the role bypasses row-level security, and the line about it."""
     why = None
     if found["is_superuser"]:
         why = "is a superuser"
@@ -43,7 +43,7 @@ def _exemption(found: Mapping[str, Any]) -> tuple[bool, str]:
 
 
 def _dump(found: Mapping[str, Any]) -> tuple[bool, str]:
-    """Whether this role's dump would hold every row of every table, and what there is to say of it."""
+    """Whether this role's dump would contain every row of every table, and the line about it."""
     bypasses = found["is_superuser"] or found["bypasses"]
     if found["reads_all"] and bypasses:
         return True, f"pg_dump by {found['role']} is whole"
@@ -55,7 +55,7 @@ def _dump(found: Mapping[str, Any]) -> tuple[bool, str]:
 
 
 def _revision(client: Memfold) -> str | None:
-    """Where `memfold init` has brought the database to; None where this role may not know."""
+    """The revision that `memfold init` has installed; None if this role may not read it."""
     try:
         return str(client._query(admin_queries.REVISION)[0]["version_num"])
     except MemfoldError as error:
@@ -64,7 +64,7 @@ def _revision(client: Memfold) -> str | None:
         return None
 
 
-# Of functions that differ, so that the line stays one that can be read.
+# The number of differing functions to name, so that the line stays readable.
 _NAMED = 10
 
 
@@ -82,14 +82,14 @@ def _match_stored_memory(where: str, role: str, check: Callable[..., None]) -> N
 
 @click.command()
 @dsn_option
-@tenant_option("Check this tenant's memories against its ledger too.")
+@tenant_option("Also check this tenant's memories against its ledger.")
 @json_option
 def doctor(dsn: str | None, tenant: str | None) -> None:
     """Check a database, and the ledger of a tenant.
 
-    Versions, encoding, canonicalizer, indexes, functions, tenant isolation. Run it as the application connects: the
-    last line says whether row level security holds that role. One line a check: ok, warning or PROBLEM. Exit code 1 if
-    there is a problem. A tenant without memories is a warning: its name may be mistyped.
+    Checks versions, encoding, canonicalizer, indexes, functions and tenant isolation. Run it as the application connects:
+    the last line says whether row-level security applies to that role. Prints one line per check: ok, warning or PROBLEM.
+    Exit code 1 if there is a problem. A tenant without memories is a warning, because its name may be mistyped.
 
     \b
     memfold doctor --tenant acme
@@ -111,7 +111,7 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
 
 
 def _check_search(client: Memfold, check: Callable[..., None]) -> None:
-    """Whether every search looks at all of its bucket; what to run where it cannot."""
+    """Whether every search covers its whole bucket; if not, what to run."""
     try:
         limit = f"{client._query(admin_queries.SEARCH_LIMIT)[0]['texts']:,}"
         missing = client._query(admin_queries.MISSING_VECTOR_INDEXES)
@@ -134,7 +134,7 @@ def _check_search(client: Memfold, check: Callable[..., None]) -> None:
 
 
 def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..., None]) -> None:
-    """All checks, one after the other; ends where what follows would mean nothing."""
+    """All checks, one after another; stops if the rest would be meaningless."""
     found = client._query(admin_queries.SERVER)[0]
     check(found["server_number"] >= 150000, f"PostgreSQL {found['server']} (15 or newer)")
     version = tuple(int(part) for part in (found["pgvector"] or "0.0").split(".")[:2])
@@ -147,7 +147,7 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
     check(bool(found["extension"] or found["migrated"]), f"memfold is installed {how}")
     revision = _revision(client) if found["migrated"] else None
     if advice := migrate.other_version(found["extension"], revision):
-        # all that follows would compare it with what this version makes
+        # the remaining checks would compare it with this version
         check(False, advice)
         return
     try:

@@ -1,4 +1,4 @@
-"""Who makes the vectors of what a command is given: an endpoint, or a model in this process."""
+"""The embedder of a command: an endpoint, or a model in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPTIONS = (
         "--embed-path",
         metavar="PATH",
         envvar="MEMFOLD_EMBED_PATH",
-        help="A model to run here instead: its directory, or the package that carries it; --embed-model is its name then."
+        help="A model to run here instead: its directory, or the package that contains it; --embed-model is then its name."
         " Needs memfold[embed]. Default: MEMFOLD_EMBED_PATH.",
     ),
 )
@@ -41,7 +41,7 @@ def embed_options(command: F) -> F:
 
 
 def make_embedder(url: str | None, model: str | None, path: str | None) -> EmbedderProtocol | None:
-    """None: no vectors are made. Raises click.UsageError, and MemfoldError where PATH has no model."""
+    """None: no vectors are made. Raises click.UsageError, or MemfoldError if PATH has no model."""
     if url is not None and path is not None:
         raise click.UsageError("give --embed-url or --embed-path, not both")
     if url is not None and model is None:

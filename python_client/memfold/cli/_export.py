@@ -1,4 +1,5 @@
-"""``memfold export``, ``restore`` and ``archive``: what leaves the database, comes back to it, or leaves its ledger."""
+"""``memfold export``, ``restore`` and ``archive``: data that leaves the database, returns to it, or leaves the
+ledger."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from memfold.cli._status import has_memories, warn_if_empty
 _ROWS = 1000
 """Lines per call: a few megabytes, with vectors."""
 _FRAME = 2
-"""Lines of an export that holds nothing: where it begins, and where it ends."""
+"""Lines of an empty export: its beginning and its end."""
 
 
 def _connect(dsn: str | None, tenant: str) -> psycopg.Connection[Any]:
@@ -51,8 +52,8 @@ def _connect(dsn: str | None, tenant: str) -> psycopg.Connection[Any]:
 def export(tenant: str, bucket: str, dsn: str | None) -> None:
     """Write everything in a bucket to stdout.
 
-    One JSON object a line: texts, vectors, ledger, judgements, rules. "memfold restore" takes it back. Exit code 1
-    where the bucket holds nothing, and no rules of its own: its name may be mistyped.
+    One JSON object per line: texts, vectors, ledger, judgements, rules. "memfold restore" reads it. Exit code 1 if the
+    bucket holds nothing and has no rules of its own: its name may be mistyped.
 
     \b
     memfold export acme default > acme.jsonl
@@ -77,7 +78,7 @@ def export(tenant: str, bucket: str, dsn: str | None) -> None:
 
 
 def _batches(lines: Iterable[bytes], name: str) -> Iterator[list[str]]:
-    """The lines of an export, some at a time."""
+    """The lines of an export, in batches."""
     batch: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -96,13 +97,13 @@ def _batches(lines: Iterable[bytes], name: str) -> Iterator[list[str]]:
 
 @click.command("restore")
 @click.argument("file", type=FILE)
-@click.option("--tenant", metavar="ID", help="Whose it is from now on; default: whose it was.")
+@click.option("--tenant", metavar="ID", help="The new tenant; default: the old one.")
 @dsn_option
 @json_option
 def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
     """Restore a bucket that "memfold export" has written.
 
-    From FILE, or from stdin (-), into a bucket of its name that is empty: all of it, or nothing. As a member of
+    From FILE, or from stdin (-), into an empty bucket of its name, completely or not at all. Run it as a member of
     memfold_owner. Register its embedding models first.
 
     \b
@@ -134,7 +135,7 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
 def _import(
     connection: psycopg.Connection[Any], tenant: str, bucket: str, batches: Iterator[list[str]]
 ) -> tuple[int, bool]:
-    """How many rows came in, and whether the last line was that of an end."""
+    """How many rows were imported, and whether the last line was the end of an export."""
     rows, ended = 0, False
     for batch in batches:
         done = connection.execute(
@@ -149,7 +150,7 @@ def _import(
 def _archive(
     connection: psycopg.Connection[Any], days: float, batch: int, tenant: str
 ) -> tuple[int, int, bool]:
-    """One call; it left nothing behind where it met another one half-way, and is made again."""
+    """One call, which is retried if it conflicted with another and left nothing behind."""
     return retry(
         lambda: connection.execute(
             "select a.archived, a.summaries, a.is_left"
@@ -162,14 +163,14 @@ def _archive(
 @click.command("archive")
 @click.argument("tenant")
 @click.option(
-    "--days", type=click.FloatRange(0), default=90.0, show_default=True, help="Rows that are older leave."
+    "--days", type=click.FloatRange(0), default=90.0, show_default=True, help="Archive rows older than this."
 )
 @click.option(
     "--batch",
     type=click.IntRange(1, 10000),
     default=1000,
     show_default=True,
-    help="Rows to look at in a call.",
+    help="Rows to look at per call.",
 )
 @click.option("--pause", type=click.FloatRange(0), default=0.0, help="Seconds to wait after each call.")
 @dsn_option
@@ -177,8 +178,8 @@ def _archive(
 def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None) -> None:
     """Move old ledger rows to the archive.
 
-    Rows on which no memory depends, to memory_events_archive, in transactions of their own. As a member of
-    memfold_owner. One row stands for many restatements; counters stay as they are.
+    Moves rows on which no state depends to memory_events_archive, one transaction per call. Run it as a member of
+    memfold_owner. One row stands for many restatements; counters do not change.
 
     \b
     memfold archive acme --days 30

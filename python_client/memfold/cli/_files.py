@@ -1,7 +1,7 @@
-"""Ingesting a file or a stream of candidates, so that it can be interrupted anywhere and repeated at will.
+"""Ingests a file or a stream of candidates; a run can be interrupted anywhere and repeated any number of times.
 
-A line counts once per source: its idempotency key is made of the source, its text, and how many equal lines came before
-it. Lines that are appended, inserted or mended count; those around them do not count again.
+A line counts once per source: its idempotency key is made of the source, its text, and the number of equal lines
+before it. Lines that are appended, inserted or corrected count; those around them do not count again.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _SAVE_EVERY = 1.0
 
 
 class LineError(Exception):
-    """A line that is no candidate."""
+    """A line that is not a candidate."""
 
 
 class Ingestion:
-    """One pass over a file, or over stdin. Iterating it gives (line number, what was wrong or None) for every line.
+    """One pass over a file, or over stdin. Iterating over it yields (line number, error or None) for every line.
 
-    ``lines``: how many there are; None of stdin, which cannot be read twice and has no state file.
+    ``lines``: their number; None for stdin, which cannot be read twice and has no state file.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Ingestion:
         if state is not None:
             digest, self.lines = _digest(file)
         target = client._query(queries.TARGET)[0]
-        # What else decides what a line means belongs to the name: another tenant is another run.
+        # Everything else that decides the meaning of a line is part of the name: another tenant is another run.
         meaning = json.dumps([self._source, self._defaults])
         self._name = "/".join(map(str, [digest, target["target"], meaning]))
         self._began = int(target["milliseconds"])
@@ -80,7 +80,7 @@ class Ingestion:
             self.counts[action, tier, method] = count
 
     def summary(self) -> list[list[object]]:
-        """Lines by what became of them: decisions by tier, then what was none."""
+        """Lines by their result: decisions by tier, then the others."""
         others = ("replayed", "refused", "empty line")
         ordered = sorted(
             self.counts.items(), key=lambda item: (item[0][0] in others, item[0][1] or 0, *map(str, item[0]))
@@ -116,7 +116,7 @@ class Ingestion:
             self._save()
 
     def _key(self, line: bytes) -> str:
-        """The idempotency key of a line: the same wherever in the file it is, in every run."""
+        """The idempotency key of a line: the same in every run, wherever in the file it is."""
         text = line.removeprefix(codecs.BOM_UTF8).strip()
         digest = hashlib.sha256(b"\0".join([self._source.encode("utf-8", "surrogateescape"), text])).digest()
         name = int.from_bytes(digest[:8])  # a file may have millions of lines
@@ -132,7 +132,7 @@ class Ingestion:
         }
         candidate.update(_parse(line))
         has_key = candidate.get("idempotency_key") is not None
-        # By it a line that was committed, but not yet noted in the state file, is known again.
+        # It recognizes lines that were committed, but not yet noted in the state file.
         if not has_key:
             candidate["idempotency_key"] = key
         try:
@@ -143,8 +143,8 @@ class Ingestion:
             result = self._client.ingest(**candidate)
         except (TypeError, ValueError) as error:
             raise LineError(str(error)) from error
-        # A replay gives the ledger row of the first call: one of an earlier run (ids begin with the server's
-        # clock), or, where lines share a key of their own, of this one.
+        # A replay returns the ledger row of the first call: one of an earlier run (ids begin with the server's clock)
+        # or, if lines share an explicit key, of this one.
         if result.event_id is not None and (
             result.event_id.int >> 80 < self._began or result.event_id in self._keyed
         ):
@@ -167,7 +167,7 @@ class Ingestion:
         return stored if isinstance(stored, dict) else {}
 
     def _save(self) -> None:
-        """Note how far this run is; once it is through, that there is nothing to go on with."""
+        """Note the progress of this run; when it is finished, that there is nothing to continue."""
         if self._state is None or self.lines is None:
             return
         stored = self._load()
@@ -184,7 +184,7 @@ class Ingestion:
         if not stored:
             self._state.unlink(missing_ok=True)
             return
-        # Renamed into place, so that a kill leaves the old state or the new one.
+        # Renamed into place, so that a killed run leaves the old state or the new one.
         handle, temporary = tempfile.mkstemp(prefix=f".{self._state.name}.", dir=self._state.parent)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

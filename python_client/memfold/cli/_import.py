@@ -1,4 +1,4 @@
-"""The command for the rows of a table that is not memfold's: import."""
+"""The command that imports the rows of a table that is not memfold's: import."""
 
 from __future__ import annotations
 
@@ -31,10 +31,8 @@ from memfold.errors import ConnectionLostError
 @click.option(
     "--content", required=True, metavar="EXPR", help="The text: a column, or an expression over the row."
 )
-@click.option(
-    "--tenant", required=True, metavar="EXPR", help="Whose it is; a constant is quoted: \"'acme'\"."
-)
-@click.option("--bucket", metavar="EXPR", help="Where it belongs; default: the bucket default.")
+@click.option("--tenant", required=True, metavar="EXPR", help="The tenant; a constant is quoted: \"'acme'\".")
+@click.option("--bucket", metavar="EXPR", help="The bucket; default: default.")
 @click.option("--id", "key", metavar="COLUMN", help="A unique column; default: the primary key.")
 @click.option("--created", metavar="EXPR", help="When it was observed; default: now.")
 @click.option("--where", metavar="EXPR", help="Which rows; default: all.")
@@ -48,7 +46,7 @@ from memfold.errors import ConnectionLostError
 @click.option(
     "--embedding-model", metavar="NAME", help="The model that made --embedding; it must be registered."
 )
-@click.option("--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, to embed what is new.")
+@click.option("--embed-url", metavar="URL", help="An OpenAI-compatible endpoint that embeds new texts.")
 @click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
 @json_option
 def import_(
@@ -63,9 +61,8 @@ def import_(
 ) -> None:
     """Hand in the rows of another table.
 
-    Each as one observation that names its row as its source. The table stays as it is. Rows that are refused are
-    reported, and the rest goes on; exit code 1 says that there were some. A run that was interrupted goes on where it
-    stopped: no row counts twice.
+    Each is one observation that names its row as its source. The table does not change. Refused rows are reported, and
+    the run continues; the exit code is then 1. An interrupted run continues where it stopped: no row counts twice.
 
     \b
     memfold import --table public.memories --content content --tenant tenant_id --created created_at

@@ -1,4 +1,4 @@
-"""The commands that answer what is unclear: judge, review."""
+"""The commands that answer judgements: judge, review."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class AnswersUselessError(click.ClickException):
-    """The endpoint is not down, but nothing that it answered was of use."""
+    """The endpoint is not down, but none of its answers was usable."""
 
     exit_code = 3
 
@@ -52,24 +52,28 @@ class AnswersUselessError(click.ClickException):
     "--judge",
     "plugged_in",
     metavar="MODULE:NAME",
-    help="Ask this judge instead: an object with an async method judge, or what makes one.",
+    help="Ask this judge instead: an object with an async method judge, or a callable that returns one.",
 )
-@click.option("--slots", type=click.IntRange(1, 500), default=10, help="Calls at a time; default: 10.")
-@click.option("--calls-per-hour", type=click.IntRange(1), metavar="N", help="At most so many calls an hour.")
-@click.option("--cost-per-hour", type=float, metavar="X", help="At most that much money an hour.")
-@click.option("--input-price", type=click.FloatRange(0), metavar="P", help="Of a million tokens of input.")
-@click.option("--output-price", type=click.FloatRange(0), metavar="P", help="Of a million tokens of output.")
-@tenant_option("Judge this tenant's only; default: every tenant's, which a member of memfold_judge may.")
-@click.option("--once", is_flag=True, help="End when there is nothing more to claim.")
-@click.option("--retry", is_flag=True, help="First open dead judgements again.")
+@click.option("--slots", type=click.IntRange(1, 500), default=10, help="Concurrent calls; default: 10.")
+@click.option(
+    "--calls-per-hour", type=click.IntRange(1), metavar="N", help="At most this many calls per hour."
+)
+@click.option("--cost-per-hour", type=float, metavar="X", help="At most this much money per hour.")
+@click.option("--input-price", type=click.FloatRange(0), metavar="P", help="Price of a million input tokens.")
+@click.option(
+    "--output-price", type=click.FloatRange(0), metavar="P", help="Price of a million output tokens."
+)
+@tenant_option("Judge only for this tenant; default: for every tenant, as a member of memfold_judge.")
+@click.option("--once", is_flag=True, help="Stop when there is nothing more to claim.")
+@click.option("--retry", is_flag=True, help="First reopen dead judgements.")
 @click.option("--timeout", type=float, default=30.0, help="Seconds that a call may take; default: 30.")
-@click.option("--lease", type=float, help="Seconds that a claim holds; default: 2 x --timeout + 32.")
-@click.option("--poll", type=float, default=1.0, help="Seconds between looks at an empty queue; default: 1.")
+@click.option("--lease", type=float, help="Seconds that a claim lasts; default: 2 x --timeout + 32.")
+@click.option("--poll", type=float, default=1.0, help="Seconds between checks of an empty queue; default: 1.")
 @click.option(
     "--maintain",
     type=click.FloatRange(1),
     metavar="SECONDS",
-    help="Do what memfold maintenance does too, so often: nothing else has to run.",
+    help="Also run maintenance, this often: then nothing else has to run.",
 )
 @click.option("--quiet", is_flag=True, help="Do not log every judgement.")
 @json_option
@@ -93,17 +97,17 @@ def judge(
     maintain: float | None,
     quiet: bool,
 ) -> None:
-    """Have a model answer the judgements that wait.
+    """Let a model answer waiting judgements.
 
-    Until stopped. The model is asked through an OpenAI-compatible endpoint; OPENAI_API_KEY holds its key. Run as many
-    as you like, anywhere: none answers twice. With --maintain one process is all that a small installation leaves
-    running; it then needs the rights of memfold maintenance too, or --tenant.
+    It runs until stopped. The model is asked through an OpenAI-compatible endpoint; OPENAI_API_KEY holds its key. You
+    can run as many as you like, anywhere: each judgement is answered once. With --maintain, a small installation
+    needs only this one process; it then also needs the privileges of memfold maintenance, or --tenant.
 
-    Ctrl-C or SIGTERM stops it when the calls under way are answered, a second one at once; nothing is lost either way.
-    What it does is logged to stderr.
+    Ctrl-C or SIGTERM stops it after the running calls are answered, a second one immediately; nothing is lost either
+    way. It logs to stderr.
 
-    Exit code 1: the endpoint is down, or answers could not be written. 3: the endpoint answers, and no answer
-    was of use.
+    Exit code 1: the endpoint is down, or answers could not be written. 3: the endpoint answers, but no answer was
+    usable.
 
     \b
     memfold judge --model gpt-5-mini --input-price 0.25 --output-price 2 --cost-per-hour 1
@@ -128,12 +132,12 @@ def judge(
             input_price=input_price or 0.0,
             output_price=output_price or 0.0,
         )
-        # It takes long to load: not while leases run.
+        # It takes long to load, so load it before leases run.
         importlib.import_module("openai")
     else:
         asked = plugged_in_judge(str(plugged_in))
     try:
-        # The judge's own limit comes first: it knows what the call has cost.
+        # The judge's own timeout comes first, because the judge knows what the call has cost.
         worker = Worker(
             where,
             asked,
@@ -171,8 +175,8 @@ def judge(
 @click.command()
 @click.argument("database", metavar="[DSN]", required=False)
 @dsn_option
-@tenant_option("Only this tenant's; default: every tenant's, which a member of memfold_judge may.")
-@click.option("--all", "everything", is_flag=True, help="Also show what waits for a model.")
+@tenant_option("Only for this tenant; default: for every tenant, as a member of memfold_judge.")
+@click.option("--all", "everything", is_flag=True, help="Also show judgements that wait for a model.")
 @click.option("--label", is_flag=True, help="Label pairs for memfold calibrate instead; no memory changes.")
 @click.option("--model", metavar="MODEL", help="With --label: the embedding model that is to be calibrated.")
 def review(
@@ -183,14 +187,14 @@ def review(
     label: bool,
     model: str | None,
 ) -> None:
-    """Answer judgements yourself, one key per answer.
+    """Answer judgements yourself, one key each.
 
-    Two memories side by side, what differs marked. Stop when you like (q or Ctrl-C): every answer is applied at once,
-    and what was not answered waits on. Without a terminal it reads one key a line.
+    Shows two memories side by side, with the differences marked. Stop at any time (q or Ctrl-C): every answer is
+    applied immediately, and unanswered judgements keep waiting. Without a terminal it reads one key per line.
 
-    With --label it shows pairs that were merged or kept apart and that nobody has looked at, first those that say
-    most about where the thresholds of --model should be, and asks what they are to each other. What you answer is
-    stored for calibration.
+    With --label it shows pairs that were merged or kept apart and that nobody has looked at, beginning with those
+    that say most about where the thresholds of --model should be, and asks how they relate. Your answers are stored
+    for calibration.
 
     \b
     memfold review --tenant acme
@@ -216,7 +220,7 @@ def review(
 async def _maintaining(
     work: Coroutine[Any, Any, Summary], where: str, tenant: str | None, seconds: float
 ) -> Summary:
-    """Do this work, and the maintenance that is due beside it: at once, and then so often."""
+    """Run this work, and maintenance alongside: immediately, and then at this interval."""
     from memfold.admin import maintenance
 
     log = logging.getLogger("memfold.worker")
@@ -245,7 +249,7 @@ async def _maintaining(
 
 
 async def _judge(worker: Worker, asked: Judge, *, once: bool, retry: bool) -> Summary:
-    """Run until a signal, and end at once at the second."""
+    """Run until a signal; a second one ends it immediately."""
     loop = asyncio.get_running_loop()
     signals = 0
 
@@ -267,7 +271,7 @@ async def _judge(worker: Worker, asked: Judge, *, once: bool, retry: bool) -> Su
 
 
 def plugged_in_judge(name: str) -> Judge:
-    """The judge that MODULE:NAME names, from the current directory too."""
+    """The judge named by MODULE:NAME, also in the current directory."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise click.UsageError(f"--judge is MODULE:NAME, not {name}")

@@ -1,4 +1,4 @@
-"""``memfold links``: names of a bucket that may be one, shown, or put to a judge or a person."""
+"""``memfold links``: shows names of a bucket that may mean the same, or asks a judge or a person about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memfold.cli._status import warn_if_empty
 @click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default.")
 @click.option("--ask", is_flag=True, help="Queue them as questions, for memfold judge, review --all or web.")
 @click.option(
-    "--max", "most", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many."
+    "--max", "most", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many."
 )
 @json_option
 def links(dsn: str | None, tenant: str | None, bucket: str, ask: bool, most: int) -> None:

@@ -1,7 +1,7 @@
 """The commands of maintenance: maintenance, sweep, consolidate, approve.
 
-They call functions of memfold's schema again and again until nothing is left, each time in a transaction of its own:
-a writer of the bucket waits for one call at most.
+They call functions of memfold's schema repeatedly until nothing is left, each time in a separate transaction: a
+writer of the bucket waits for at most one call.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CONSOLIDATE = (
 _APPROVE = "select memfold.approve_run(%(run)s, verdict => %(verdict)s) as waiting"
 _OVERVIEW = "select * from memfold.runs_overview where run_id = %(run)s"
 
-_AT_ONCE = 100  # merges a call: about 0.1 s for those who write to the bucket
+_AT_ONCE = 100  # merges per call: writers of the bucket wait about 0.1 s
 _SHOWN = 20
 
 
@@ -56,16 +56,19 @@ _SHOWN = 20
     "--tasks", metavar="LIST", help="Comma-separated; default: " + ",".join(maintaining.TASKS) + "."
 )
 @click.option(
-    "--seconds", type=click.FloatRange(0), default=60.0, show_default=True, help="Begin nothing after that."
+    "--seconds",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="Start nothing after this time.",
 )
 @json_option
 def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds: float) -> None:
     """Do the maintenance that is due, for every tenant.
 
-    Rows of plain INSERTs, decay, dead syntheses, old keys, finished runs, vectors that the database
-    makes. For cron, systemd or any other scheduler; prints a line a task that did something. Further tasks: clean
-    (equal texts that came while dedup was off), sweep (merge what ingest would merge now). Exit code 1 if a task
-    failed.
+    Rows of plain INSERTs, decay, dead syntheses, old keys, finished runs, vectors that the database makes. For cron,
+    systemd or any other scheduler; prints one line per task that did something. Further tasks: clean (equal texts stored
+    while dedup was off), sweep (merge what ingest would merge now). Exit code 1 if a task failed.
 
     \b
     memfold maintenance --tenant acme --tasks plain,clean
@@ -106,12 +109,12 @@ def _connected(dsn: str | None, tenant: str | None, bucket: str | None = None) -
 
 
 def _call(connection: Connection, statement: str, **given: object) -> list[Row]:
-    """One call; it left nothing behind where it met another one half-way, and is made again."""
+    """One call, which is retried if it conflicted with another and left nothing behind."""
     return retry(lambda: connection.execute(statement.encode(), given).fetchall())
 
 
 def _overview(connection: Connection, run: object) -> Row:
-    """Print what has become of a run; gives its row."""
+    """Print the result of a run; returns its row."""
     found = _call(connection, _OVERVIEW, run=run)[0]
     names = (
         "merged",
@@ -130,7 +133,7 @@ def _overview(connection: Connection, run: object) -> Row:
 
 
 def _plan(rows: Sequence[Row]) -> None:
-    """Print the beginning of a plan, side by side, and what all of it comes to."""
+    """Print the beginning of a plan, side by side, and its totals."""
     if rows:
         head = ["cluster", "cosine", "action", "memory", "into", "guard"]
         shown = [
@@ -147,7 +150,7 @@ def _plan(rows: Sequence[Row]) -> None:
 
 def _bucket_options(command: Any) -> Any:
     for option in (
-        click.option("--dry-run", is_flag=True, help="Print the plan, and write nothing."),
+        click.option("--dry-run", is_flag=True, help="Print the plan and change nothing."),
         click.option(
             "--model", metavar="NAME", help="The embedding model to compare by; default: the most used."
         ),
@@ -162,7 +165,7 @@ def _bucket_options(command: Any) -> Any:
 
 
 def _parts(plan: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The plan in parts of a call each, none of which ends within a cluster that is one question."""
+    """The plan in one part per call; no part ends within a cluster that is one question."""
     begin = 0
     while begin < len(plan):
         end = min(begin + _AT_ONCE, len(plan))
@@ -183,9 +186,9 @@ def sweep(
 ) -> None:
     """Merge duplicates that are already stored.
 
-    Does to the memories that are there what ingest would do if they arrived now, by the policy's thresholds, scope
-    and guard: what is alike enough and clean is merged, what is unclear is queued for a judge. All under one run,
-    which memfold undo --run takes back.
+    Does to stored memories what ingest would do if they arrived now, by the policy's thresholds, scope and guard: similar
+    pairs with a clean guard are merged, unclear ones are queued for a judge. All of it belongs to one run, which memfold
+    undo --run undoes.
 
     \b
     memfold sweep --tenant acme --bucket notes --dry-run
@@ -212,7 +215,7 @@ def sweep(
                     run = row["run_id"]
                     done[row["action"]] += row["action"] != "keep"
                 say(f"{done.total()} of {before + len(plan)}")
-            # what is left may be near to one another now
+            # the remaining memories may now be near one another
             if done.total() == before:
                 break
         if run is None:
@@ -229,7 +232,7 @@ def sweep(
     "--approval", type=click.Choice(["judge", "person"]), default="judge", help="Who answers; default: judge."
 )
 @click.option(
-    "--max", "most", type=click.IntRange(1, 1_000_000), default=1000, help="Pairs of a run; default: 1000."
+    "--max", "most", type=click.IntRange(1, 1_000_000), default=1000, help="Pairs per run; default: 1000."
 )
 @click.option(
     "--max-judgements",
@@ -251,8 +254,8 @@ def consolidate(
 ) -> None:
     """Ask about similar memories of one subject.
 
-    Whatever its predicates. Prints the run. Its questions are answered by memfold judge, or (--approval person) by
-    memfold review, or all at once by memfold approve.
+    With any predicates. Prints the run. Its questions are answered by memfold judge, or (--approval person) by memfold
+    review, or all together by memfold approve.
 
     \b
     memfold consolidate --tenant acme --dry-run
@@ -292,7 +295,7 @@ def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> N
     with _connected(dsn, tenant) as connection:
         before, unchanged = None, 0
         while (waiting := int(_call(connection, _APPROVE, run=run, verdict=verdict)[0]["waiting"])) > 0:
-            # a question whose memory was just merged elsewhere is asked again, and answered by the next call
+            # if a question's memory was just merged elsewhere, it is asked again, and the next call answers it
             unchanged = unchanged + 1 if waiting == before else 0
             if unchanged == 2:
                 fail(f"{waiting} judgements of the run stay open")

@@ -1,4 +1,4 @@
-"""``memfold mcp``: the server that agents speak MCP with."""
+"""``memfold mcp``: the MCP server for agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = "MEMFOLD_MCP_TOKEN"  # noqa: S105 (its name)
     "--tenant",
     metavar="ID",
     envvar="MEMFOLD_TENANT",
-    help="Whose memories; default: MEMFOLD_TENANT, else the login's.",
+    help="The tenant; default: MEMFOLD_TENANT, else the login's.",
 )
 @click.option(
     "--bucket",
@@ -66,9 +66,9 @@ def mcp(
 ) -> None:
     """Serve memories to agents, by the Model Context Protocol.
 
-    Those of one tenant and bucket: over stdin and stdout, for a client that starts it; with --http at
+    Serves one tenant and bucket: over stdin and stdout, for a client that starts it; with --http at
     http://127.0.0.1:PORT/mcp, for clients that send the token. Tools: remember, recall, correct, forget, undo, explain,
-    open_questions, answer. No caller chooses the tenant.
+    open_questions, answer. Callers cannot choose the tenant.
 
     Needs memfold[mcp].
 
@@ -87,13 +87,13 @@ def mcp(
         bucket,
         embedder,
     )
-    # stdout is the protocol's. Packages log too, and quote what clients send.
+    # stdout belongs to the protocol. Packages log too, and quote what clients send.
     log = logging.StreamHandler(sys.stderr)
     log.addFilter(Escaping())
     log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[log])
     if port is None:
-        # Ctrl-C ends it as SIGTERM does. Python's own handler would wait for the thread that reads stdin.
+        # Ctrl-C ends it like SIGTERM. Python's own handler would wait for the thread that reads stdin.
         before = signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             asyncio.run(serving.serve_stdio(place))

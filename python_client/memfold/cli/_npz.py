@@ -17,7 +17,7 @@ def read_vectors(path: Path) -> dict[str, Any]:
     try:
         with np.load(seekable(path), allow_pickle=False) as arrays:
             texts, vectors = arrays["texts"], arrays["vectors"]
-            # what is no .npy file comes as its bytes
+            # a member that is not an .npy file is returned as bytes
             if not (isinstance(texts, np.ndarray) and isinstance(vectors, np.ndarray)):
                 raise ValueError("an array is no .npy file")
     except (KeyError, OSError, ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:

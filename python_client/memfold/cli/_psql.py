@@ -1,4 +1,4 @@
-"""``memfold psql``: a session of psql on memfold's database."""
+"""``memfold psql``: a psql session in memfold's database."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from memfold.cli._shared import dsn_option, fail, open_client, resolve, tenant_o
 @dsn_option
 @tenant_option("Sets memfold.tenant_id, so that calls need not name it.")
 def psql(arguments: Sequence[str], dsn: str | None, tenant: str | None) -> None:
-    """Start psql there, with memfold on the search_path.
+    """Start psql, with memfold on the search_path.
 
-    What is not an option of memfold psql goes to psql; after -- everything does. The DSN reaches it by libpq's
-    environment variables: no password is on its command line, which other users of the machine can read.
+    Options that memfold psql does not know are passed to psql, as is everything after --. The DSN is passed in libpq's
+    environment variables: no password is on the command line, which other users of the machine can read.
 
     \b
     memfold psql --tenant acme
@@ -60,7 +60,7 @@ def psql(arguments: Sequence[str], dsn: str | None, tenant: str | None) -> None:
 
 
 def _program() -> str:
-    """psql of the machine, else the one that came with the embedded server."""
+    """The machine's psql, else that of the embedded server."""
     try:
         bundled = str(server.bindir() / "psql")
     except server.ServerError:

@@ -30,7 +30,7 @@ from memfold.embedding import Embedder, EmbedderProtocol, OpenAIEmbedder
 from memfold.errors import EndpointError, MemfoldError
 
 _FOLLOW = 1.0
-"""Seconds between two looks for what is new."""
+"""Seconds between two checks for new texts."""
 
 
 def _stored(path: Path, model: str) -> EmbedderProtocol:
@@ -49,14 +49,14 @@ def _stored(path: Path, model: str) -> EmbedderProtocol:
 
 
 @click.command("reembed")
-@click.option("--from", "old", metavar="OLD", required=True, help="The model whose vectors are there.")
-@click.option("--to", "new", metavar="NEW", help="The model that takes its place.")
+@click.option("--from", "old", metavar="OLD", required=True, help="The model to replace.")
+@click.option("--to", "new", metavar="NEW", help="The new model.")
 @dsn_option
 @tenant_option("Only this tenant; default: all, as a member of memfold_owner.")
 @click.option(
     "--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, such as http://host:8080/v1."
 )
-@click.option("--embed-model", metavar="NAME", help="What it calls the new model; default: NEW.")
+@click.option("--embed-model", metavar="NAME", help="The endpoint's name of the new model; default: NEW.")
 @click.option(
     "--vectors", type=FILE, metavar="FILE.npz", help="Vectors of the texts (arrays texts, vectors)."
 )
@@ -65,15 +65,15 @@ def _stored(path: Path, model: str) -> EmbedderProtocol:
     type=click.IntRange(1, 1000),
     default=100,
     show_default=True,
-    help="Texts a request, vectors a call.",
+    help="Texts per request, vectors per call.",
 )
-@click.option("--per-second", type=click.FloatRange(0, min_open=True), help="Embed no more texts a second.")
-@click.option("--pause", type=click.FloatRange(0), default=0.0, help="Seconds to wait after each batch.")
-@click.option("--follow", is_flag=True, help="Then keep up with what is written, until interrupted.")
-@click.option("--status", "show", is_flag=True, help="Only say how far it is.")
 @click.option(
-    "--cut-over", is_flag=True, help="Fill in what is missing, and refuse vectors of OLD from then on."
+    "--per-second", type=click.FloatRange(0, min_open=True), help="At most this many texts per second."
 )
+@click.option("--pause", type=click.FloatRange(0), default=0.0, help="Seconds to wait after each batch.")
+@click.option("--follow", is_flag=True, help="Then keep embedding new texts, until interrupted.")
+@click.option("--status", "show", is_flag=True, help="Only show the progress.")
+@click.option("--cut-over", is_flag=True, help="Add missing vectors, and refuse vectors of OLD from then on.")
 @click.option(
     "--drop", "remove", is_flag=True, help="After the cut-over: drop the vectors and the index of OLD."
 )
@@ -94,10 +94,11 @@ def reembed_command(
     cut_over: bool,
     remove: bool,
 ) -> None:
-    """Change over to another embedding model.
+    """Switch to another embedding model.
 
-    Gives memories vectors of the new one, beside those of the old one, which goes at last. Nothing is merged or
-    asked. It may be interrupted, and goes on where it stopped. Callers may use either model until --cut-over.
+    Gives memories vectors of the new model, in addition to those of the old one, which you drop at the end. Nothing
+    is merged or asked. It can be interrupted, and continues where it stopped. Callers can use either model until
+    --cut-over.
 
     \b
     memfold reembed --from small --to large --embed-url http://host:8080/v1 --per-second 50

@@ -37,13 +37,17 @@ def _embedding(text: str | None) -> list[float] | None:
 @click.option("--tenant", metavar="ID", required=True, help="The tenant.")
 @click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default.")
 @embed_options
-@click.option("--embedding", metavar="JSON", help="The vector of the query, instead.")
+@click.option("--embedding", metavar="JSON", help="The vector of the query, instead of QUERY.")
 @click.option("--model", metavar="NAME", help="The name of the model that made --embedding.")
-@click.option("--max", "max_results", type=click.IntRange(1, 1000), default=10, help="How many; default: 10.")
+@click.option(
+    "--max", "max_results", type=click.IntRange(1, 1000), default=10, help="Number of results; default: 10."
+)
 @click.option("--hybrid", is_flag=True, help="By vector and by words.")
-@click.option("--bucket-prefix", metavar="TEXT", help="All buckets that begin so, instead of --bucket.")
+@click.option(
+    "--bucket-prefix", metavar="TEXT", help="All buckets whose names begin so, instead of --bucket."
+)
 @click.option("--metadata-path", metavar="JSONPATH", help="A condition on metadata, such as '$.year > 2020'.")
-@click.option("--all", "everything", is_flag=True, help="Without load-time dedup.")
+@click.option("--all", "everything", is_flag=True, help="Do not hide memories that say the same.")
 @json_option
 def search(
     query: str | None,
@@ -63,10 +67,10 @@ def search(
 ) -> None:
     """Print the memories that fit QUERY best.
 
-    Each fact once. Counts nothing as shown.
+    Shows each fact once. Does not count memories as shown.
 
-    By the words of QUERY, unless a model or --embedding is given: then by vector, with --hybrid by both. Says so where a
-    bucket is too large to be looked at whole.
+    Searches by the words of QUERY, unless a model or --embedding is given: then by vector, with --hybrid by both. It
+    says so if a bucket is too large to be searched completely.
 
     \b
     memfold search "flat white" --tenant acme

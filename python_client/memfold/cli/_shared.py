@@ -1,4 +1,4 @@
-"""What the commands have in common: options, where the database is, how things are said."""
+"""Shared parts of the commands: options, finding the database, printing."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True, allow_dash=True)
-"""A file that is read; - is stdin. ``open_file`` opens it."""
+"""An input file; - is stdin. ``open_file`` opens it."""
 
 _JSON = "memfold.json"
 
 
 class Group(click.Group):
-    """Shows memfold's errors as such: message, DETAIL and HINT, and exit code 1. No error steers the terminal."""
+    """Shows memfold's errors as message, DETAIL and HINT, with exit code 1. No error can control the terminal."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        with contextlib.suppress(AttributeError, ValueError):  # it is closed, or a stream of somebody's own
+        with contextlib.suppress(AttributeError, ValueError):  # it is closed, or replaced by another stream
             # rather than fail where the locale lacks a character
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         try:
@@ -51,14 +51,14 @@ class Group(click.Group):
             raise click.ClickException(escape(mask_keys(str(translate(error))))) from error
         except (click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
-        except UnicodeEncodeError as error:  # of an argument, as the shell has passed it on
+        except UnicodeEncodeError as error:  # from an argument, as the shell passed it
             raise click.ClickException(
                 "an argument is not valid UTF-8\nHINT: Names and texts are UTF-8, whatever the locale."
             ) from error
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:  # a full disk, a port in use
                 raise click.ClickException(describe_error(error)) from error
-            # nobody has expected it; what it says may be an endpoint's words
+            # unexpected; its text may be an endpoint's words
             click.echo(format_error(error), err=True)
             raise SystemExit(1) from None
 
@@ -72,7 +72,7 @@ def dsn_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """--json, of a command that calls ``report``: then that is all that it prints on stdout."""
+    """--json, for a command that calls ``report``: then it prints nothing else on stdout."""
 
     def note(context: click.Context, _: click.Parameter, value: bool) -> None:
         context.meta[_JSON] = value
@@ -82,7 +82,7 @@ def json_option(command: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=note,
-        help="Print one JSON document instead; all else goes to stderr.",
+        help="Print one JSON document instead; everything else goes to stderr.",
     )(command)
 
 
@@ -91,7 +91,7 @@ def tenant_option(text: str) -> Callable[[F], F]:
 
 
 def resolve(dsn: str | None) -> str:
-    """The database as libpq takes it. Empty: the one of libpq's environment variables."""
+    """The database in libpq's form. Empty: from libpq's environment variables."""
     found = dsn or environment_dsn()
     if found is None:
         found = server.status().dsn
@@ -101,7 +101,7 @@ def resolve(dsn: str | None) -> str:
 
 
 def given_once(database: str | None, dsn: str | None) -> str | None:
-    """Of a command that takes the DSN as an argument too."""
+    """For a command that also takes the DSN as an argument."""
     if database is not None and dsn is not None:
         raise click.UsageError("give the database once: as DSN or as --dsn")
     return database or dsn
@@ -124,18 +124,18 @@ def is_stdin(file: Path | None) -> bool:
 
 
 def file_name(file: Path) -> str:
-    """What messages call it."""
+    """Its name in messages."""
     return "stdin" if is_stdin(file) else file.name
 
 
 def one_stdin(*files: Path | None) -> None:
-    """Refuse - given twice."""
+    """Refuse - if it is given twice."""
     if sum(map(is_stdin, files)) > 1:
         raise click.UsageError("- stands for stdin: give it once")
 
 
 def seekable(file: Path) -> Path | BinaryIO:
-    """The file, for what reads it back and forth."""
+    """The file, for readers that seek in it."""
     if not is_stdin(file):
         return file
     with open_file(file) as stream:
@@ -154,9 +154,9 @@ def open_client(
     return client
 
 
-# Whatever the commands print goes through these, so that no stored text steers a terminal, or pretends to be another
-# line; but for JSON and SQL that is to be used as it is. Which of stdout's it is: with --json what report() prints,
-# without it the rest.
+# Everything that the commands print goes through these, so that no stored text can control a terminal or pose as
+# another line; except JSON and SQL for use by programs. With --json, stdout gets what report() prints, without it everything
+# else.
 
 
 def wants_json() -> bool:
@@ -171,12 +171,12 @@ def report(document: Mapping[str, Any]) -> None:
 
 
 def show_json(document: str) -> None:
-    """Print JSON, which is UTF-8 whatever the locale."""
+    """Print JSON, as UTF-8 in any locale."""
     click.echo(escape_json(document).encode())
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON's types."""
+    """The value as JSON types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -191,7 +191,7 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | bool | int):
         return value
-    if hasattr(value, "item"):  # a number of numpy's
+    if hasattr(value, "item"):  # a numpy number
         return _plain(value.item())
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
@@ -203,7 +203,7 @@ def show(line: str) -> None:
 
 
 def show_lines(text: str) -> None:
-    """Print several, whose texts from elsewhere are on one line each (as those of ``table_of``)."""
+    """Print several lines, in which foreign texts are on one line each (as those of ``table_of``)."""
     if not wants_json():
         click.echo(escape(text))
 
@@ -214,7 +214,7 @@ def say(line: str) -> None:
 
 
 def say_lines(text: str, begin: str = "") -> None:
-    """Print several on stderr."""
+    """Print several lines on stderr."""
     click.echo(begin + escape(text), err=True)
 
 
@@ -223,7 +223,7 @@ def fail(message: str) -> NoReturn:
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns as wide as they must be; numbers to the right."""
+    """Columns as wide as necessary; numbers are right-aligned."""
     head = [escape_line(name) for name in head]
     cells = [["" if value is None else escape_line(str(value)) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]

@@ -1,4 +1,5 @@
-"""``memfold status``: which database this is, and what waits in it. Memories are not counted: it reads small indexes."""
+"""``memfold status``: which database this is, and what is waiting in it. It does not count memories, but reads small
+indexes."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ from memfold.cli._shared import (
 from memfold.client import Memfold
 
 _MOST = 1000
-"""Buckets that are looked at."""
+"""The most buckets that are looked at."""
 
 
 @click.command()
 @dsn_option
-@tenant_option("Only this tenant; other roles than superusers see one tenant only.")
+@tenant_option("Only this tenant; roles other than superusers see only one.")
 @json_option
 def status(dsn: str | None, tenant: str | None) -> None:
-    """Say which database this is, and what waits in it.
+    """Show the database, and what waits in it.
 
-    Quick: what deduplication did is in memfold stats, what is wrong in memfold doctor. Exit code 1 where memfold is not
-    installed.
+    It is fast. memfold stats shows what deduplication did, memfold doctor what is wrong. Exit code 1 if memfold is
+    not installed.
 
     \b
     memfold status
@@ -118,21 +119,22 @@ def _buckets(client: Memfold, tenant: str | None) -> list[dict[str, Any]]:
 
 
 def no_memories(tenant: str | None) -> str:
-    """What is said where there is nothing."""
+    """The message if there is nothing."""
     if tenant is None:
         return "no memories; a role that is no superuser must name its --tenant"
     return f"tenant {tenant} has no memories; is its name spelled right?"
 
 
 def has_memories(client: Memfold, tenant: str, bucket: str | None = None) -> bool:
-    """Whether the tenant, or a bucket of it, holds any."""
+    """Whether the tenant, or a bucket of it, holds any memories."""
     parameters = {"tenant_id": tenant, "bucket_id": bucket}
     rows = client._drive(client._core.send(admin_queries.HAS_MEMORIES, parameters, repeatable=True))
     return bool(rows[0]["found"])
 
 
 def warn_if_empty(client: Memfold, tenant: str, bucket: str | None = None) -> bool:
-    """Whether the tenant, or bucket, holds no memory; says so. A name that is mistyped must not look like good health."""
+    """Whether the tenant, or bucket, holds no memories; says so, because a mistyped name must not look like a healthy
+    state."""
     if not has_memories(client, tenant):
         say(no_memories(tenant))
         return True

@@ -1,4 +1,4 @@
-"""``memfold undo``: take back one event of the ledger, or a whole run of maintenance."""
+"""``memfold undo``: undo one event of the ledger, or a whole maintenance run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _UNDO_RUN = "select * from memfold.undo_run(%(run)s, reason => %(reason)s)"
 
 @click.command()
 @click.argument("event_id", type=click.UUID, required=False)
-@click.option("--run", "run_id", type=click.UUID, metavar="RUN_ID", help="Take back a whole run instead.")
+@click.option("--run", "run_id", type=click.UUID, metavar="RUN_ID", help="Undo a whole run instead.")
 @dsn_option
 @tenant_option("The tenant of the event or run; default: the session's.")
-@click.option("--reason", metavar="TEXT", help="Why; it is kept in the ledger.")
+@click.option("--reason", metavar="TEXT", help="The reason; the ledger keeps it.")
 @json_option
 def undo(
     event_id: UUID | None, run_id: UUID | None, dsn: str | None, tenant: str | None, reason: str | None
 ) -> None:
-    """Take back one event, or a whole run.
+    """Undo one event, or a whole run.
 
-    A merge, a supersession, a rejection or a restatement, no matter who made it, in any order; nothing is deleted. The
-    events of a memory are in memfold explain. Of a run of sweep, consolidate or the like, --run takes back all that it did.
-    Prints the memories concerned as they are now.
+    A merge, a supersession, a rejection or a restatement, no matter who made it, in any order; nothing is deleted.
+    memfold explain shows the events of a memory. --run undoes everything that a run of sweep, consolidate or the like
+    did. Prints the affected memories as they are now.
 
     \b
     memfold undo 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme --reason "not the same cat"

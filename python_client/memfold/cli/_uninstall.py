@@ -1,4 +1,4 @@
-"""``memfold uninstall``: take memfold out of a database, with all that it holds."""
+"""``memfold uninstall``: remove memfold from a database, with all its data."""
 
 from __future__ import annotations
 

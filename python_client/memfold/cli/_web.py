@@ -1,4 +1,4 @@
-"""``memfold web``: a page to look at memories, judge and undo."""
+"""``memfold web``: a page for viewing memories, judging and undoing."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ def _is_loopback(host: str) -> bool:
     "--tenant",
     metavar="ID",
     envvar="MEMFOLD_TENANT",
-    help="Whose memories; default: MEMFOLD_TENANT, else the login's, or chosen among those that it sees.",
+    help="The tenant; default: MEMFOLD_TENANT, else the login's, or a choice among those that it sees.",
 )
 @embed_options
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Default: 0, one that is free."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="The port; default: 0, a free one.",
 )
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", help="Where to listen; default: 127.0.0.1.")
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name that it is called by."
+    "--host", metavar="ADDRESS", default="127.0.0.1", help="The address to listen on; default: 127.0.0.1."
 )
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further host name to accept.")
 def web(
     dsn: str | None,
     tenant: str | None,
@@ -47,10 +51,10 @@ def web(
     host: str,
     hosts: tuple[str, ...],
 ) -> None:
-    """Look at memories, judge and undo, in a browser.
+    """View memories, judge and undo in a browser.
 
-    Prints its URL, with a token that is made up at each start: anyone who has it acts as this login. It listens on this
-    machine only, unless --host says otherwise. A model that embeds lets the page search by meaning too.
+    Prints its URL, with a token that is generated at each start: anyone who has it acts as this login. It listens
+    only on this machine, unless --host says otherwise. With an embedding model the page also searches by meaning.
 
     Needs memfold[web].
 

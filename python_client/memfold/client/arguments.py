@@ -1,4 +1,5 @@
-"""The arguments of a call, checked for what psycopg or the server could not say clearly, as psycopg is to send them."""
+"""Converts the arguments of a call for psycopg, and reports errors that psycopg or the server would not report
+clearly."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from memfold._checks import check_text, checked_number
 from memfold.embedding.vectors import vector_binary
 
 WAIT = 60.0
-"""Seconds that ``wait=True`` stands for."""
+"""Seconds that ``wait=True`` means."""
 _WITHOUT_ZONE = {
     "observed_at": errors.InvalidObservedAtError,
     "valid_from": errors.InvalidValidityError,
@@ -23,7 +24,7 @@ _WITHOUT_ZONE = {
 
 
 def wait_seconds(wait: bool | float) -> float:
-    """How long ``wait`` means, in seconds; 0: not at all."""
+    """The value of ``wait`` in seconds; 0: do not wait."""
     if isinstance(wait, bool):
         return WAIT if wait else 0.0
     seconds = checked_number("wait", wait)
@@ -62,7 +63,7 @@ def _json(name: str, value: Any) -> str:
 
 
 def prepared(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as psycopg is to send them, checked for what it or the server could not say clearly."""
+    """The arguments as psycopg sends them, after checks that it or the server would not report clearly."""
     return {name: prepared_value(name, value) for name, value in given.items()}
 
 

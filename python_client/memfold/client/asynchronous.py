@@ -1,4 +1,4 @@
-"""``AsyncMemfold``, the client that is awaited. What it does is in ``memfold.client.core``."""
+"""``AsyncMemfold``, the async client. The calls themselves are in ``memfold.client.core``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ T = TypeVar("T")
 
 
 class AsyncMemfold(AsyncNameCalls):
-    """The asynchronous client. One connection; tasks that share it take turns at it, but not at the embedder.
+    """The async client. It has one connection; tasks that share it take turns at the connection, but not at the
+    embedder.
 
     >>> async with AsyncMemfold(dsn, tenant_id="acme") as memfold:
     ...     result = await memfold.ingest("Alice has a cat.", subject="Alice")
@@ -102,7 +103,7 @@ class AsyncMemfold(AsyncNameCalls):
         progress: Callable[[int, Counter[str]], object] | None = None,
         **defaults: Unpack[CandidateFields],
     ) -> AsyncIterator[BatchItem]:
-        """As ``Memfold.ingest_many``, of any iterable or asynchronous one: ``async for item in ...``."""
+        """As ``Memfold.ingest_many``, for any iterable or async iterable: ``async for item in ...``."""
         batches = Batches(
             self._core,
             tenant_id,
@@ -117,7 +118,7 @@ class AsyncMemfold(AsyncNameCalls):
     async def _ingest_many(
         self, batches: Batches, candidates: Iterable[Candidate] | AsyncIterable[Candidate]
     ) -> AsyncIterator[BatchItem]:
-        """As ``Memfold._ingest_many``: of a task where that has a thread."""
+        """As ``Memfold._ingest_many``, with a task in place of the thread."""
         taken = batches.taken_async(candidates)
         if not batches.embeds_ahead:
             async for entries in taken:

@@ -1,4 +1,4 @@
-"""``ingest_many``, without doing it: steps as in ``memfold.client.core``, a batch at a time."""
+"""``ingest_many`` as steps for a driver, like ``memfold.client.core``, one batch at a time."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from memfold.types import BatchItem, Candidate, IngestResult, OnError, Resolutio
 Progress = Callable[[int, Counter[str]], object]
 
 LARGEST = 10_000
-"""Candidates that the server takes in one batch."""
+"""The most candidates that the server accepts in one batch."""
 _LONGEST = 16_000_000
 _EMBEDDED_AT_ONCE = 128
 _JUDGED_AT_ONCE = 10
 
 
 class Batches:
-    """One call of ``ingest_many``: takes candidates, and gives the steps that look up, embed and store what it has taken."""
+    """One call of ``ingest_many``: collects candidates, and yields the steps that look up, embed and store them."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Batches:
         self._taken = 0
         self._actions: Counter[str] = Counter()
         self._embedded: dict[str, VectorBinary] = {}
-        """Of the last batch: what it brings is not known yet where the next one is looked up."""
+        """Vectors of the last batch, which may not be stored yet when the next one is looked up."""
 
     def add(self, candidate: Candidate) -> bool:
-        """Take a candidate; whether it is time to send. Raises what is wrong with it where that aborts."""
+        """Add a candidate; returns whether it is time to send. Raises its error if errors abort the call."""
         entry = self._entry(self._taken, candidate)
         if entry.error is not None and self._abort:
             raise of_candidate(entry)
@@ -78,12 +78,12 @@ class Batches:
         return len(self._waiting) >= self._size or self._length >= _LONGEST
 
     def take(self) -> list[Entry]:
-        """The candidates since the last time."""
+        """The candidates added since the last call."""
         entries, self._waiting, self._length = self._waiting, [], 0
         return entries
 
     def taken(self, candidates: Iterable[Candidate]) -> Iterator[list[Entry]]:
-        """Batches of them, as they are read."""
+        """Batches of candidates, as they are read."""
         for candidate in candidates:
             if self.add(candidate):
                 yield self.take()
@@ -106,23 +106,23 @@ class Batches:
 
     @property
     def embeds_ahead(self) -> bool:
-        """Whether a batch is to be embedded while the one before it is stored."""
+        """Whether to embed a batch while the one before it is being stored."""
         return self._core.embedder is not None and not self._seconds
 
     def look_up(self, entries: list[Entry]) -> Steps[dict[str, list[Entry]]]:
-        """The texts that are to be embedded: of those that bring no vector and that tier 1 does not know."""
+        """The texts to embed: those without a vector that tier 1 does not know."""
         if self._core.embedder is None:
             return {}
         return (yield from self._missing([entry for entry in entries if entry.error is None]))
 
     def embed(self, missing: dict[str, list[Entry]]) -> Steps[None]:
-        """Give them their vectors; equal texts share one, also with those of the batch before."""
+        """Assign the vectors; equal texts share one, also with those of the previous batch."""
         if missing:
             assert self._core.embedder is not None  # noqa: S101 (only then is anything missing)
             yield from self._embed(self._core.embedder, missing)
 
     def store(self, entries: list[Entry]) -> Steps[list[BatchItem]]:
-        """Store a batch; what became of it."""
+        """Store a batch; returns its items."""
         sound = [entry for entry in entries if entry.error is None]
         if sound:
             yield from self._store(sound)
@@ -197,7 +197,7 @@ class Batches:
                 if vector is not None:
                     yield from self._core.register(embedder, vector)
                     made[text] = vector
-            if len(chunk) > 1 and vectors.count(None) == len(chunk):  # down: the rest would only fail too
+            if len(chunk) > 1 and vectors.count(None) == len(chunk):  # down: the rest would fail too
                 logger.warning("DEDUP_FAIL: %s texts go without a vector", len(texts) - start)
                 break
         for text, vector in made.items():
@@ -208,7 +208,7 @@ class Batches:
     def _unknown(
         self, columns: tuple[str, ...], facts: list[tuple[Any, ...]]
     ) -> Steps[list[tuple[Any, ...]]]:
-        """Those that tier 1 does not know. What it cannot even look for needs no vector either."""
+        """Those that tier 1 does not know. A candidate that cannot be looked up needs no vector either."""
         parameters: dict[str, Any] = {"tenant_id": self._tenant_id}
         for place, column in enumerate(columns):
             parameters[column] = [fact[place] for fact in facts]
@@ -218,7 +218,7 @@ class Batches:
             if not is_of_one(error):
                 raise
             if len(facts) == 1:
-                return []  # what is wrong with it is said where it is to be stored
+                return []  # its error is reported when it is stored
             half = len(facts) // 2
             first = yield from self._unknown(columns, facts[:half])
             return first + (yield from self._unknown(columns, facts[half:]))
@@ -233,8 +233,8 @@ class Batches:
         except errors.MemfoldError as error:
             if self._abort or not is_of_one(error):
                 raise
-            # The server could not even read them, or has no locks for so many buckets: smaller batches, down
-            # to the one that is to blame.
+            # The server could not even read them, or has too few locks for so many buckets: try smaller batches, down
+            # to the one candidate that causes the error.
             if len(entries) == 1:
                 entries[0].error = error
                 return
@@ -250,11 +250,11 @@ class Batches:
                 log_decision(entry.content or "", entry.result)
 
     def _sent(self, entries: list[Entry]) -> Steps[list[Row]]:
-        """The server's rows for a batch that is stored once, whatever becomes of connections.
+        """The server's rows for a batch, which is stored once even if connections are lost.
 
-        When one goes during COMMIT, nobody says whether the batch is stored; it is sent again then. One of its
-        candidates has the batch's idempotency key: if that is answered with the event of the first time, the
-        first time was stored, and the second is rolled back. So a batch costs one key, not one a candidate.
+        If a connection is lost during COMMIT, it is unknown whether the batch is stored, so it is sent again. One of
+        its candidates has the batch's idempotency key: if the server answers it with the event of the first attempt,
+        that attempt was stored, and the second one is rolled back. So a batch costs one key, not one per candidate.
         """
         vectors = yield from self._vectors(entries)
         batch_id = uuid.uuid4()
@@ -269,7 +269,7 @@ class Batches:
             )
 
         def is_marked(rows: list[Row]) -> bool:
-            """Whether a key of the batch has been stored, if anything has that has no key of its own."""
+            """Whether the batch's key was stored, provided that any candidate without its own key was."""
             return any(rows[n]["event_id"] is not None for n in keys) or all(
                 rows[n]["event_id"] is None for n in keyless
             )
@@ -311,7 +311,7 @@ class Batches:
                     return rows
                 if unsure is not None:
                     raise _unknown_outcome(None)
-                # The one with the key was refused: once more, each with one.
+                # The candidate with the key was refused: try again, with a key for each.
                 keys = {n: f"{batch_id}:{n}" for n in keyless}
                 continue
             attempts += 1
@@ -324,7 +324,7 @@ class Batches:
             yield pause_before(attempts)
 
     def _vectors(self, entries: list[Entry]) -> Steps[VectorArray | None]:
-        """The parameter that brings the vectors; its elements name their type, which the server tells once."""
+        """The parameter with the vectors; its elements name their type, which the server is asked for once."""
         vectors = [entry.values.get("embedding") for entry in entries]
         if not any(vectors):
             return None
@@ -363,7 +363,7 @@ def _unknown_outcome(error: psycopg.Error | None) -> errors.MemfoldError:
 
 
 def _checked_tenant(tenant_id: str | None) -> str:
-    # at once, and not when the first batch is sent
+    # now, not when the first batch is sent
     check_text("tenant_id", tenant_id)
     if not tenant_id:
         raise errors.TenantMissingError(

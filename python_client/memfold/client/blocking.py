@@ -1,4 +1,4 @@
-"""``Memfold``, the client that blocks. What it does is in ``memfold.client.core``."""
+"""``Memfold``, the blocking client. The calls themselves are in ``memfold.client.core``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from memfold.types import (
 
 
 class Memfold(NameCalls):
-    """The blocking client. One connection; threads that share it take turns.
+    """The blocking client. It has one connection; threads that share it take turns.
 
     >>> with Memfold(dsn, tenant_id="acme") as memfold:
     ...     memfold.ingest("Alice has a cat.", subject="Alice").action
@@ -64,9 +64,9 @@ class Memfold(NameCalls):
     ) -> IngestResult:
         """Hand in one fact: the database decides whether it is new, known, changed or unclear.
 
-        wait: where it is unclear, have the client's judge asked at once (or wait for the worker that has the
-        judgement already, or for any if the client has no judge), for so many seconds or, True, 60;
-        ``resolution`` of the result says what came of it. A judge that fails costs nothing but the answer.
+        wait: if it is unclear, ask the client's judge immediately (or wait for the worker that already has the
+        judgement, or for any worker if the client has no judge), for this many seconds; True means 60. ``resolution``
+        of the result has the outcome. If the judge fails, only the answer is missing.
         """
         return self._drive(self._core.ingest(content, tenant_id, fields, wait=wait))
 
@@ -81,18 +81,18 @@ class Memfold(NameCalls):
         progress: Callable[[int, Counter[str]], object] | None = None,
         **defaults: Unpack[CandidateFields],
     ) -> Iterator[BatchItem]:
-        """Hand in any number of facts, a batch at a time: what ``ingest`` would do with each, in order, faster.
+        """Hand in any number of facts in batches. The result is that of ``ingest`` for each, in order, but faster.
 
-        An iterator, which must be run through: it reads so many candidates, stores them in one transaction,
-        and gives an item for each; then it reads on. candidates: texts, or mappings of ``content`` and the
-        arguments of ``ingest``; None in them stands for the server's default. defaults: arguments of all that
-        do not give their own. A candidate that cannot be stored becomes an item with an error; on_error
-        'abort': its error is raised, which names its index, and nothing of its batch is stored. A batch whose
-        connection is lost, even during COMMIT, is sent again, and counts once. With an embedder, the distinct
-        texts of a batch that tier 1 does not know are embedded together, while the batch before is stored: then
-        it reads one batch ahead (not with wait). wait: as of ``ingest``, for each
-        candidate; ten judgements are under way at once. progress: called after each batch with the number of
-        candidates so far and of each action ('error' for those that failed).
+        Returns an iterator, which must be exhausted: it reads a batch of candidates, stores them in one transaction,
+        yields an item for each, and continues. candidates: texts, or mappings of ``content`` and the arguments of
+        ``ingest``; None in a mapping means the server's default. defaults: arguments for all candidates that do not
+        give their own. A candidate that cannot be stored yields an item with ``error`` set; with on_error 'abort',
+        its error is raised, which names its index, and nothing of its batch is stored. If the connection is lost,
+        even during COMMIT, the batch is sent again and counts once. With an embedder, the distinct texts of a batch
+        that tier 1 does not know are embedded together, while the previous batch is stored; for that it reads one
+        batch ahead (not with wait). wait: as for ``ingest``, for each candidate, with ten judgements at a time.
+        progress: called after each batch with the number of candidates so far, and the number per action ('error' for
+        those that failed).
         """
         batches = Batches(
             self._core,
@@ -112,7 +112,7 @@ class Memfold(NameCalls):
                 self._drive(batches.embed(self._drive(batches.look_up(entries))))
                 yield from self._drive(batches.store(entries))
             return
-        # A thread stores a batch while the next one is embedded in this one.
+        # Another thread stores a batch while this one embeds the next.
         entries = next(taken, [])
         self._drive(batches.embed(self._drive(batches.look_up(entries))))
         with ThreadPoolExecutor(1, "memfold-store") as thread:
@@ -124,7 +124,7 @@ class Memfold(NameCalls):
                     missing = self._drive(batches.look_up(following))
                     storing = thread.submit(copy_context().run, self._drive, batches.store(entries))
                     self._drive(batches.embed(missing))
-                except Exception as error:  # raised in its place: after this batch
+                except Exception as error:  # raised in its place, after this batch
                     failed = error
                 yield from (
                     storing or thread.submit(copy_context().run, self._drive, batches.store(entries))
@@ -142,7 +142,7 @@ class Memfold(NameCalls):
     def known(
         self, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
     ) -> KnownMemory | None:
-        """The memory that holds this very text, if the bucket knows it: tier 1 alone."""
+        """The memory that holds exactly this text, if the bucket knows it: only tier 1."""
         return self._drive(self._core.known(content, tenant_id, fields))
 
     def find_similar(
@@ -155,7 +155,7 @@ class Memfold(NameCalls):
         embedding_model: str | None = None,
         **options: Unpack[SimilarFields],
     ) -> SearchResult[SimilarMemory]:
-        """Active memories whose cosine to the embedding, or to the content's, is at least ``threshold``."""
+        """Active memories whose cosine to the embedding, or to that of the content, is at least ``threshold``."""
         return self._drive(
             self._core.find_similar(content, tenant_id, bucket_id, embedding, embedding_model, options)
         )
@@ -176,17 +176,17 @@ class Memfold(NameCalls):
     ) -> SearchResult[FoundMemory]:
         """The active memories that fit the query best, each fact once.
 
-        by: 'vector' compares the embedding, or the query's; 'words' counts the words of the query that a memory has;
-        'both' ranks by both. None: 'vector' where there is an embedding or an embedder, else 'words'. bucket_ids,
-        bucket_prefix: these buckets, and those that begin so, in place of bucket_id. metadata_path: a condition in
-        jsonpath, such as ``$.year > 2020``. ``complete`` of the result is False where a bucket is too large to be
-        looked at whole: ``reason`` and ``hint`` say why, and what to do.
+        by: 'vector' compares the embedding, or that of the query; 'words' counts the words of the query that a memory
+        has; 'both' ranks by both. None: 'vector' if there is an embedding or an embedder, else 'words'. bucket_ids,
+        bucket_prefix: search these buckets, or those whose names begin so, instead of bucket_id. metadata_path: a
+        condition in jsonpath, such as ``$.year > 2020``. ``complete`` of the result is False if a bucket is too large
+        to be searched completely: ``reason`` and ``hint`` say why, and what to do.
 
-        verify: the client's judge is asked about each memory that is hidden behind another; only what it calls
-        a duplicate or a refinement stays hidden. merge_text: it writes one text for those that are shown as
-        one, ``display_text``, which is stored nowhere. Each takes a call of the judge for each hidden memory;
-        where it fails, or has no answer in judge_timeout seconds, memories are shown by themselves, with their
-        own texts.
+        verify: ask the client's judge about each memory that is hidden behind another; only those that it calls a
+        duplicate or a refinement stay hidden. merge_text: the judge writes one text for memories that are shown as
+        one, ``display_text``, which is not stored. Each of the two takes one call of the judge per hidden memory; if
+        it fails, or does not answer within judge_timeout seconds, memories are shown separately, with their own
+        texts.
         """
         named = {"bucket_id": bucket_id, "embedding": embedding, "embedding_model": embedding_model}
         return self._drive(
@@ -197,7 +197,7 @@ class Memfold(NameCalls):
         )  # fmt: skip
 
     def record_feedback(self, memory_id: UUID | str, helpful: bool, tenant_id: str | None = None) -> Feedback:
-        """Count that a memory helped, or harmed: ``search`` ranks by it. Both counts as they are now."""
+        """Record that a memory helped or harmed; ``search`` uses it for ranking. Returns both counts."""
         return self._drive(self._core.record_feedback(memory_id, helpful, tenant_id))
 
     def attach_embedding(
@@ -209,27 +209,28 @@ class Memfold(NameCalls):
     def embed_pending(
         self, tenant_id: str | None = None, bucket_id: str | None = None, batch: int = 64
     ) -> EmbedReport:
-        """Embed what was stored without a vector, and attach the vectors. Stops when the embedder is down."""
+        """Embed memories that were stored without a vector, and attach the vectors. Stops when the embedder is down."""
         return self._drive(self._core.embed_pending(tenant_id, bucket_id, batch))
 
     def explain(self, memory_id: UUID | str, tenant_id: str | None = None) -> str:
-        """The whole life of a memory, as text."""
+        """The complete history of a memory, as text."""
         return self._drive(self._core.explain(memory_id, tenant_id))
 
     def stats(self, tenant_id: str | None = None, bucket_id: str | None = None) -> tuple[BucketStats, ...]:
-        """What deduplication did, a bucket each."""
+        """What deduplication did, per bucket."""
         return self._drive(self._core.stats(tenant_id, bucket_id))
 
     def undo(
         self, event_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
     ) -> tuple[UndoneMemory, ...]:
-        """Take back one event: a merge, a supersession, a rejection, a restatement. Its memories as they are now."""
+        """Undo one event: a merge, a supersession, a rejection or a restatement. Returns its memories as they are
+        now."""
         return self._drive(self._core.undo(event_id, reason, tenant_id))
 
     def reject(
         self, memory_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
     ) -> IngestResult:
-        """Not this: the memory is no longer shown, and its texts are refused when they arrive again."""
+        """Reject a memory: it is no longer shown, and its texts are refused when they arrive again."""
         given = {"memory_id": memory_id, "reason": reason}
         return self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
 
@@ -240,7 +241,7 @@ class Memfold(NameCalls):
         reason: str | None = None,
         tenant_id: str | None = None,
     ) -> IngestResult:
-        """Merge a memory into another one, which counts its observations from now on."""
+        """Merge a memory into another one, to which its observations count from now on."""
         given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
         return self._drive(self._core.manual_action(queries.MERGE, given, tenant_id))
 
@@ -251,7 +252,7 @@ class Memfold(NameCalls):
         reason: str | None = None,
         tenant_id: str | None = None,
     ) -> IngestResult:
-        """Retire a memory in favour of another one, from now on."""
+        """Supersede a memory by another one, from now on."""
         given = {"memory_id": memory_id, "by_id": by_id, "reason": reason}
         return self._drive(self._core.manual_action(queries.SUPERSEDE, given, tenant_id))
 
@@ -283,9 +284,9 @@ class Memfold(NameCalls):
         *,
         known_at: datetime | None = None,
     ) -> tuple[CurrentMemory, ...]:
-        """What was believed true at a time (None: now), by what is known today.
+        """The memories that were current at a time (None: now), according to what is known today.
 
-        known_at: by what the ledger had at that time; as_of None is then known_at.
+        known_at: according to what the ledger had at that time; as_of None then means known_at.
         """
         return self._drive(self._core.current_memories(bucket_id, as_of, known_at, tenant_id))
 
@@ -303,10 +304,10 @@ class Memfold(NameCalls):
         limit: int = 100,
         **options: Unpack[ListFields],
     ) -> tuple[Memory, ...]:
-        """Memories by age, the oldest first, a page of at most ``limit`` (1 to 1000).
+        """A page of at most ``limit`` (1 to 1000) memories, oldest first.
 
-        bucket_id None: of all buckets. status None: any. after: the memory_id of the last memory of the page before; the
-        page after the last one is empty.
+        bucket_id None: all buckets. status None: any. after: the last memory_id of the previous page; the page after
+        the last one is empty.
 
         >>> page = memfold.list("notes", limit=500)
         >>> while page:
@@ -325,11 +326,11 @@ class Memfold(NameCalls):
         reason: str | None = None,
         tenant_id: str | None = None,
     ) -> Erasure:
-        """Forget for good: texts, vectors, and what the ledger holds of them. It cannot be undone.
+        """Erase texts, their vectors and their contents in the ledger. It cannot be undone.
 
         Takes one of: memory_id, with all texts merged into it; source_turn_id, a conversation turn (a fact that other
-        turns support stays); bucket_id; whole_tenant=True (as a member of memfold_owner). Larger ones take several
-        calls, in transactions of their own. To refuse a text when it is said again, use ``reject`` instead.
+        turns support stays); bucket_id; whole_tenant=True (as a member of memfold_owner). Larger erasures take
+        several calls, each in its own transaction. To refuse a text when it is stated again, use ``reject`` instead.
         """
         given = {"memory_id": memory_id, "source_turn_id": source_turn_id, "bucket_id": bucket_id}
         return self._drive(
@@ -343,16 +344,18 @@ class Memfold(NameCalls):
         conflict: Conflict | None = None,
         tenant_id: str | None = None,
     ) -> None:
-        """Say how many values a predicate has at a time, and which of two holds (conflict; None: as the policy says)."""
+        """Set how many values a predicate has at a time, and which of two wins (conflict; None: as the policy says)."""
         self._drive(self._core.set_predicate(predicate, cardinality, conflict, tenant_id))
 
     def set_policy(
         self, bucket_id: str = "*", memory_type: str = "*", tenant_id: str | None = None, **rules: Any
     ) -> Row:
-        """Set rules of a tenant, of a bucket, or of one type in it ('*': any); gives all that hold there now.
+        """Set rules of a tenant, of a bucket, or of one type in it ('*': any); returns all rules that apply there
+        now.
 
-        rules: by the names of ``memfold.set_policy`` in the database, such as preset="hash_first" or
-        merge_threshold=0.95; what is left out, or None, stays. Raises InvalidOptionError, which names the rules there are.
+        rules: named as in ``memfold.set_policy`` in the database, such as preset="hash_first" or
+        merge_threshold=0.95; omitted rules, or None, do not change. Raises InvalidOptionError, which names the
+        existing rules.
         """
         scope = {"bucket_id": bucket_id, "memory_type": memory_type}
         return self._drive(self._core.set_rules("set_policy", scope, rules, tenant_id))
@@ -360,23 +363,24 @@ class Memfold(NameCalls):
     def set_options(
         self, bucket_id: str = "*", memory_type: str = "*", tenant_id: str | None = None, **options: Any
     ) -> Row:
-        """Set what recall and maintenance go by, as ``set_policy`` sets rules; by the names of ``memfold.set_options``."""
+        """Set options of recall and maintenance, as ``set_policy`` sets rules; named as in ``memfold.set_options``."""
         scope = {"bucket_id": bucket_id, "memory_type": memory_type}
         return self._drive(self._core.set_rules("set_options", scope, options, tenant_id))
 
     def check_invariants(self, tenant_id: str | None = None) -> Rows:
-        """Where the tenant's memories differ from what the ledger says; empty when all is well."""
+        """Differences between the tenant's memories and its ledger; empty if there are none."""
         return self._drive(self._core.check_invariants(tenant_id))
 
     def register_embedding_model(self, embedding_model: str, dimensions: int) -> None:
-        """Make an embedding model known; the client does so itself for its embedder's."""
+        """Register an embedding model; the client does so itself for its embedder's model."""
         self._drive(self._core.register_embedding_model(embedding_model, dimensions))
 
     def translate_unique_violation(
         self, error: psycopg.Error, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]
     ) -> MemfoldError:
-        """What to raise for what a plain INSERT into memfold.memories raised.
+        """Translate the error of a plain INSERT into memfold.memories.
 
-        ``MemoryHashConflict`` with the id of the memory that holds the text, if it was the index of tier 1.
+        Returns ``MemoryHashConflict`` with the id of the memory that holds the text, if the index of tier 1 raised
+        it.
         """
         return self._drive(self._core.hash_conflict(error, content, tenant_id, fields))

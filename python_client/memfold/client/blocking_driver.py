@@ -1,4 +1,4 @@
-"""What carries out the steps of a call in the thread that makes it, over one connection."""
+"""Runs the steps of a call in the calling thread, over one connection."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class BlockingDriver(Client):
                 return self._carry_out_together(step)
 
     def _carry_out_together(self, step: Together) -> list[Any]:
-        """On the background's loop, where judges are asked; a thread at a time for the database."""
+        """Runs on the background loop, where judges are asked; one thread at a time uses the database."""
         turn: asyncio.Lock
         ended = threading.Event()
 
@@ -113,7 +113,7 @@ class BlockingDriver(Client):
         try:
             return background.run(work())
         except BaseException:
-            ended.wait(5)  # what was being asked is given back
+            ended.wait(5)  # give back the judgements being asked
             raise
 
     def _transact(self, step: Transact) -> list[Row]:

@@ -1,7 +1,7 @@
-"""What the clients do, without doing it: generators that ask for transactions, vectors and pauses.
+"""The calls of both clients, as generators that request transactions, vectors and pauses.
 
-``Memfold`` and ``AsyncMemfold`` carry out what they ask for, each in its own way. Every decision (what to
-send, what to retry, what to log) is made here, once.
+``Memfold`` and ``AsyncMemfold`` carry out these requests, each in its own way. Every decision (what to send, what to
+retry, what to log) is made here, once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Core(Judgements, Vectors, Names):
         self.embedder = embedder
         self.retry_safe = retry_safe
         self.judge = judge
-        # A lease is the client's alone: two of one process must not take each other's for their own.
+        # A lease belongs to one client: two clients of one process must not confuse theirs.
         self.worker = f"client-{socket.gethostname()[:80]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
     # the calls
@@ -136,7 +136,7 @@ class Core(Judgements, Vectors, Names):
         passed: set[UUID] = set()
         stay = 0
         while True:
-            # behind those that have been passed and are pending still: what is attached is no longer on the list
+            # after those that were passed over and are still pending; attached ones are no longer in the list
             arguments = self._arguments({"bucket_id": bucket_id, "max_results": batch + stay}, tenant_id)
             rows = yield from self.run(queries.PENDING, arguments, reads=True)
             rows = [row for row in rows if row["memory_id"] not in passed][:batch]
@@ -148,7 +148,7 @@ class Core(Judgements, Vectors, Names):
             stay += failed
             report = replace(report, failed=report.failed + failed)
             if failed == len(rows):
-                return report  # the embedder is down: the rest would only fail too
+                return report  # the embedder is down: the rest would fail too
             for row, vector in zip(rows, vectors, strict=True):
                 if vector is None:
                     continue
@@ -158,7 +158,7 @@ class Core(Judgements, Vectors, Names):
                         row["memory_id"], vector, self.embedder.model, tenant_id
                     )
                 except errors.EmbeddingExistsError:
-                    stay += 1  # somebody else was faster, or it is listed all the same
+                    stay += 1  # another client was faster, or it is still listed
                     continue
                 report = replace(
                     report,
@@ -208,7 +208,7 @@ class Core(Judgements, Vectors, Names):
     def manual_action(
         self, function: str, given: Mapping[str, Any], tenant_id: str | None
     ) -> Steps[IngestResult]:
-        """merge_memories and the like: one decision of a person."""
+        """merge_memories and the like: one manual action."""
         rows = yield from self.run(function, self._arguments(given, tenant_id))
         return IngestResult.from_row(rows[0])
 
@@ -235,7 +235,7 @@ class Core(Judgements, Vectors, Names):
     ) -> Steps[errors.MemfoldError]:
         if not errors.is_hash_conflict(error):
             return errors.translate(error)
-        # Under row level security the error has no DETAIL: what was met must be looked up.
+        # Under row-level security the error has no DETAIL, so the existing row must be looked up.
         known = yield from self.known(content, tenant_id, given)
         if known is None:
             return errors.MemoryHashConflict(None, None)

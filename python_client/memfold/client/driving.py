@@ -1,4 +1,4 @@
-"""Carrying out the steps of a call: what both clients have in common, and a loop for judges of the blocking one."""
+"""Runs the steps of a call: the part that both clients share, and an event loop for judges of the blocking one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """What both clients are made with."""
+    """The constructor of both clients."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class Client:
     ) -> None:
         """Connects at the first call.
 
-        dsn: a URI, also one of SQLAlchemy's (postgresql+psycopg://), or host=... dbname=...; empty: what libpq's
-        environment variables say. Raises InvalidDsnError. tenant_id: of calls that name none. embedder: asked for a
-        vector only where tier 1 does not know the text. judge: asked by ``ingest(..., wait=True)``. retry_safe: gives
-        every ingest an idempotency key (one row each), so that it can be sent again when the connection is lost
-        during COMMIT. max_attempts: of a call that meets 40001 or 40P01. prepare_threshold: as psycopg's; None, no
-        prepared statements, works behind every pooler.
+        dsn: a URI, also in SQLAlchemy's form (postgresql+psycopg://), or host=... dbname=...; empty: from libpq's
+        environment variables. Raises InvalidDsnError. tenant_id: for calls that do not name one. embedder: asked for
+        a vector only if tier 1 does not know the text. judge: asked by ``ingest(..., wait=True)``. retry_safe: gives
+        every ingest an idempotency key (one row each), so that it can be sent again if the connection is lost during
+        COMMIT. max_attempts: of a call that fails with 40001 or 40P01. prepare_threshold: as in psycopg; None (no
+        prepared statements) works behind every pooler.
         """
         self._core = Core(tenant_id, embedder, retry_safe, max_attempts, judge)
         self._options: dict[str, Any] = {
@@ -58,7 +58,7 @@ class Client:
 
 
 async def ask(judge: Judge | None, step: Ask) -> Answer:
-    """The judge's answer, in time or not at all."""
+    """The judge's answer, or an error after the timeout."""
     assert judge is not None  # noqa: S101 (only with one is anything asked)
     return await protocol.ask(judge, step.question, step.seconds)
 
@@ -67,7 +67,7 @@ async def asked(core: Core, step: Ask, carry_out: Callable[[Step], Awaitable[Any
     try:
         return await ask(core.judge, step)
     except asyncio.CancelledError:
-        # Nobody else could ask until the lease ends.
+        # Otherwise nobody else could ask until the lease ends.
         if step.leased:
             with contextlib.suppress(Exception):
                 await run(core.give_back(step.question, "its caller was cancelled"), carry_out)
@@ -93,7 +93,7 @@ async def run(steps: Steps[T], carry_out: Callable[[Step], Awaitable[Any]]) -> T
 
 
 def traced(step: Step) -> AbstractContextManager[object]:
-    """A span of one step. A question has its own, where the judge is asked; of pauses and groups nothing is told."""
+    """A span for one step. A question has its own span where the judge is asked; pauses and groups have none."""
     match step:
         case Transact():
             return tracing.span("transact")
@@ -116,9 +116,10 @@ async def together(step: Together, carry_out: Callable[[Step], Awaitable[Any]]) 
 
 
 class Background:
-    """An event loop in a thread, for judges of blocking clients; whether the caller runs a loop is of no matter.
+    """An event loop in a thread, for judges of blocking clients, whether or not the caller runs a loop.
 
-    One for the process and for good: the connections that a judge keeps open belong to the loop that opened them.
+    There is one per process, and it never ends: the connections that a judge keeps open belong to the loop that
+    opened them.
     """
 
     def __init__(self) -> None:
@@ -136,7 +137,7 @@ class Background:
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            # A fork has the loop, but not the thread that ran it.
+            # A forked process has the loop, but not the thread that ran it.
             if self._loop is None or self._process != os.getpid():
                 self._loop = asyncio.new_event_loop()
                 self._process = os.getpid()

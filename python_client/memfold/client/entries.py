@@ -1,4 +1,4 @@
-"""Candidates of ``ingest_many`` on their way to the server, and what becomes of them."""
+"""Candidates of ``ingest_many`` on their way to the server, and their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memfold.types import IngestResult, Row
 
 @dataclass(slots=True)
 class Entry:
-    """A candidate on its way: the arguments that it gives, then what became of it."""
+    """A candidate on its way: its arguments, then its result."""
 
     index: int
     content: str | None
@@ -27,7 +27,7 @@ class Entry:
 
 
 def value_of(name: str, value: Any) -> Any:
-    """A value as the server is to get it: of metadata its JSON, of an embedding its bytes."""
+    """A value as the server receives it: metadata as JSON, an embedding as bytes."""
     if value is None:
         return None
     if name == "embedding":
@@ -35,12 +35,12 @@ def value_of(name: str, value: Any) -> Any:
     made = prepared_value(name, value)
     if isinstance(made, datetime):
         return made.isoformat()
-    # JSON has no such number, and float8 reads it from a string
+    # JSON has no such number, but float8 reads it from a string
     return str(made) if isinstance(made, float) and not math.isfinite(made) else made
 
 
 def as_json(entries: Sequence[Entry], keys: Mapping[int, str]) -> str:
-    """The candidates for the server; keys: of those that have none of their own, by place."""
+    """The candidates for the server; keys: for those without their own, by position."""
     made = []
     for n, entry in enumerate(entries):
         values = entry.values | {"idempotency_key": keys[n]} if n in keys else entry.values.copy()
@@ -52,7 +52,7 @@ def as_json(entries: Sequence[Entry], keys: Mapping[int, str]) -> str:
 
 
 def is_of_one(error: errors.MemfoldError) -> bool:
-    """Whether it may be about some of the candidates, and not about all that is sent."""
+    """Whether the error may concern only some of the candidates."""
     state = error.sqlstate or ""
     return state[:2] in ("22", "54") or (state[:2] == "MF" and state not in ("MF001", "MF002", "MF025"))
 
@@ -63,7 +63,7 @@ def error_of(row: Row) -> errors.MemfoldError:
 
 
 def of_candidate(entry: Entry) -> errors.MemfoldError:
-    """The candidate's error, with its index: nobody else will tell it."""
+    """The candidate's error, with its index, which nothing else reports."""
     error = entry.error
     assert error is not None  # noqa: S101 (only then is this called)
     error.detail = (

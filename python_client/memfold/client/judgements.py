@@ -1,4 +1,4 @@
-"""What is unclear: claimed, asked and resolved by a client's judge, waited for, or answered by a person."""
+"""Judgements in the clients: claimed, asked and resolved by the client's judge, waited for, or answered by a person."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memfold.types import IngestResult, Resolution
 
 
 class Judgements(Sending):
-    """A client's part in tier 3, by the protocol of ``memfold.judging.protocol``."""
+    """A client's part in tier 3, using ``memfold.judging.protocol``."""
 
     judge: Judge | None
     worker: str
@@ -32,7 +32,7 @@ class Judgements(Sending):
         review: bool = False,
         judgement_ids: Sequence[UUID] | None = None,
     ) -> Steps[Question | None]:
-        """One question that waits, or None. Without a tenant: of any."""
+        """One waiting question, or None. Without a tenant: of any tenant."""
         made = protocol.claim(
             self.worker, lease, tenant_id=tenant_id, review=review, judgement_ids=judgement_ids
         )
@@ -60,7 +60,7 @@ class Judgements(Sending):
         retry_after: float | None = 0.0,
         usage: Mapping[str, Any] | None = None,
     ) -> Steps[Failed]:
-        """Give a lease back without an answer; gives the judgement's status, or what the policy has done at its end."""
+        """Give a lease back without an answer; returns the judgement's status, or what the policy did when it died."""
         made = protocol.fail(
             self.worker,
             question.judgement_id,
@@ -83,7 +83,7 @@ class Judgements(Sending):
         return [row["judgement_id"] for row in rows]
 
     def events_of(self, question: Question) -> Steps[list[UUID]]:
-        """What the answer to a question did and can be undone, the last first."""
+        """The events of an answer that can be undone, most recent first."""
         parameters = {
             "tenant_id": question.tenant_id,
             "judgement_id": question.judgement_id,
@@ -93,7 +93,8 @@ class Judgements(Sending):
         return [row["event_id"] for row in rows]
 
     def waited_for(self, result: IngestResult, tenant_id: str, seconds: float) -> Steps[Resolution | None]:
-        """What came of the judgement in that time. The fact is stored: no trouble from here on is its caller's."""
+        """The judgement's outcome within that time. The fact is already stored, so the caller gets no error from here
+        on."""
         assert result.judgement_id is not None  # noqa: S101 (only then is this called)
         try:
             resolution = yield from self._settled(result.judgement_id, tenant_id, seconds)
@@ -114,7 +115,7 @@ class Judgements(Sending):
         due = self.judge is not None
         while True:
             if due and (left := until - time.monotonic()) > 0:
-                # Longer than the judge may take: nobody else is to ask what is being asked.
+                # Longer than the judge may take, so that nobody else asks the same question.
                 question = yield from self.claim(tenant_id, left + 30, judgement_ids=[judgement_id])
                 if question is not None:
                     resolution = yield from self._judged(question, left)
@@ -130,7 +131,7 @@ class Judgements(Sending):
             if row["successor"] is not None and left > 0:
                 judgement_id, due = row["successor"], self.judge is not None
                 continue
-            # What waits for a person takes longer than any call should.
+            # A person's answer takes longer than any call should.
             if row["status"] in ("done", "obsolete", "dead") or row["kind"] == "review" or left <= 0:
                 return Resolution.from_row(row)
             yield Pause(min(pause, left))
@@ -138,7 +139,7 @@ class Judgements(Sending):
             due = self.judge is not None and row["due"]
 
     def _judged(self, question: Question, seconds: float) -> Steps[Resolution | None]:
-        """Ask the judge and apply its answer. None: somebody else was faster, or the pair has changed."""
+        """Ask the judge and apply its answer. None: another judge was faster, or the pair has changed."""
         usage = Usage()
         try:
             answer: Answer = yield Ask(question, seconds)

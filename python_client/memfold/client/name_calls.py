@@ -1,4 +1,4 @@
-"""What both clients offer about names that are one. What it does is in ``memfold.client.names``."""
+"""The calls of both clients that link names. The steps are in ``memfold.client.names``."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ T = TypeVar("T")
 
 
 class NameCalls(BlockingDriver):
-    """The part of ``Memfold`` that is about names."""
+    """The part of ``Memfold`` for names."""
 
     def link_subject(
         self, alias: str | None, subject: str, bucket_id: str = "default", tenant_id: str | None = None
     ) -> UUID:
-        """Say that one subject is another one by another name; gives the run, which undo_run() takes back.
+        """Link two names of one subject; returns the run, which undo_run() can undo.
 
-        alias None: of texts that come without a subject and begin with this one. bucket_id '*': in all buckets. What is
-        stored under the alias is taken up, at most 1,000 texts: ``take_up_links``, or maintenance, does the rest. Raises
-        LinkError.
+        alias None: for texts that come without a subject and begin with this name. bucket_id '*': in all buckets. Up
+        to 1,000 texts stored under the alias are moved to the name; ``take_up_links``, or maintenance, moves the
+        rest. Raises LinkError.
         """
         return self._drive(self._core.link_subject(alias, subject, bucket_id, tenant_id))
 
     def link_predicate(
         self, alias: str, predicate: str, bucket_id: str = "default", tenant_id: str | None = None
     ) -> UUID:
-        """Say that one predicate is another one by another name, as ``link_subject`` does of subjects."""
+        """Link two names of one predicate, as ``link_subject`` does for subjects."""
         return self._drive(self._core.link_predicate(alias, predicate, bucket_id, tenant_id))
 
     def unlink_subject(
@@ -41,41 +41,42 @@ class NameCalls(BlockingDriver):
         *,
         subject: str | None = None,
     ) -> int:
-        """Take a link back; gives the number of texts that have another name now.
+        """Remove a link; returns the number of texts whose name has changed.
 
-        alias None: of texts without a subject that begin with ``subject``. The two names are not suggested again. Raises
-        UnknownLinkError.
+        alias None: for texts without a subject that begin with ``subject``. The two names are not suggested again.
+        Raises UnknownLinkError.
         """
         return self._drive(self._core.unlink_subject(alias, subject, bucket_id, tenant_id))
 
     def unlink_predicate(self, alias: str, bucket_id: str = "default", tenant_id: str | None = None) -> int:
-        """Take a link of predicates back, as ``unlink_subject`` does of subjects."""
+        """Remove a link of predicates, as ``unlink_subject`` does for subjects."""
         return self._drive(self._core.unlink_predicate(alias, bucket_id, tenant_id))
 
     def suggest_links(
         self, bucket_id: str = "default", tenant_id: str | None = None, *, max_results: int = 100
     ) -> tuple[LinkSuggestion, ...]:
-        """Names of a bucket that may be one, best first. Nothing is linked."""
+        """Pairs of names of a bucket that may mean the same, best first. Links nothing."""
         return self._drive(self._core.suggest_links(bucket_id, max_results, tenant_id))
 
     def ask_links(
         self, bucket_id: str = "default", tenant_id: str | None = None, *, max_questions: int = 20
     ) -> int:
-        """Queue the best suggestions as questions for a judge or a person; gives the number of new ones."""
+        """Queue the best suggestions as questions for a judge or a person; returns the number of new ones."""
         return self._drive(self._core.ask_links(bucket_id, max_questions, tenant_id))
 
     def take_up_links(
         self, bucket_id: str | None = None, tenant_id: str | None = None, *, batch_size: int = 20
     ) -> int:
-        """Take up what is stored under aliases, of one bucket or (None) of all; gives the number of texts.
+        """Move texts stored under aliases to their names, in one bucket or (None) in all; returns the number of
+        texts.
 
-        Each batch is a transaction of its own; interrupted, call it again.
+        Each batch is its own transaction; if it is interrupted, call it again.
         """
         return self._drive(self._core.take_up_links(bucket_id, batch_size, tenant_id))
 
 
 class AsyncNameCalls(Client):
-    """The part of ``AsyncMemfold`` that is about names."""
+    """The part of ``AsyncMemfold`` for names."""
 
     async def link_subject(
         self, alias: str | None, subject: str, bucket_id: str = "default", tenant_id: str | None = None

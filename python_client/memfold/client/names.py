@@ -1,4 +1,4 @@
-"""Names that are one, as steps: linked and unlinked, suggested, asked about."""
+"""Links of names, as steps: link, unlink, suggest, ask."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memfold.client.stored import Stored
 from memfold.types import LinkSuggestion
 
 _PATIENCE: Final = 300
-"""How often a batch is tried whose rows others hold, a tenth of a second apart."""
+"""How often to try a batch whose rows are locked by others, a tenth of a second apart."""
 
 
 class Names(Stored):
@@ -65,7 +65,7 @@ class Names(Stored):
         return number
 
     def take_up_links(self, bucket_id: str | None, batch_size: int, tenant_id: str | None) -> Steps[int]:
-        """As the procedure of that name, which commits, does: each batch is a transaction of its own."""
+        """As the committing procedure of that name does: each batch is its own transaction."""
         given = {"bucket_id": bucket_id, "batch_size": batch_size}
         arguments = self._of_a_tenant(given, tenant_id)
         links = yield from self.send(queries.LINKS, arguments, reads=True)

@@ -1,4 +1,4 @@
-"""Search as steps: what the database shows as one, and what a model says of that."""
+"""Search as steps: which memories the database shows as one, and a model's opinion of that."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memfold.judging.questions import is_wordless
 from memfold.types import Row
 
 SURE = 0.75
-"""Confidence below which a verdict says that both are to be kept: the judge's prompt says so."""
+"""Below this confidence a verdict means that both are kept, as the judge's prompt says."""
 _AT_ONCE = 10
 
 
@@ -46,7 +46,9 @@ def search(
     if by == "words":
         embedding = None
         if core.embedder is not None:
-            given["embedding_model"] = core.embedder.model  # whose vectors say what is shown as one
+            given["embedding_model"] = (
+                core.embedder.model
+            )  # the model whose vectors decide what is shown as one
     elif embedding is None and query is not None:
         if core.embedder is None:
             raise ValueError(f"search by {by} needs an embedding, or a client with an embedder")
@@ -100,7 +102,7 @@ def search(
 
 
 class _Asked:
-    """What all questions of a search have in common."""
+    """The fields that all questions of a search share."""
 
     def __init__(self, tenant_id: str, bucket_id: str, seconds: float, merge_text: bool) -> None:
         self.tenant_id = tenant_id
@@ -109,7 +111,7 @@ class _Asked:
         self.kind = "synthesis" if merge_text else "write"
 
     def answer(self, one: Side, other: Side) -> Steps[Answer | None]:
-        """The judge's answer; None: it has none. Ids are time-ordered: the larger is the newer."""
+        """The judge's answer; None: it has none. Ids are time-ordered: the larger one is newer."""
         older, newer = sorted((one, other), key=lambda side: side.memory_id)
         question = Question(
             judgement_id=uuid4(),
@@ -138,10 +140,10 @@ class _Asked:
 def _merged(
     asked: _Asked, shown: Row, kept: Sequence[Row], answers: Mapping[UUID, Answer | None]
 ) -> Steps[str]:
-    """One text for all of them; that of the memory that is shown where the judge gives none."""
+    """One text for all of them; the text of the shown memory if the judge gives none."""
     text: str = shown["content"]
     for place, row in enumerate(kept):
-        # what was answered about these two already holds their text
+        # the earlier answer about these two already contains their text
         answer = answers.get(row["memory_id"]) if place == 0 else None
         if answer is None:
             answer = yield from asked.answer(replace(_side(shown), content=text), _side(row))

@@ -1,4 +1,4 @@
-"""Sending a statement until it is through, or until nothing more can be done."""
+"""Sends a statement until it succeeds, or retrying does not help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memfold.types import Row
 
 
 class Sending:
-    """Whose statements they are, and how often they are sent."""
+    """The tenant of the statements, and how often they are sent."""
 
     def __init__(self, tenant_id: str | None, max_attempts: int) -> None:
         if max_attempts < 1:
@@ -46,7 +46,7 @@ class Sending:
         return self.send(statement, arguments, repeatable=repeatable, reads=reads, notices=notices)
 
     def call(self, made: Call) -> Steps[list[Row]]:
-        """Send what may be sent twice."""
+        """Send a statement that may be sent twice."""
         return self.send(made.statement, made.arguments, repeatable=True)
 
     def query(self, statement: LiteralString, tenant_id: str | None = None) -> Steps[list[Row]]:
@@ -62,10 +62,10 @@ class Sending:
         notices: list[Notice] | None = None,
         keep: Callable[[list[Row]], bool] | None = None,
     ) -> Steps[list[Row]]:
-        """Send until it is through. A repeatable call may be sent again even when COMMIT was under way.
+        """Send until it succeeds. A repeatable call may be sent again even if the connection was lost during COMMIT.
 
-        reads: it writes nothing, which is repeatable too. notices: where what the server says beside it is put. keep:
-        whether to commit, by the rows.
+        reads: it writes nothing, so it is repeatable too. notices: receives the server's notices. keep: decides by
+        the rows whether to commit.
         """
         for name, value in arguments.items():
             if isinstance(value, str):
@@ -99,7 +99,7 @@ class Sending:
 
     @staticmethod
     def _give_up(error: psycopg.Error, unsure: bool) -> NoReturn:
-        """unsure: COMMIT was under way, now or when the same was sent before. An error of memfold's is an answer."""
+        """unsure: COMMIT was in progress, now or in an earlier attempt. An error raised by memfold is an answer."""
         if unsure and not (error.sqlstate or "").startswith("MF"):
             raise errors.OutcomeUnknownError(
                 "the connection was lost during COMMIT",
@@ -112,7 +112,7 @@ class Sending:
 
 
 def translated(error: psycopg.Error) -> errors.MemfoldError:
-    """As ``errors.translate``, of a statement of this package's: these name only what is memfold's."""
+    """As ``errors.translate``, for a statement of this package, which names only objects of memfold."""
     if error.sqlstate not in errors.NO_SUCH_OBJECT:
         return errors.translate(error)
     is_absent = error.sqlstate == "3F000"

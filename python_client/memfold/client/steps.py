@@ -1,4 +1,4 @@
-"""What a call of a client consists of: transactions, vectors, answers, pauses. Who drives them carries them out."""
+"""The steps of a client's call: transactions, vectors, answers, pauses. A driver carries them out."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Transact:
-    """One statement in a transaction of its own, in which memfold.tenant_id is set; gives its rows.
+    """One statement in its own transaction, in which memfold.tenant_id is set; returns its rows.
 
-    keep: whether to commit, by the statement's rows. reads: it writes nothing: COMMIT goes with it, in one round trip.
-    notices: where what the server says beside it is put.
+    keep: decides by the rows whether to commit. reads: it writes nothing, so COMMIT is sent along, in one round trip.
+    notices: receives the server's notices.
     """
 
     statement: LiteralString
@@ -33,16 +33,16 @@ class Transact:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """The vectors of some texts, from the embedder; gives what it gave."""
+    """Vectors of some texts, as the embedder returns them."""
 
     texts: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """An answer of the judge; gives it, raises what the judge raised, and JudgeError after so many seconds.
+    """An answer of the judge; raises what the judge raises, or JudgeError after the timeout.
 
-    leased: the question is of the queue, to which it returns when its caller is cancelled.
+    leased: the question comes from the queue, and returns there if its caller is cancelled.
     """
 
     question: Question
@@ -59,14 +59,14 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Several calls at once, so many at a time; gives their results in order."""
+    """Several concurrent calls, limited in number; returns their results in order."""
 
     calls: Sequence[Generator[Any, Any, Any]]
     at_once: int
 
 
 class CommitLostError(Exception):
-    """The connection went while COMMIT was under way. Never leaves this package."""
+    """The connection was lost during COMMIT. Never leaves this package."""
 
     def __init__(self, error: psycopg.Error, rows: list[Row]) -> None:
         super().__init__(str(error))
@@ -79,5 +79,5 @@ Steps: TypeAlias = Generator[Step, Any, T]
 
 
 def pause_before(attempts: int) -> Pause:
-    """What lies between an attempt and the next one: longer each time, and never the same for two clients."""
+    """The pause before the next attempt: longer each time, and different for each client."""
     return Pause(min(0.01 * 2**attempts, 1.0) * random.uniform(0.5, 1))  # noqa: S311 (jitter)

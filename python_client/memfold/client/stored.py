@@ -1,4 +1,4 @@
-"""What is stored, as steps: read memory by memory, erased, and the rules that it goes by."""
+"""Stored memories as steps: read by id, erase; and setting rules."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Stored(Sending):
         arguments = self._of_a_tenant({**named, "reason": reason}, tenant_id)
         total = Erasure()
         while True:
-            # a second call for a memory that is gone would say that there is none
+            # a second call for an erased memory would fail with MF018
             rows = yield from self.run(function, arguments, repeatable="memory_id" not in named)
             done = Erasure.from_row(rows[0])
             total = total.plus(done)
@@ -85,7 +85,7 @@ class Stored(Sending):
         rules: Mapping[str, Any],
         tenant_id: str | None,
     ) -> Steps[Row]:
-        """Call what sets rules with those that are given, by the names that the database has for them."""
+        """Call a function that sets rules with the given ones, by the names that the database uses."""
         rows = yield from self.send(queries.SIGNATURE, {"function": function}, reads=True)
         names: list[str] = rows[0]["names"] if rows else []
         if not names:
@@ -113,7 +113,7 @@ class Stored(Sending):
         return made[0]
 
     def _of_a_tenant(self, given: Mapping[str, Any], tenant_id: str | None) -> dict[str, Any]:
-        """The arguments of what reads tables, or erases: they name the tenant themselves."""
+        """The arguments of statements that read tables or erase, which name the tenant themselves."""
         arguments = self._arguments(given, tenant_id)
         if not arguments["tenant_id"]:
             raise errors.TenantMissingError(
@@ -125,7 +125,7 @@ class Stored(Sending):
 
 
 def _rule(name: str, value: Any) -> Any:
-    """The value of a rule, checked for what PostgreSQL cannot hold; its type is the server's matter."""
+    """The value of a rule, checked for characters that PostgreSQL cannot store; the server checks its type."""
     if isinstance(value, str):
         check_text(name, value)
         return value

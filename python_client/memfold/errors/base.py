@@ -1,4 +1,4 @@
-"""What every error of memfold is, and those that the client raises by itself."""
+"""The base class of memfold's errors, and the errors that the client itself raises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class MemfoldError(Exception):
-    """Any error of memfold, and of the database under it."""
+    """Any error of memfold or of its database."""
 
     code: str | None = None
     """The SQLSTATE that stands for this class."""
@@ -26,32 +26,32 @@ class MemfoldError(Exception):
             parts.append(f"DETAIL: {self.detail}")
         if self.hint:
             parts.append(f"HINT: {self.hint}")
-        # a quoted text must not look like a DETAIL or HINT of its own
+        # a quoted text must not look like a separate DETAIL or HINT
         return "\n".join(part.replace("\n", "\n    ") for part in parts)
 
 
 class RetryableError(MemfoldError):
-    """Serialization failure (40001) or deadlock (40P01), again and again; the call left nothing behind."""
+    """Repeated serialization failures (40001) or deadlocks (40P01); nothing was written."""
 
 
 class ConnectionLostError(MemfoldError):
-    """The database cannot be reached, or was lost before COMMIT; the call left nothing behind."""
+    """The database cannot be reached, or was lost before COMMIT; nothing was written."""
 
 
 class AuthenticationError(MemfoldError):
-    """The server refused the role or its password, or none was given. Trying again does not help."""
+    """The server refused the role or its password, or no password was given. Retrying does not help."""
 
 
 class InvalidDsnError(MemfoldError):
-    """The DSN cannot be read. The error quotes nothing of it."""
+    """The DSN cannot be read. The error does not quote it."""
 
 
 class NotInstalledError(MemfoldError):
-    """The database has no memfold, or not the version that this client speaks to."""
+    """The database has no memfold, or not the version that this client needs."""
 
 
 class EmbedderError(MemfoldError):
-    """The embedder is not one: ``embed`` takes a list of texts and gives a list of vectors. Nothing was stored."""
+    """The embedder is unusable: ``embed`` must take a list of texts and return a list of vectors. Nothing was stored."""
 
 
 class OutcomeUnknownError(ConnectionLostError):
@@ -59,8 +59,8 @@ class OutcomeUnknownError(ConnectionLostError):
 
 
 class EndpointError(MemfoldError):
-    """An embedder's endpoint gave no usable vectors. The text is memfold's own: it quotes neither texts, nor keys, nor
-    the endpoint."""
+    """An embedder's endpoint returned no usable vectors. The message is memfold's own: it quotes no texts, keys or
+    words of the endpoint."""
 
     speaks_plainly = True
 
@@ -70,7 +70,8 @@ class InstallError(MemfoldError):
 
 
 class MissingExtraError(MemfoldError, ImportError):
-    """A package is not installed that an extra of memfold brings. ``extra`` names the extra, ``name`` the package."""
+    """A package that belongs to an extra of memfold is not installed. ``extra`` names the extra, ``name`` the
+    package."""
 
     def __init__(self, extra: str, name: str) -> None:
         super().__init__(
@@ -81,11 +82,11 @@ class MissingExtraError(MemfoldError, ImportError):
 
 
 class AdoptError(MemfoldError):
-    """A table cannot be adopted, or a step of its adoption cannot go on. Nothing is half done."""
+    """A table cannot be adopted, or a step of its adoption cannot continue. Nothing is half done."""
 
 
 class MemoryHashConflict(MemfoldError):  # noqa: N818 (its name is part of the contract)
-    """A plain INSERT met the unique index: the bucket holds this text."""
+    """A plain INSERT violated the unique index: the bucket already holds this text."""
 
     code = "23505"
 
@@ -96,7 +97,7 @@ class MemoryHashConflict(MemfoldError):  # noqa: N818 (its name is part of the c
         *,
         hint: str = "Call ingest instead: it counts the observation.",
     ) -> None:
-        """existing_id: a UUID; of an adopted table whatever its key is, several columns as a tuple."""
+        """existing_id: a UUID; for an adopted table its key, a tuple if there are several columns."""
         super().__init__(
             "the bucket has a memory of this content",
             detail=f"It is memory {existing_id}."

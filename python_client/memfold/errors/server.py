@@ -8,7 +8,7 @@ from memfold.errors.base import MemfoldError
 
 
 class TenantMissingError(MemfoldError):
-    """No tenant_id was given, neither to the call nor to the client."""
+    """tenant_id was given neither to the call nor to the client."""
 
     code = "MF001"
 
@@ -38,7 +38,7 @@ class ContentTooLongError(MemfoldError):
 
 
 class InvalidConfidenceError(MemfoldError):
-    """A confidence does not lie in [0, 1]."""
+    """A confidence is outside [0, 1]."""
 
     code = "MF006"
 
@@ -62,19 +62,19 @@ class UnknownOriginError(MemfoldError):
 
 
 class InvalidObservedAtError(MemfoldError):
-    """observed_at lies in the future, or has no time zone."""
+    """observed_at is in the future, or has no time zone."""
 
     code = "MF010"
 
 
 class UnknownCanonicalizerError(MemfoldError):
-    """There is no canonicalizer profile of that name."""
+    """There is no canonicalizer profile with that name."""
 
     code = "MF011"
 
 
 class ModelMissingError(MemfoldError):
-    """An embedding came without the name of its model."""
+    """An embedding was given without the name of its model."""
 
     code = "MF012"
 
@@ -86,7 +86,7 @@ class UnknownModelError(MemfoldError):
 
 
 class WrongDimensionsError(MemfoldError):
-    """The embedding has another size than its model."""
+    """The embedding's dimensions differ from its model's."""
 
     code = "MF014"
 
@@ -110,25 +110,25 @@ class InvalidOptionError(MemfoldError):
 
 
 class MemoryNotFoundError(MemfoldError):
-    """The tenant has no memory of that id."""
+    """The tenant has no memory with that id."""
 
     code = "MF018"
 
 
 class EmbeddingExistsError(MemfoldError):
-    """The memory has a vector of that model."""
+    """The memory already has a vector of that model."""
 
     code = "MF019"
 
 
 class ImmutableMemoryError(MemfoldError):
-    """What never changes was to be changed, or a memory deleted."""
+    """An attempt to change immutable columns, or to delete a memory."""
 
     code = "MF020"
 
 
 class AppendOnlyLedgerError(MemfoldError):
-    """A row of the ledger was to be changed or deleted."""
+    """An attempt to change or delete a row of the ledger."""
 
     code = "MF021"
 
@@ -146,25 +146,25 @@ class ModelConflictError(MemfoldError):
 
 
 class HashWouldChangeError(MemfoldError):
-    """The policy would change the hash of memories that are stored."""
+    """The policy would change the hash of stored memories."""
 
     code = "MF024"
 
 
 class IsolationLevelError(MemfoldError):
-    """The transaction does not run at READ COMMITTED."""
+    """The call requires READ COMMITTED, and the transaction has another isolation level."""
 
     code = "MF025"
 
 
 class JudgementNotFoundError(MemfoldError):
-    """The tenant has no judgement of that id."""
+    """The tenant has no judgement with that id."""
 
     code = "MF026"
 
 
 class JudgementClosedError(MemfoldError):
-    """The judgement is answered, or there is nothing to decide any more; the first answer counts."""
+    """The judgement is already answered (the first answer counts), or there is nothing left to decide."""
 
     code = "MF027"
 
@@ -176,7 +176,7 @@ class InvalidAnswerError(MemfoldError):
 
 
 class EventNotFoundError(MemfoldError):
-    """The tenant's ledger has no event of that id."""
+    """The tenant's ledger has no event with that id."""
 
     code = "MF029"
 
@@ -194,82 +194,84 @@ class InvalidEmbeddingError(MemfoldError):
 
 
 class NotUndoableError(MemfoldError):
-    """The event decided nothing that could be taken back."""
+    """The event decided nothing that can be undone."""
 
     code = "MF032"
 
 
 class AlreadyUndoneError(MemfoldError):
-    """The event was taken back before."""
+    """The event is already undone."""
 
     code = "MF033"
 
 
 class MemoryStateError(MemfoldError):
-    """The state of a memory does not allow it: rejected, withdrawn, the same memory, or of another bucket."""
+    """The state of a memory does not allow it: rejected, withdrawn, the same memory, or another bucket."""
 
     code = "MF034"
 
 
 class InvalidBatchError(MemfoldError):
-    """A batch is no JSON array, too large, new to more than 500 buckets, or of another number of embeddings."""
+    """A batch is not a JSON array, is too large, has new facts for more than 500 buckets, or a different number of
+    embeddings."""
 
     code = "MF035"
 
 
 class InvalidCandidateError(MemfoldError):
-    """An element of a batch is no object, or has a key that is no argument of ingest_memory."""
+    """An element of a batch is not an object, or has a key that is not an argument of ingest_memory."""
 
     code = "MF036"
 
 
 class TooManyDimensionsError(MemfoldError):
-    """The vectors of the model are too long for an index."""
+    """The model's vectors have too many dimensions for an index."""
 
     code = "MF037"
 
 
 class RunNotFoundError(MemfoldError):
-    """The tenant has no such run of maintenance."""
+    """The tenant has no such maintenance run."""
 
     code = "MF038"
 
 
 class RunStateError(MemfoldError):
-    """The run is undone, or of a kind that cannot be undone."""
+    """The run is already undone, or its kind cannot be undone."""
 
     code = "MF039"
 
 
 class NoSchedulerError(MemfoldError):
-    """There is no pg_cron in the database."""
+    """pg_cron is not installed in the database."""
 
     code = "MF040"
 
 
 class RehashUnderWayError(MemfoldError):
-    """A rehash of the bucket, to other rules, is under way."""
+    """A rehash of the bucket to other rules is in progress."""
 
     code = "MF041"
 
 
 class InvalidPairError(MemfoldError):
-    """A labelled pair has one text twice, an unknown label, or a similarity that is no cosine; or there is no such pair."""
+    """A labelled pair has two equal texts, an unknown label, or a similarity that is not a cosine; or there is no
+    such pair."""
 
     code = "MF042"
 
 
 class CalibrationNotFoundError(MemfoldError):
-    """There is no calibration of that id, or none to undo."""
+    """There is no calibration with that id, or none to undo."""
 
     code = "MF043"
 
 
 class CalibrationRefusedError(MemfoldError):
-    """The labelled pairs do not allow what was asked: DETAIL says what is missing, or what they do allow.
+    """The labelled pairs do not allow the calibration: DETAIL says what is missing, or what they do allow.
 
-    ``reason``: no_pairs, contradictions, sample, one_group, overlap or held_out. ``frontier``: of overlap, the best
-    that can be had (``memfold.calibrate.Frontier``). ``attempt``: the calibration as far as it came.
+    ``reason``: no_pairs, contradictions, sample, one_group, overlap or held_out. ``frontier``: for overlap, the best
+    possible rates (``memfold.calibrate.Frontier``). ``attempt``: the calibration as far as it got.
     """
 
     code = "MF044"
@@ -282,19 +284,19 @@ class CalibrationRefusedError(MemfoldError):
 
 
 class InvalidScoreError(MemfoldError):
-    """The score of a calibration is not an expression of arithmetic."""
+    """The score of a calibration contains more than arithmetic."""
 
     code = "MF045"
 
 
 class EmbeddingsMissingError(MemfoldError):
-    """Memories have a vector of the old embedding model and none of the new: run ``memfold reembed``."""
+    """Some memories have a vector of the old embedding model but not of the new one: run ``memfold reembed``."""
 
     code = "MF046"
 
 
 class ModelReplacedError(MemfoldError):
-    """The embedding model has been replaced by another, whose vectors are to be passed."""
+    """The embedding model has been replaced by another: pass that model's vectors."""
 
     code = "MF047"
 
@@ -306,13 +308,13 @@ class ModelInUseError(MemfoldError):
 
 
 class BucketNotEmptyError(MemfoldError):
-    """An export is taken back only into a bucket that is empty."""
+    """An export can be imported only into an empty bucket."""
 
     code = "MF053"
 
 
 class NotAnExportError(MemfoldError):
-    """A line that is not of an export, out of place, of a later format, or whose hash or dimensions do not fit."""
+    """Not a line of an export, out of order, in a later format, or with a hash or dimensions that do not match."""
 
     code = "MF054"
 
@@ -324,13 +326,13 @@ class SessionRepeatsError(MemfoldError):
 
 
 class PythonMissingError(MemfoldError):
-    """The policy asks for what memfold_py does, and the extension is not in this database."""
+    """The policy needs the extension memfold_py, which is not installed in this database."""
 
     code = "MF056"
 
 
 class ModelSessionsError(MemfoldError):
-    """As many sessions as are allowed hold an embedding model, and this is none of them."""
+    """The maximum number of sessions already hold an embedding model, and this session is not one of them."""
 
     code = "MF057"
 
@@ -342,13 +344,13 @@ class ServerPackageError(MemfoldError):
 
 
 class ServerVersionError(MemfoldError):
-    """The server's Python has another version of memfold_py, or of the lemmatiser, than the database asks for."""
+    """The server's Python has a different version of memfold_py, or of the lemmatiser, than the database requires."""
 
     code = "MF059"
 
 
 class WrongNodeError(MemfoldError):
-    """On Citus: the call does not run on the node of its tenant."""
+    """On Citus: the call does not run on its tenant's node."""
 
     code = "MF060"
 
@@ -360,25 +362,25 @@ class TooManyMarksError(MemfoldError):
 
 
 class IdempotencyKeyReusedError(MemfoldError):
-    """The idempotency key came with another candidate before; the detail names its event."""
+    """The idempotency key was used with another candidate; DETAIL names its event."""
 
     code = "MF062"
 
 
 class LinkError(MemfoldError):
-    """Two names cannot be linked: a circle, a chain over buckets, or an alias that stands for another name."""
+    """Two names cannot be linked: a cycle, a chain across buckets, or an alias that already stands for another name."""
 
     code = "MF063"
 
 
 class UnknownLinkError(MemfoldError):
-    """The name is no alias in this bucket."""
+    """The name is not an alias in this bucket."""
 
     code = "MF064"
 
 
 class InvalidValidityError(MemfoldError):
-    """valid_from does not lie before valid_until, one of them is infinite, or has no time zone."""
+    """valid_from is not before valid_until, or one of them is infinite or has no time zone."""
 
     code = "MF065"
 
@@ -386,4 +388,4 @@ class InvalidValidityError(MemfoldError):
 CLASSES: dict[str, type[MemfoldError]] = {
     cls.code: cls for cls in MemfoldError.__subclasses__() if cls.code and cls.code.startswith("MF")
 }
-"""SQLSTATE to class, for all that memfold itself raises."""
+"""SQLSTATE to class, for all errors that memfold itself raises."""

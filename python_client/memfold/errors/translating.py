@@ -1,4 +1,4 @@
-"""Which class stands for an error of psycopg's, and what may be tried again: by SQLSTATE alone, never by the text."""
+"""Maps psycopg's errors to classes, and says which can be retried: only by SQLSTATE, never by the text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from memfold.errors.server import CLASSES
 
 RETRYABLE = frozenset({"40001", "40P01"})
 PASSING = RETRYABLE | {"55P03"}
-"""The same, and a lock that was not to be had in time: a later attempt may get through."""
+"""The same, and a lock timeout: a later attempt may succeed."""
 BETWEEN_VERSIONS = frozenset({"42703", "42883"})
-"""What a call may meet, once, that is under way while an upgrade commits: functions of both versions."""
+"""Errors that a call may get once if an upgrade commits while it runs and it sees functions of both versions."""
 NO_SUCH_OBJECT = frozenset({"3F000", "42P01"}) | BETWEEN_VERSIONS
-"""A schema, table, column or function is not there: no memfold in this database, or another version."""
+"""A schema, table, column or function does not exist: there is no memfold in this database, or another version."""
 HASH_KEY = "memories_content_hash_key"
-# Where there is no connection, libpq passes on no SQLSTATE: the server's words are all there is. A server that speaks
+# Without a connection libpq passes on no SQLSTATE, so only the server's message is left. A server with messages in
 # another language is told from one that is down only where no password was given.
 _REFUSED = re.compile(
     r"(?i)authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects"
@@ -35,7 +35,7 @@ def is_refused(error: psycopg.Error) -> bool:
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:
-    """Whether the error ended the connection, or is that there was none to be had."""
+    """Whether the error ended the connection, or the connection could not be opened."""
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError) and not is_refused(error)
@@ -43,7 +43,7 @@ def is_connection_lost(error: psycopg.Error) -> bool:
 
 
 def translate(error: psycopg.Error) -> MemfoldError:
-    """The exception that stands for an error of the database."""
+    """The exception for an error of the database."""
     diagnosis = error.diag
     state = error.sqlstate
     message = diagnosis.message_primary or str(error)
@@ -70,7 +70,7 @@ def translate(error: psycopg.Error) -> MemfoldError:
 
 
 def is_hash_conflict(error: psycopg.Error) -> bool:
-    """Whether a plain INSERT met the index of tier 1."""
-    # on Citus the index is that of a shard, has its number, and is named in the message alone
+    """Whether a plain INSERT violated the index of tier 1."""
+    # on Citus it is the index of a shard, with its number, and only the message names it
     named = error.diag.constraint_name or error.diag.message_primary or ""
     return error.sqlstate == "23505" and re.search(rf"\b{HASH_KEY}(_\d+)?\b", named) is not None

@@ -13,7 +13,7 @@ __all__ = ["Answer", "Judge", "JudgeError", "Names", "OpenAIJudge", "Question", 
 
 
 def __getattr__(name: str) -> Any:
-    # Who brings a model of their own does not load what asks an endpoint.
+    # Callers with their own model do not load the code that calls endpoints.
     if name == "OpenAIJudge":
         from memfold.judging.openai_judge import OpenAIJudge
 

@@ -1,4 +1,4 @@
-"""The worker's connections: one that claims, some that write, and patience while the database is away."""
+"""The worker's connections: one that claims, some that write, and retries while the database is unavailable."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from memfold.judging.protocol import Call
 
 logger = get_logger("memfold.worker")
 
-# Errors that say: the same call may be through a moment later. 55P03: lock_timeout, 57014: statement_timeout.
+# Errors after which the same call may succeed a moment later. 55P03: lock_timeout, 57014: statement_timeout.
 _SOON = PASSING | {"57014"}
 _ATTEMPTS = 20
-# So that it notices within a minute or so when a server has gone without a word.
+# So that it notices within about a minute if a server has disappeared without closing the connection.
 _NOTICE: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -39,15 +39,15 @@ def first_line(error: psycopg.Error) -> str:
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether the same call may be through later: the server is away, full, or a standby for now."""
+    """Whether the same call may succeed later: the server is unavailable, full, or a standby for now."""
     state = error.sqlstate or ""
-    # a password that is changed while it works: an answer that is paid for is worth waiting for the new one
+    # a password changed during the run: an answer that was paid for is worth waiting for the new one
     is_away = is_connection_lost(error) or (not state and is_refused(error))
     return is_away or state in _SOON or state.startswith("53") or state == "25006"
 
 
 class Pool:
-    """A few connections, opened when they are needed. No session setting is relied upon."""
+    """A few connections, opened when they are needed. They do not depend on session settings."""
 
     def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[DictRow]]], size: int) -> None:
         self._connect = connect
@@ -63,7 +63,7 @@ class Pool:
             except psycopg.Error as error:
                 if is_connection_lost(error):
                     await connection.close()
-                    await self.close()  # the others have most likely gone with it
+                    await self.close()  # the others are most likely lost too
                 else:
                     with contextlib.suppress(psycopg.Error):
                         await connection.rollback()
@@ -81,12 +81,12 @@ class Pool:
 
 
 class Database:
-    """Sends calls, each in a transaction of its own."""
+    """Sends calls, each in its own transaction."""
 
     def __init__(self, dsn: str, tenant_id: str | None, connections: int) -> None:
         self._dsn = read_dsn(dsn)
         self._tenant_id = tenant_id
-        # One connection claims: the turns that tenants take are the session's.
+        # Only one connection claims, because the session keeps the turns of tenants.
         self._claims = Pool(self.connect, 1)
         self._writes = Pool(self.connect, connections - 1)
         self._away = 0
@@ -96,7 +96,7 @@ class Database:
         return self._away > 0
 
     async def check(self) -> None:
-        """Connect. Raises what the server says to that."""
+        """Connect. Raises the server's error."""
         async with self._claims.connection():
             pass
 
@@ -109,8 +109,8 @@ class Database:
         return await self.transact(self._claims, call)
 
     async def write(self, call: Call) -> list[DictRow]:
-        """Until it is written or refused, however long the database is away. May be sent twice: the database
-        takes an answer once, and a give-back only from the holder of the lease."""
+        """Send until it is written or refused, however long the database is unavailable. It may be sent twice: the
+        database accepts an answer once, and a returned lease only from its holder."""
         attempts = 0
         while True:
             try:
@@ -128,12 +128,12 @@ class Database:
                     await self.pause_for(error)
 
     async def transact(self, pool: Pool, call: Call) -> list[DictRow]:
-        """One statement in a transaction of its own, in one round trip. Which isolation level the database
-        starts with is not relied upon, nor is any other setting."""
+        """One statement in its own transaction, in one round trip. It does not depend on the database's default
+        isolation level, or on any other setting."""
         async with pool.connection() as connection:
             async with pipeline(connection):
                 await connection.execute(queries.BEGIN)
-                if self._tenant_id is not None:  # an application's role must say whose it is
+                if self._tenant_id is not None:  # an application's role must name its tenant
                     await connection.execute(queries.SET_TENANT, {"memfold_tenant": self._tenant_id})
                 cursor = await connection.execute(call.statement, call.arguments)
                 await connection.execute("commit")
@@ -152,7 +152,7 @@ class Database:
         )
 
     async def pause_for(self, error: psycopg.Error) -> None:
-        """Wait before the database is tried again; says once that it is away."""
+        """Wait before trying the database again; logs once that it is unavailable."""
         if not self._away and error.sqlstate not in _SOON:
             logger.warning("lost the database, trying again: %s", first_line(error))
         self._away += 1

@@ -1,4 +1,4 @@
-"""Keeps the worker's slots full, its promises about leases and budgets, and out of the way of an endpoint that is down."""
+"""Keeps the worker's slots full, respects leases and budgets, and pauses while the endpoint is down."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TROUBLES = {
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A question, and until when its lease holds by the worker's own clock."""
+    """A question, and the end of its lease by the worker's own clock."""
 
     question: Question
     until: float
@@ -97,7 +97,7 @@ class Dispatcher(Writer):
                 claimed = await self._claim(capacity)
                 if claimed is None:
                     continue
-                # Fewer than there was capacity for: nothing more waits at present.
+                # Fewer than there was capacity for: nothing else is waiting now.
                 self._next_claim = 0.0 if claimed >= capacity else time.monotonic() + self._poll
                 if last_look and not claimed:
                     if self._breaker.open:
@@ -108,12 +108,12 @@ class Dispatcher(Writer):
                 await asyncio.wait_for(self._changed.wait(), self._idle_timeout(now, capacity, spent))
 
     def _free_capacity(self, now: float) -> int:
-        """How many judgements to claim now: a good part of the slots at once, or none."""
+        """How many judgements to claim now: for many slots at once, or none."""
         if self._breaker.open:
-            # One, to see whether the endpoint is back.
+            # One, to find out whether the endpoint is back.
             due = self._breaker.pause(now) <= 0 and not self._breaker.probing and not self._ready
             return int(due and self._budget.left(len(self._asking), now) >= 1)
-        # Ahead of free slots only as far as the leases will surely last.
+        # Claim ahead of free slots only as far as the leases will certainly last.
         ahead = 0
         if self._typical is not None and 2 * self._typical < self._lease - self._timeout:
             ahead = self._ahead
@@ -123,7 +123,7 @@ class Dispatcher(Writer):
         return int(max(0.0, min(self._slots + ahead - len(self._asking) - len(self._ready), left)))
 
     def _spent(self, now: float) -> bool:
-        """Whether the budget allows no call at present; said once an hour."""
+        """Whether the budget allows no call now; logged once an hour."""
         if self._asking or self._budget.left(0, now) >= 1:
             return False
         if self._budget_logged_at is None or now - self._budget_logged_at >= limits.HOUR:
@@ -133,7 +133,7 @@ class Dispatcher(Writer):
         return True
 
     def _idle_timeout(self, now: float, capacity: int, spent: bool) -> float:
-        """Seconds until something is to be done although nothing has happened."""
+        """Seconds until there is something to do even if nothing happens."""
         waits = [claimed.until - self._timeout - now for claimed in self._ready]
         if spent:
             waits.append(self._budget.seconds_until_free(now))
@@ -144,7 +144,7 @@ class Dispatcher(Writer):
         return max(0.005, min(waits, default=limits.HOUR))
 
     async def _claim(self, capacity: int) -> int | None:
-        """Claim as many, and start what there are slots for. None: the database was away, or said no."""
+        """Claim this many, and start as many as there are slots for. None: the database was unavailable, or refused."""
         began = time.monotonic()
         call = protocol.claim(self.name, self._lease, tenant_id=self._tenant_id, most=capacity)
         try:
@@ -162,7 +162,7 @@ class Dispatcher(Writer):
                 continue  # its lease ended while its answer could not be written
             try:
                 self._ready.append(Claimed(Question.from_row(row), began + self._lease))
-            except Exception as error:  # what this release cannot read must not stop the others
+            except Exception as error:  # a question that this release cannot read must not stop the others
                 logger.exception("cannot read judgement=%s tenant=%s", judgement_id, tenant_id)
                 self._settle_later(judgement_id, self._fail(judgement_id, tenant_id, describe_error(error)))
         self._start_calls()
@@ -187,7 +187,7 @@ class Dispatcher(Writer):
                 reason = _TROUBLES[self._breaker.trouble]
                 self._give_back(reason, self._breaker.pause(now))
             elif self._ready[0].until - now < self._timeout:
-                # A call could outlive the lease: the next to claim it has time for it.
+                # The call could outlast the lease; the next worker to claim it has time for it.
                 self._give_back("waited too long for a free slot", 0.0, only_first=True)
             elif self._budget.left(len(self._asking), now) < 1:
                 if self._asking:
@@ -203,7 +203,7 @@ class Dispatcher(Writer):
                 self._calls[claimed.question.judgement_id] = self._spawn(self._handle(claimed))
 
     async def _handle(self, claimed: Claimed) -> None:
-        """Ask about one pair, and see that whatever comes of it is written."""
+        """Ask about one pair, and make sure that the outcome is written."""
         question = claimed.question
         judgement_id, tenant_id = question.judgement_id, question.tenant_id
         started = time.monotonic()
@@ -218,7 +218,7 @@ class Dispatcher(Writer):
         except JudgeError as error:
             usage = clamp_usage(error.usage)
             work = self._failed_call(question, error, usage, started)
-        except Exception as error:  # whatever a plugged-in judge does: a failed attempt
+        except Exception as error:  # whatever a plugged-in judge raises is a failed attempt
             trace = logger.isEnabledFor(logging.DEBUG)
             logger.warning(
                 "failed judgement=%s tenant=%s error=%s", judgement_id, tenant_id, error, exc_info=trace
@@ -237,7 +237,7 @@ class Dispatcher(Writer):
         finally:
             self._calls.pop(judgement_id, None)
             self._asking.pop(judgement_id, None)
-        # The slot is free. What is left is to be written, however long the database takes.
+        # The slot is free. Only the writing is left, however long the database takes.
         self.summary.input_tokens += usage.input_tokens
         self.summary.output_tokens += usage.output_tokens
         self.summary.cost += usage.cost
@@ -263,7 +263,7 @@ class Dispatcher(Writer):
         # Shorter than the pause, so that the probe finds something to ask.
         retry_after = 0.5 * self._breaker.pause(now) if self._breaker.open else limits.FIRST_PAUSE
         if others_get_through:
-            # A pair that fails so again and again is to blame itself, and must come to an end.
+            # If a pair fails like this again and again, the pair is the cause, and its attempts must end.
             self._failures_by_id[judgement_id] += 1
             counted = self._failures_by_id[judgement_id] > limits.FAILURES_IN_A_ROW
             retry_after = max(retry_after, 2.0 ** min(self._failures_by_id[judgement_id], 8))
@@ -281,7 +281,7 @@ class Dispatcher(Writer):
         )
 
     def _not_the_endpoint(self, question: Question, started: float, error: Exception) -> None:
-        """The endpoint answered, but not usably. When it does so to everyone, asking thousands helps nobody."""
+        """The endpoint answered, but not usably. If it does so for every question, asking thousands helps nobody."""
         now = time.monotonic()
         self._failing.add(question.judgement_id)
         if len(self._failing) >= _FAILING_JUDGEMENTS:
@@ -297,7 +297,7 @@ class Dispatcher(Writer):
             logger.log(level, "%s: pause=%.1fs error=%s", _TROUBLES[self._breaker.trouble], pause, reason)
 
     def _give_back(self, reason: str, retry_after: float, *, only_first: bool = False) -> None:
-        """Hand back what was claimed and not asked."""
+        """Give back judgements that were claimed but not asked."""
         for _ in range(1 if only_first else len(self._ready)):
             question = self._ready.popleft().question
             self._settle_later(

@@ -1,4 +1,4 @@
-"""When the worker may call the judge's endpoint: not while that is down, and within the budget of an hour."""
+"""Limits on the worker's calls: none while the judge's endpoint is down, and only within the hourly budget."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ FAILURES_IN_A_ROW: Final = 3
 
 
 class Breaker:
-    """Pauses new calls while the endpoint is down: exponential back-off, ended by one call that gets through.
+    """Pauses new calls while the endpoint is down: exponential back-off, ended by one call that succeeds.
 
-    Or while what it answers is of no use to anyone: ``useless``.
+    It also pauses while none of the endpoint's answers is usable: ``useless``.
     """
 
     def __init__(self) -> None:
         self.until: float | None = None
-        """When the next probe may start; None: all is well."""
+        """When the next probe may start; None: there is no pause."""
         self.probing = False
         self.useless = False
-        """What the last failure was: answers without use, not an endpoint that is down."""
+        """Whether the last failure was a useless answer rather than an endpoint that is down."""
         self.probes_failed = 0
         self.last_answer = -1.0
         self._opened = -1.0
@@ -39,11 +39,11 @@ class Breaker:
         return max(0.0, self.until - now) if self.until is not None else 0.0
 
     def answered(self, started: float, now: float) -> bool:
-        """A call that began at ``started`` got an answer; whether that ends a pause."""
+        """A call that began at ``started`` got an answer; returns whether that ends a pause."""
         self.last_answer = now
         self._failures = 0
         if self.until is None or started < self._opened:
-            return False  # the endpoint may have gone after it took this call
+            return False  # the endpoint may have gone down after it accepted this call
         self.until = None
         self.probing = False
         self.probes_failed = 0
@@ -51,14 +51,14 @@ class Breaker:
 
     @property
     def trouble(self) -> Literal["endpoint down", "answers useless"]:
-        """Why it is open."""
+        """The reason for the pause."""
         return "answers useless" if self.useless else "endpoint down"
 
     def failed(self, started: float, now: float, retry_after: float | None, *, useless: bool = False) -> bool:
-        """A call that began at ``started`` failed; whether a pause begins with that."""
+        """A call that began at ``started`` failed; returns whether that starts a pause."""
         asked_for = min(max(retry_after or 0.0, 0.0), HOUR)
         if started < self._opened:
-            # Calls that were under way when the endpoint went say nothing new.
+            # Calls that were running when the endpoint went down add nothing new.
             if self.until is not None:
                 self.until = max(self.until, now + asked_for)
             return False
@@ -103,7 +103,7 @@ class Budget:
             self._costs.append((now, cost))
 
     def left(self, running: int, now: float) -> float:
-        """How many calls may begin beside those that run: as many as surely do not overdraw."""
+        """How many calls may start besides the running ones without any risk of exceeding the budget."""
         self._forget(now)
         left = float("inf")
         if self._calls_limit is not None:
@@ -111,10 +111,10 @@ class Budget:
         if self._cost_limit is not None:
             spent = sum(cost for _, cost in self._costs)
             if self._costs:
-                # By this hour alone: one absurd price must not slow the worker down for good.
+                # Only from this hour: one absurd price must not slow the worker down for good.
                 self._dearest = max(cost for _, cost in self._costs)
             if self._dearest is None:
-                money = 1.0 - running  # the first call tells what one costs
+                money = 1.0 - running  # the first call shows what one costs
             elif self._dearest <= 0:
                 money = float("inf")
             elif not self._costs and not running and self._cost_limit > 0:
@@ -125,6 +125,6 @@ class Budget:
         return max(0.0, left if left == float("inf") else left // 1)
 
     def seconds_until_free(self, now: float) -> float:
-        """When the oldest of what was spent leaves the hour."""
+        """When the oldest spending drops out of the hour."""
         oldest = [*list(self._calls)[:1], *[at for at, _ in list(self._costs)[:1]]]
         return max(0.0, min(oldest) + HOUR - now) if oldest else HOUR

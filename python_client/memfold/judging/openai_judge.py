@@ -1,6 +1,6 @@
-"""``OpenAIJudge`` asks any endpoint that speaks the protocol of chat completions.
+"""``OpenAIJudge`` asks any endpoint with OpenAI's chat completions.
 
-A judge only answers: what its verdict does is decided and applied in the database.
+A judge only answers: the database decides and applies the effect of its verdict.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     import openai
 
 MAX_MERGED_TEXT: Final = 20_000
-"""Longest merged text that is accepted, in characters, where the memories are not longer together."""
+"""Longest accepted merged text, in characters, unless the memories together are longer."""
 MAX_REASON: Final = 1_000
 
-# 408, 409, 425, 429 and 5xx pass by; 401, 402, 403, 404 and the like wait for the one who set up the endpoint. Only
-# these may be about the pair: it cannot be processed, is too long, or may not be.
+# 408, 409, 425, 429 and 5xx are temporary; 401, 402, 403, 404 and the like need somebody to fix the setup. Only these
+# may concern the pair: it cannot be processed, is too long, or is not allowed.
 _PAIRS_FAULT = frozenset({400, 413, 422, 451})
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class OpenAIJudge:
-    """Asks a model at OpenAI, or at any server that speaks its chat completions with structured output.
+    """Asks a model at OpenAI, or at any server with its chat completions and structured output.
 
-    ``input_price`` and ``output_price`` are per million tokens. Nothing is retried here: the queue does that.
-    Without ``api_key`` the environment variable OPENAI_API_KEY counts; a server of one's own may need none.
+    ``input_price`` and ``output_price`` are per million tokens. It does not retry: the queue does that. Without
+    ``api_key`` the environment variable OPENAI_API_KEY is used; your own server may need none.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class OpenAIJudge:
                     "the judge has no API key",
                     hint="Pass api_key or set OPENAI_API_KEY; a server of your own needs base_url.",
                 )
-            self._api_key = "none"  # the package insists on one, a server of one's own does not
+            self._api_key = "none"  # the package requires one, your own server may not
         remember_key(self._api_key)
         self._given = client
         self._clients: dict[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = {}
         self._format = 0
 
     def _client(self) -> openai.AsyncOpenAI:
-        """The client of the running event loop: its connections cannot be used in another one."""
-        # Imported where it is used: the package takes longer to load than all else together.
+        """The client for the running event loop; its connections cannot be used in another one."""
+        # Imported where it is used, because loading it takes longer than everything else together.
         import openai
 
         loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ class OpenAIJudge:
         """Ask once. Raises JudgeError."""
         system, user = prompt(question, secrets.token_hex(16))
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        # Of these the endpoint is sent the first that it knows; without any the prompt alone asks for JSON.
+        # The endpoint is sent the first of these that it knows; if it knows none, only the prompt asks for JSON.
         formats: tuple[Json, ...] = (
             {"response_format": response_format(question)},
             {"response_format": BY_MODE},
@@ -126,27 +126,27 @@ class OpenAIJudge:
         raise self._error("it refuses a response_format that it was not sent", False)
 
     async def _ask(self, question: Question, messages: list[Json], wanted: Json) -> bytes | None:
-        """The body of the reply; None where the endpoint does not know this response_format."""
+        """The body of the reply; None if the endpoint does not know this response_format."""
         import openai
 
-        # So that a call can be found in the endpoint's log, by the judgement and its attempt.
+        # Lets you find the call in the endpoint's log, by the judgement and its attempt.
         request = f"{question.judgement_id}.{question.attempts}"
         try:
-            # The package's time limit is one for each read: an endpoint that drips would never reach it.
+            # The package's timeout applies to each read, so an endpoint that sends byte by byte would never reach it.
             with _endpoint.limited(_endpoint.MAX_REPLY):
                 async with asyncio.timeout(self.timeout):
-                    # Not chat.completions.create(), whose check of typed arguments takes longer than all the rest.
+                    # Not chat.completions.create(), whose check of typed arguments takes longer than everything else.
                     return await self._client().post(
                         "/chat/completions",
                         cast_to=bytes,
                         body={"model": self.model, "messages": messages, **wanted},
                         options={"headers": {"X-Client-Request-Id": request}, "follow_redirects": False},
                     )
-        # from None: what is behind these errors quotes requests and replies.
+        # from None: the causes of these errors quote requests and replies.
         except (TimeoutError, openai.APITimeoutError):
             raise self._error(f"no answer within {self.timeout:g} s", True) from None
         except openai.APIConnectionError as error:
-            if isinstance(error.__cause__, _endpoint.BadReplyError):  # openai before 3.0 takes it for that
+            if isinstance(error.__cause__, _endpoint.BadReplyError):  # openai before 3.0 reports it as that
                 raise self._error(str(error.__cause__), error.__cause__.transient) from None
             cause = type(error.__cause__).__name__ if error.__cause__ else "no connection"
             raise self._error(f"cannot be reached ({cause})", True) from None
@@ -195,12 +195,12 @@ class OpenAIJudge:
         return replace(told, cost=cost)
 
     def _without_key(self, text: str) -> str:
-        """What the endpoint says, but for the key that it was told."""
+        """The endpoint's words, without the key that it was sent."""
         key = self._api_key
         return text.replace(key, MASK) if key is not None and len(key) >= 8 else text
 
     def _answer(self, question: Question, body: bytes) -> Answer:
-        """The answer in a reply. Nothing is taken on trust: not every endpoint enforces the schema."""
+        """The answer in a reply. Everything is checked, because not every endpoint enforces the schema."""
         try:
             completion = read_body(body)
         except ValueError:
@@ -212,7 +212,7 @@ class OpenAIJudge:
 
         failed = completion.get("error")
         if isinstance(failed, dict) and not completion.get("choices"):
-            # Some gateways report the trouble of what is behind them under status 200.
+            # Some gateways report an error of the server behind them with status 200.
             status = failed.get("code")
             if isinstance(status, int) and 400 <= status < 600:
                 raise self._status(status, failed)
@@ -239,7 +239,7 @@ class OpenAIJudge:
         except UnreadableError as error:
             refuse(str(error))
 
-        # What is null is left out by endpoints that do not enforce the schema, and a reason decides nothing.
+        # Endpoints that do not enforce the schema leave out null members; a missing reason does not matter.
         missing = [name for name in ("verdict", "confidence") if name not in given]
         if missing:
             refuse(f"the answer lacks {' and '.join(missing)}")
@@ -274,7 +274,7 @@ class OpenAIJudge:
 
         same = verdict in ("duplicate", "refinement")
         if not (same and question.kind in MERGING_KINDS and merged_text and not is_wordless(merged_text)):
-            merged_text = None  # not asked for, or nothing in it
+            merged_text = None  # not asked for, or empty
         elif _UNSTORABLE.search(merged_text):
             refuse("the merged text cannot be stored: it has a NUL or a lone surrogate")
         elif len(merged_text) > max(MAX_MERGED_TEXT, sum(len(side.content) for side in question.sides)):

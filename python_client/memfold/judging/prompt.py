@@ -1,4 +1,4 @@
-"""What a model is told: the rules, the data between fences that no memory can forge, the form of the answer."""
+"""The prompt: the rules, the data between fences that no memory can forge, the form of the answer."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ one time: other values, or one denies what another one states. A fact that has c
 - distinct: anything else. Facts about different things, different events, different questions; facts that overlap \
 and each say something of their own; anything that is merely similar."""
 
-# The rules and the cases of those who asked for one text in the place of several.
+# The rules and examples for buckets that want one text in place of several.
 _SYNTHESIS_RUBRIC = """\
 What they say is to become one memory wherever they are about the same thing and overlap.
 
@@ -173,7 +173,7 @@ _BY_NAMES_SCHEMA: Final[Json] = {
 
 
 def response_format(question: Question) -> Json:
-    """The schema of an answer; of a cluster with the letters of its memories."""
+    """The schema of an answer; for a cluster with the letters of its memories."""
     if question.names is not None:
         return _BY_NAMES_SCHEMA
     if not question.members:
@@ -191,16 +191,16 @@ def response_format(question: Question) -> Json:
     }
 
 
-# What fences and JSON are made of; behind it what only looks like < or >, to a model if not to a parser.
+# The characters of fences and JSON, then characters that look like < or > to a model, if not to a parser.
 _FORGING = frozenset('<>&"\\`[]{}|' + "‹›«»〈〉《》⟨⟩⟪⟫❬❭❮❯❰❱˂˃ᐸᐳ≪≫⋘⋙⧼⧽")
-# Drawn as nothing although their category says letter, mark or symbol: fillers, joiners, variation selectors.
+# Invisible, although their category is letter, mark or symbol: fillers, joiners, variation selectors.
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
     map(chr, range(0x180B, 0x1810)), map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0000, 0xE1000))
 )
 
 
 class _Escapes(dict[int, str]):
-    """For str.translate: letters, marks, numbers, punctuation and symbols stay, all else becomes an escape."""
+    """For str.translate: letters, marks, numbers, punctuation and symbols stay, everything else becomes an escape."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -209,10 +209,10 @@ class _Escapes(dict[int, str]):
             and char not in _INVISIBLE
             and _FORGING.isdisjoint(unicodedata.normalize("NFKD", char))
         )
-        # json.dumps knows how to write what lies beyond \uFFFF.
+        # json.dumps can write characters beyond \uFFFF.
         escaped = f"\\u{code:04x}" if code < 0x10000 else json.dumps(char)[1:-1]
         made = char if plain else escaped
-        # Enough for what people write; a text of every character there is must not stay in memory.
+        # Enough for what people write; a text with every existing character must not fill memory.
         if len(self) < 20_000:
             self[code] = made
         return made
@@ -222,7 +222,7 @@ _ESCAPES = _Escapes({0x0A: "\\n", 0x09: "\\t"})
 
 
 def _json(value: Any) -> str:
-    """``json.dumps``, on one line, with strings that hold no structure but their own quotes."""
+    """``json.dumps`` on one line, with strings that contain no structural character."""
     if isinstance(value, str):
         return f'"{value.translate(_ESCAPES)}"'
     if isinstance(value, Mapping):
@@ -233,7 +233,7 @@ def _json(value: Any) -> str:
 
 
 def _side(side: Side) -> Json:
-    """What the model is told of a memory: no ids of ours, nothing that is not there."""
+    """What the model is told about a memory: without memfold's ids and without empty members."""
     members = {
         "content": side.content,
         "memory_type": side.memory_type,
@@ -252,7 +252,7 @@ def _side(side: Side) -> Json:
 
 
 def prompt(question: Question, nonce: str) -> tuple[str, str]:
-    """The system message and the user message. The nonce must be one that nobody could know before."""
+    """The system message and the user message. Nobody must be able to predict the nonce."""
     system, document = _asked(question) if question.names is None else _asked_about(question.names)
     contents = _MEMORIES if question.names is None else _NAMES
     system += _DATA.format(nonce=nonce, contents=contents)

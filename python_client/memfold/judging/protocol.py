@@ -1,6 +1,6 @@
-"""Claim, ask, resolve, fail: the one protocol of all judges: the worker, a client, a person.
+"""Claim, ask, resolve, fail: the protocol that all judges share (the worker, a client, a person).
 
-Nothing is sent here. A ``Call`` is what to send; it leaves out what the server has a default for.
+This module sends nothing. A ``Call`` is a statement to send; it omits arguments for which the server has a default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from memfold.types import JudgementStatus, Row
 LONGEST_LEASE: Final = 86_400.0
 
 Failed: TypeAlias = JudgementStatus | Literal["replaced"]
-"""The status of a judgement after a failure, or what the policy has done at its end."""
+"""The status of a judgement after a failure, or what the policy did when it died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def claim(
     review: bool = False,
     judgement_ids: Sequence[UUID] | None = None,
 ) -> Call:
-    """Questions that wait, for so many seconds this worker's. Without a tenant: of any."""
+    """Claim waiting questions for this worker, with a lease in seconds. Without a tenant: of any tenant."""
     arguments: dict[str, Any] = {
         "worker": worker,
         "max_results": most,
@@ -60,7 +60,7 @@ def claim(
 
 
 async def ask(judge: Judge, question: Question, seconds: float) -> Answer:
-    """The judge's answer, in time or not at all. Raises what the judge raised, and JudgeError after so many seconds."""
+    """The judge's answer. Raises what the judge raises, or JudgeError after the timeout in seconds."""
     deadline = asyncio.timeout(seconds)
     try:
         with tracing.span("ask", **{"memfold.kind": question.kind}) as span:
@@ -81,9 +81,9 @@ async def ask(judge: Judge, question: Question, seconds: float) -> Answer:
 
 
 def usage_arguments(judge: object, usage: object) -> dict[str, Any]:
-    """What a call has cost, as resolve_judgement and fail_judgement take it."""
+    """The cost of a call, as arguments of resolve_judgement and fail_judgement."""
     spent = clamp_usage(usage)
-    # Without a model the answer would count as a person's.
+    # Without a model the answer would count as that of a person.
     model = spent.model or getattr(judge, "model", None) or type(judge).__name__
     return {
         "model": sanitize_text(str(model), 200),
@@ -94,7 +94,7 @@ def usage_arguments(judge: object, usage: object) -> dict[str, Any]:
 
 
 def resolve(judge: object, question: Question, answer: Answer) -> Call:
-    """Hand in a judge's answer. Raises TypeError or InvalidTextError for what the server could not even read."""
+    """Hand in a judge's answer. Raises TypeError or InvalidTextError for values that the server could not even read."""
     check_text("verdict", answer.verdict)
     check_text("merged_text", answer.merged_text)
     return _call(
@@ -130,7 +130,7 @@ def resolve_by_person(
 
 
 def resolve_question(answer: Mapping[str, Any]) -> Call:
-    """Hand in an answer to a question that was not leased, by the names of ``resolve_judgement``; None is left out."""
+    """Hand in an answer to a question that was not leased; named as in ``resolve_judgement``; None is omitted."""
     return _call(queries.RESOLVE, {name: value for name, value in answer.items() if value is not None})
 
 
@@ -161,11 +161,11 @@ def fail(
 
 
 def status_after_failure(rows: Sequence[Row]) -> Failed:
-    """What ``fail`` has come to."""
+    """The result of ``fail``."""
     status: Failed = rows[0]["fail_judgement"]
     return status
 
 
 def retry(tenant_id: str | None) -> Call:
-    """Open dead judgements again; their number is ``retry_judgements`` of the row."""
+    """Reopen dead judgements; their number is ``retry_judgements`` of the row."""
     return _call(queries.RETRY, {"tenant_id": tenant_id})

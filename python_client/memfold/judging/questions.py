@@ -1,4 +1,4 @@
-"""What is asked, and what is answered: values, and the judge that stands between them."""
+"""Questions and answers, and the protocol of a judge."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NAME_VERDICTS: Final[tuple[Verdict, ...]] = ("duplicate", "distinct")
 """Of two names."""
 
 MERGING_KINDS: Final = ("synthesis",)
-"""The kinds of question whose answer may be one text in the place of both."""
+"""The kinds of question whose answer may be one text in place of both."""
 LETTERS: Final = "ABCDEFGHIJ"
-"""What memories are called in the prompt, oldest to newest."""
+"""The letters of memories in the prompt, oldest to newest."""
 MAX_TOKENS: Final = 10_000_000
-"""More than any model reads or writes in one call: what says more is not believed."""
+"""More tokens than any model reads or writes in one call; a larger figure is not believed."""
 _MAX_COST: Final = 1e12
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two memories, as it was when the judgement was claimed."""
+    """One of the memories, as it was when the judgement was claimed."""
 
     memory_id: UUID
     content: str
@@ -71,7 +71,7 @@ class Names:
     """Two names that may be one: the alias, and the name that would be stored in its place.
 
     ``kind``: subject, predicate, or beginning (``alias`` is None: texts without a subject that begin with the name).
-    ``told`` and ``name_told`` are examples of what is told of each, ``reasons`` why they are asked about.
+    ``told`` and ``name_told`` are example memories about each, ``reasons`` say why the question is asked.
     """
 
     kind: str
@@ -98,9 +98,9 @@ class Names:
 class Question:
     """Do these say the same? ``memory`` is the newer one, ``other`` the older one.
 
-    ``members``: of a cluster, all its memories, oldest to newest; ``other`` and ``memory`` are the first and the last.
-    ``names``: of kind identity, where the question is whether these are one (duplicate) or not (distinct); ``memory`` is
-    told of the alias, ``other`` of the name.
+    ``members``: for a cluster, all its memories, oldest to newest; ``other`` and ``memory`` are the first and the
+    last. ``names``: for kind identity, which asks whether the two names mean one (duplicate) or not (distinct);
+    ``memory`` is about the alias, ``other`` about the name.
     """
 
     judgement_id: UUID
@@ -117,12 +117,12 @@ class Question:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The answers that there are."""
+        """The possible answers."""
         return VERDICTS if self.names is None else NAME_VERDICTS
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What is compared, oldest to newest: of a pair, both."""
+        """The memories compared, oldest to newest; for a pair, both."""
         return self.members or (self.other, self.memory)
 
     @classmethod
@@ -146,7 +146,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a call cost; ``cost`` is in the currency of the prices that the judge was given."""
+    """The cost of a call; ``cost`` is in the currency of the judge's prices."""
 
     model: str | None = None
     input_tokens: int = 0
@@ -155,7 +155,7 @@ class Usage:
 
 
 def clamp_usage(usage: object) -> Usage:
-    """Usage without what no call can cost, so that a bad judge can corrupt neither budgets nor the record."""
+    """Clamp reported usage to valid values, so that a bad judge cannot corrupt budgets or the record."""
     if not isinstance(usage, Usage):
         return Usage()
 
@@ -175,9 +175,10 @@ def clamp_usage(usage: object) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A verdict. ``richer_memory_id`` names, of a refinement, the memory that says more (None: the longest text).
+    """A verdict. ``richer_memory_id``: for a refinement, the memory that says more (None: the longest text).
 
-    ``member_ids`` names, of a cluster, those that the verdict is about (None: all): the others are distinct from them.
+    ``member_ids``: for a cluster, the members that the verdict is about (None: all); the others are distinct from
+    them.
     """
 
     verdict: Verdict
@@ -193,7 +194,7 @@ class JudgeError(Exception):
     """The question was not answered; both memories stay, and it is asked again.
 
     ``transient``: the endpoint is at fault and not the pair, so the attempt does not count. ``retry_after``: the
-    seconds that the endpoint asked for. The text never holds a memory, a key, or an endpoint's own words, which
+    seconds that the endpoint asked for. The text never contains a memory, a key, or an endpoint's own words, which
     may quote both.
     """
 
@@ -215,19 +216,19 @@ class JudgeError(Exception):
 
 
 class Judge(Protocol):
-    """Whatever answers questions. Raises JudgeError where it cannot; is called many times at once."""
+    """Anything that answers questions. Raises JudgeError if it cannot; may be called concurrently."""
 
     async def judge(self, question: Question) -> Answer:
         """Answer one question."""
 
 
 def is_wordless(text: str | None) -> bool:
-    """Whether nothing is left of a text without white space, control characters and punctuation."""
+    """Whether a text consists only of white space, control characters and punctuation."""
     return all(unicodedata.category(char)[0] in "PZC" or char in string.punctuation for char in text or "")
 
 
 def _time(value: str | None) -> datetime | None:
-    """None too for what PostgreSQL can store and Python cannot: infinity, years before 1."""
+    """Also None for values that PostgreSQL can store and Python cannot: infinity, years before 1."""
     try:
         return None if value is None else datetime.fromisoformat(value)
     except ValueError:

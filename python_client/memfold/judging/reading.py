@@ -1,7 +1,7 @@
 """Finding the one JSON object in what a model wrote: read with tolerance, and never guessed.
 
-Models put fences, prose and reasoning around what they were asked for. What they mean must be plain all the same: an
-object that breaks off, or two that differ, is no answer. Errors quote nothing of the text, which may quote memories.
+Models put fences, prose and reasoning around the answer. The answer itself must still be unambiguous: a truncated
+object, or two different ones, are not accepted. Errors do not quote the text, because it may quote memories.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final, NoReturn
 from memfold.judging.prompt import Json
 
 _REASONING: Final = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-# A brace that begins an object, not one of prose: what it begins must be whole. Otherwise an object within one that
+# A brace that begins an object rather than prose; that object must be complete. Otherwise an object within one that
 # breaks off would pass for the answer.
 _OBJECT: Final = re.compile(r"""\{\s*(?:["'}]|\w+\s*:)""")
 
 
 class UnreadableError(ValueError):
-    """There is no JSON object, or it is not plain which one is meant. The text says why."""
+    """There is no JSON object, or it is unclear which one is meant. The text says why."""
 
 
 def read_body(body: bytes) -> Json:
-    """The JSON object that a reply is. Raises ValueError."""
+    """The JSON object of a reply. Raises ValueError."""
     try:
         value = json.loads(body, parse_constant=_no_number, object_pairs_hook=_members)
     except RecursionError:
@@ -34,7 +34,7 @@ def read_body(body: bytes) -> Json:
 
 
 def read_object(text: str) -> Json:
-    """The JSON object that a text is or holds. Raises UnreadableError."""
+    """The JSON object that a text is or contains. Raises UnreadableError."""
     whole = text.strip()
     if not whole.startswith("{"):
         whole = _without_reasoning(whole)
@@ -54,7 +54,7 @@ def read_object(text: str) -> Json:
 
 
 def _without_reasoning(text: str) -> str:
-    """What comes after a model's reasoning, whose beginning some endpoints leave out."""
+    """The text after a model's reasoning, whose opening tag some endpoints leave out."""
     tags = list(_REASONING.finditer(text))
     if not tags:
         return text

@@ -1,4 +1,4 @@
-"""What a run of the worker did."""
+"""The summary of a worker's run."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Summary:
     """Judgements answered, by the verdict that the database stored."""
     calls: int = 0
     requeued: int = 0
-    """Answered, but a side had changed since: asked again for the present pair."""
+    """Answered, but a side had changed since: asked again for the current pair."""
     obsolete: int = 0
-    """Answered, but the question was gone."""
+    """Answered, but the question was obsolete."""
     answered_elsewhere: int = 0
     """Answered by somebody else first: the first verdict won."""
     failed: int = 0
-    """Attempts that failed and count: the endpoint answered, and of no use."""
+    """Failed attempts that count: the endpoint answered, but not usably."""
     last_failure: str | None = None
-    """Why the last of them failed."""
+    """The reason of the last failure."""
     dead: int = 0
-    """Judgements whose last attempt that was."""
+    """Judgements that died with that attempt."""
     given_back: int = 0
-    """Attempts that do not count: the endpoint was down, or the worker stopped."""
+    """Failed attempts that do not count: the endpoint was down, or the worker stopped."""
     unwritten: int = 0
     """Answers that were paid for and could not be written."""
     input_tokens: int = 0
@@ -35,7 +35,7 @@ class Summary:
     cost: float = 0.0
     seconds: float = 0.0
     unfinished: Literal["endpoint down", "answers useless", "budget spent"] | None = None
-    """Why a run that was to end with the queue empty ended before that was certain."""
+    """Why a run that should end with an empty queue ended before that was certain."""
 
     @property
     def judged(self) -> int:
@@ -44,7 +44,7 @@ class Summary:
 
     @property
     def answers(self) -> int:
-        """Answers that could be read, whatever became of them."""
+        """Answers that could be read, whatever their outcome."""
         return self.judged + self.requeued + self.obsolete + self.answered_elsewhere + self.unwritten
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
 """The worker: claims judgements, has a judge answer them, and applies the answers as they arrive.
 
-Every decision stays in the database: what is claimed, what an answer does, when a failed judgement comes back.
-The worker keeps its slots full, its promises about leases and budgets, and every answer that was paid for until
-it is written.
+Every decision stays in the database: what is claimed, what an answer does, when a failed judgement comes back. The
+worker keeps its slots full, respects leases and budgets, and keeps every answer that was paid for until it is
+written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHANNEL = "memfold_judgements"
 
 
 class Worker(Dispatcher):
-    """Has a judge answer what waits.
+    """Lets a judge answer the waiting questions.
 
     >>> async def main() -> None:
     ...     judge = OpenAIJudge("gpt-5-mini")
@@ -59,13 +59,13 @@ class Worker(Dispatcher):
     ) -> None:
         """Connects when it runs.
 
-        slots: calls at a time. timeout: seconds after which a call is given up, whatever the judge itself does
-        about it; lease: of a claimed judgement, longer than that (default: twice as long and 30 seconds more).
-        poll: seconds between looks at an empty queue; listen: be woken as well, where a policy has notify on.
-        calls_per_hour, cost_per_hour: of any 3,600 seconds, counted by this worker. tenant_id: judge only this
-        tenant's; a role that is no judge must give its own. connections: at the most, one more to listen.
-        grace: seconds that a stop waits for calls under way (default: timeout). ahead: judgements claimed before
-        a slot is free for them (default: as many as slots).
+        slots: concurrent calls. timeout: seconds after which a call is abandoned, whatever the judge itself does;
+        lease: seconds of a claim, longer than timeout (default: twice as long plus 30). poll: seconds between checks
+        of an empty queue; listen: also wake up on NOTIFY, if a policy has notify on. calls_per_hour, cost_per_hour:
+        in any 3,600 seconds, counted by this worker. tenant_id: judge only this tenant; a role that is not a judge
+        must name its own. connections: the maximum, plus one to listen. grace: seconds that a stop waits for running
+        calls (default: timeout). ahead: judgements claimed before a slot is free for them (default: as many as
+        slots).
         """
         if not 1 <= slots <= 500:
             raise ValueError("slots are 1 to 500")
@@ -101,7 +101,7 @@ class Worker(Dispatcher):
         self._at_once = asyncio.Event()
 
     def stop(self, *, now: bool = False) -> None:
-        """End the run: claim nothing more, wait for the calls under way, give back the rest. now: do not wait."""
+        """End the run: claim nothing more, wait for running calls, give back the rest. now: do not wait."""
         self._stopping = True
         self._changed.set()
         if now:
@@ -110,7 +110,7 @@ class Worker(Dispatcher):
                 self._dispatching.cancel()
 
     async def retry(self) -> int:
-        """Open dead judgements again, before or while it runs; how many."""
+        """Reopen dead judgements, before or during a run; returns their number."""
         try:
             rows = await self._database.claim(protocol.retry(self._tenant_id))
         except psycopg.Error as error:
@@ -122,9 +122,9 @@ class Worker(Dispatcher):
     async def run(self, until_idle: bool = False) -> Summary:
         """Judge until ``stop``; until_idle: until there is nothing more to claim.
 
-        Then judgements that failed and wait for another attempt are left to a later run, and so is the rest when
-        the budget is spent or the endpoint stays down (``Summary.unfinished`` says so). Raises what the database
-        says about a first connection that fails, or about missing rights.
+        With until_idle, failed judgements that wait for another attempt are left to a later run, and so is the rest
+        if the budget is spent or the endpoint stays down (``Summary.unfinished`` says so). Raises the database's
+        error if the first connection fails or privileges are missing.
         """
         if self._running:
             raise RuntimeError("the worker runs already")
@@ -147,7 +147,7 @@ class Worker(Dispatcher):
             except asyncio.CancelledError:
                 self.stop(now=True)
                 raise
-            with contextlib.suppress(asyncio.CancelledError):  # that is what a second stop does to it
+            with contextlib.suppress(asyncio.CancelledError):  # a second stop cancels it
                 self._dispatching.result()
             if self._fatal is not None:
                 raise translate(self._fatal) from self._fatal
@@ -167,7 +167,8 @@ class Worker(Dispatcher):
         return self.summary
 
     async def _listen(self) -> None:
-        """Be woken by new judgements. Without it, through a transaction pooler for one, the poll finds them."""
+        """Wake up for new judgements. Where LISTEN does not work, as through a transaction pooler, polling finds
+        them."""
         said = False
         while True:
             try:
@@ -176,7 +177,7 @@ class Worker(Dispatcher):
                     await connection.execute(f"listen {CHANNEL}")
                     logger.debug("listening")
                     said = False
-                    self._wake()  # something may have come before
+                    self._wake()  # something may have arrived before
                     async for notification in connection.notifies():
                         if self._tenant_id is None or notification.payload in ("", self._tenant_id):
                             self._wake()
@@ -191,7 +192,7 @@ class Worker(Dispatcher):
     # the end
 
     async def _wind_down(self) -> None:
-        """Wait for calls under way, write their answers, give back the rest."""
+        """Wait for running calls, write their answers, give back the rest."""
         self._stopping = True
         if self._asking and not self._at_once.is_set():
             logger.info("stopping: calls_under_way=%d given_back=%d", len(self._asking), len(self._ready))
@@ -213,7 +214,7 @@ class Worker(Dispatcher):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _wait(self, seconds: float) -> None:
-        """Until all tasks are done, but not longer than that, nor when told to stop at once."""
+        """Wait until all tasks are done, the time is up, or an immediate stop is requested."""
         until = time.monotonic() + seconds
         at_once = asyncio.create_task(self._at_once.wait())
         while self._tasks and not self._at_once.is_set() and (left := until - time.monotonic()) > 0:

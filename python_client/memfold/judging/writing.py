@@ -1,4 +1,4 @@
-"""Writes what judges have answered, and gives back what they have not: nothing that was paid for is lost."""
+"""Writes the judges' answers, and gives unanswered judgements back: no answer that was paid for is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memfold.judging.summary import Summary
 
 logger = get_logger("memfold.worker")
 
-# Errors that no answer can mend: missing functions, missing rights, a wrong tenant.
+# Errors that every answer would meet: missing functions, missing privileges, a wrong tenant.
 _FATAL = frozenset({"42501", "42883", "3F000", "MF001", "MF002"})
 _ALREADY_ANSWERED = "MF027"
 _UNKNOWN = "MF026"
@@ -40,7 +40,7 @@ class Writer:
         self._next_claim = 0.0
         self._stopping = False
         self._fatal: psycopg.Error | None = None
-        # Made here, used in one loop: since Python 3.10 it belongs to the loop that first waits for it.
+        # Created here, used in one loop: since Python 3.10 it belongs to the loop that first waits for it.
         self._changed = asyncio.Event()
 
     def _wake(self) -> None:
@@ -48,7 +48,7 @@ class Writer:
         self._changed.set()
 
     def _end(self, error: psycopg.Error) -> None:
-        """Stop for an error that every further call would meet."""
+        """Stop because of an error that every further call would meet."""
         if self._fatal is None:
             self._fatal = error
         self._stopping = True
@@ -99,7 +99,9 @@ class Writer:
                 return
             await self._refused(question, error, verdict)
             return
-        except Exception as error:  # what cannot be sent: a lone surrogate, a verdict that is no text
+        except (
+            Exception
+        ) as error:  # an answer that cannot be sent: a lone surrogate, a verdict that is not a text
             await self._refused(question, error, verdict)
             return
         row = rows[0]
@@ -119,7 +121,7 @@ class Writer:
         log_synthesis(row["action"], verdict["merged_text"], row["memory_id"], count)
 
     async def _refused(self, question: Question, error: Exception, verdict: Mapping[str, Any]) -> None:
-        """The database does not take the answer: a failed attempt."""
+        """The database refuses the answer: a failed attempt."""
         message = str(translate(error)) if isinstance(error, psycopg.Error) else describe_error(error)
         where = f"judgement={question.judgement_id} tenant={question.tenant_id}"
         logger.warning("refused %s verdict=%s error=%s", where, verdict["verdict"], message)

@@ -1,4 +1,4 @@
-"""What a person's answer does and how it is taken back, on a terminal or on a page."""
+"""Applies a person's answer, or undoes it, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from memfold.judging import Question, Side, Verdict
 from memfold.judging.questions import LETTERS
 
 VERDICTS: dict[str, Verdict] = {"d": "duplicate", "r": "refinement", "c": "contradiction", "k": "distinct"}
-"""By the key that a person presses."""
+"""Verdicts by the key that a person presses."""
 REASON = "in review"
-"""Of what a person decides here, in the ledger."""
+"""The actor in the ledger for decisions made here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """What was decided about memories whose judgement is closed."""
+    """The result of a decision about memories whose judgement is closed."""
 
     action: str | None
     memory_id: UUID | None
@@ -34,7 +34,7 @@ def lettered(question: Question) -> dict[str, Side]:
 
 
 def describe_outcome(question: Question, verdict: Verdict, action: str | None, memory_id: UUID | None) -> str:
-    """What an answer has done, in a line."""
+    """The effect of an answer, in one line."""
     if question.names is not None:
         said = "linked, A is stored in the place of B" if action == "linked" else "both stay"
         return f"{verdict}: {said}"
@@ -60,7 +60,7 @@ def describe_outcome(question: Question, verdict: Verdict, action: str | None, m
 
 
 def describe_closed(question: Question, status: str) -> str:
-    """Why an answer was not applied, by the status that its judgement has now."""
+    """Why an answer was not applied, depending on the judgement's current status."""
     if status != "open":
         return (
             "there is nothing to decide any more" if question.names is None else "other links do not admit it"
@@ -73,9 +73,9 @@ def describe_closed(question: Question, status: str) -> str:
 def answer_manually(
     core: Core, question: Question, verdict: Verdict, richer_memory_id: UUID | None, about: Sequence[Side]
 ) -> Steps[Manual]:
-    """Another answer for memories whose judgement is closed: by manual actions."""
+    """Apply another answer for memories whose judgement is closed, by manual actions."""
     if verdict == "distinct":
-        return Manual("judged", None)  # as they are since the undo
+        return Manual("judged", None)  # as they are after the undo
     winner = about[0]
     if verdict == "contradiction":
         function, other_id = queries.SUPERSEDE, "by_id"
@@ -105,14 +105,14 @@ def answer_manually(
 
 
 def unlink(core: Core, question: Question, run_id: UUID) -> Steps[None]:
-    """Take back the link that an answer has made: the two names are distinct from then on."""
+    """Undo the link that an answer made: the two names are distinct from then on."""
     given = {"run_id": run_id, "reason": REASON, "tenant_id": question.tenant_id}
     with contextlib.suppress(errors.RunStateError):
         yield from core.run(queries.UNDO_RUN, given)
 
 
 def take_back(core: Core, question: Question, event_ids: Sequence[UUID]) -> Steps[None]:
-    """Undo what an answer has done, the last first; what is undone already stays so."""
+    """Undo the events of an answer, most recent first; events that are already undone stay so."""
     for event_id in event_ids:
         with contextlib.suppress(errors.AlreadyUndoneError):
             yield from core.undo(event_id, REASON, question.tenant_id)

@@ -1,4 +1,4 @@
-"""A question as text: two memories side by side, or several one below the other, with what differs marked."""
+"""A question as text: two memories side by side, or several below one another, with the differences marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memfold.judging import Names, Question, Side
 from memfold.review.answers import lettered
 
 Span: TypeAlias = tuple[str, bool]
-"""Some text, and whether the other side lacks it."""
+"""A piece of text, and whether the other side lacks it."""
 
 # Scripts without spaces are compared letter by letter; 3.5, 2025-01-02 and don't are one word each.
 _TOKEN: Final = re.compile(
@@ -33,7 +33,7 @@ _LONG = 2_000
 
 
 def differences(one: str, other: str) -> tuple[list[Span], list[Span]]:
-    """Both texts, word by word, with the words marked that are not common to them."""
+    """Both texts, word by word, with the words marked that only one of them has."""
     sides = [_TOKEN.findall(one), _TOKEN.findall(other)]
     words = [[token for token in tokens if not token.isspace()] for tokens in sides]
     matcher = difflib.SequenceMatcher(a=words[0], b=words[1], autojunk=max(map(len, words)) > _LONG)
@@ -49,7 +49,7 @@ def _marked(tokens: Sequence[str], common: set[int]) -> list[Span]:
     spans: list[Span] = []
     for token in tokens:
         if token.isspace():
-            # Between two marked words the space is marked as well, at an end it is not.
+            # The space between two marked words is marked too, but not the space at an end.
             inside = bool(spans) and spans[-1][1] and place not in common and "\n" not in token
             spans.append((token, inside))
         else:
@@ -68,7 +68,7 @@ def width_of(text: str) -> int:
 
 
 def _pieces(spans: Sequence[Span], width: int) -> Iterator[Span]:
-    """The same, with words that are wider than a line cut."""
+    """The same, with words cut that are wider than a line."""
     for text, mark in spans:
         piece = ""
         for char in text:
@@ -103,7 +103,7 @@ def _wrapped(spans: Sequence[Span], width: int) -> list[list[Span]]:
 
 
 def _bracketed(spans: Sequence[Span], side: str) -> list[Span]:
-    """Marks as text, for where there are no colours."""
+    """Marks as text, for terminals without colours."""
     begin, end = _PLAIN[side]
     made: list[Span] = []
     for mark, run in itertools.groupby(spans, key=lambda span: span[1]):
@@ -116,7 +116,7 @@ def _bracketed(spans: Sequence[Span], side: str) -> list[Span]:
 
 
 def _column(spans: Sequence[Span], side: str, width: int, colours: bool) -> list[tuple[str, int]]:
-    """Lines, each with the width that it takes on the screen."""
+    """Lines, each with its width on the screen."""
     lines = _wrapped(spans if colours else _bracketed(spans, side), width)
     made = []
     for line in lines:
@@ -139,7 +139,7 @@ def count_of(number: int, what: str) -> str:
 
 
 def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
-    """Label, older side, newer side; of what only one has, the other is empty."""
+    """Label, older side, newer side; if only one side has a value, the other is empty."""
     if question.names is not None:
         yield from _rows_of_names(question.names)
         return
@@ -156,7 +156,7 @@ def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
         return f"{said}, {count_of(side.sources, 'source')}" if side.sources else said
 
     if not sum(side.observations for side in sides):
-        return  # no memories, but texts alone
+        return  # texts only, not memories
     told: list[tuple[str, list[str]]] = [
         ("first seen", [_time(side.first_seen) for side in sides]),
         ("last seen", [_time(side.last_seen) for side in sides]),
@@ -171,7 +171,7 @@ def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
 
 
 def _rows_of_names(names: Names) -> Iterator[tuple[str, list[Span], list[Span]]]:
-    """The name, and its alias; below them what is told of each."""
+    """The name and its alias, with example memories of each below."""
     alias = names.alias if names.alias is not None else f"(no subject) {names.name} ..."
     yield "", *differences(escape_line(names.name), escape_line(alias))
     told = itertools.zip_longest(names.name_told, names.told, fillvalue="")
@@ -186,7 +186,7 @@ def titles(question: Question) -> tuple[str, str]:
 
 def _about(question: Question) -> str:
     about = [f"tenant {escape_line(question.tenant_id)}"]
-    if question.bucket_id:  # labelled pairs are of none
+    if question.bucket_id:  # labelled pairs have none
         about.append(f"bucket {escape_line(question.bucket_id)}")
     about.append(escape_line(question.kind))
     if question.similarity is not None:
@@ -199,7 +199,7 @@ def _about(question: Question) -> str:
 
 
 def one_below_the_other(question: Question, width: int, colours: bool) -> str:
-    """A cluster as text: its memories by letter, oldest to newest, each with where and when it was said."""
+    """A cluster as text: its memories by letter, oldest to newest, each with where and when it was stated."""
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colours else ("", "", "")
     lines = [dim + _about(question) + reset]
     for letter, side in lettered(question).items():
@@ -218,7 +218,7 @@ def one_below_the_other(question: Question, width: int, colours: bool) -> str:
 
 
 def side_by_side(question: Question, width: int, colours: bool) -> str:
-    """The pair as text: the older memory as A, the newer one as B, what differs marked."""
+    """The pair as text: the older memory as A, the newer one as B, with the differences marked."""
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colours else ("", "", "")
     lines = [dim + _about(question) + reset]
     rows = list(rows_of(question))

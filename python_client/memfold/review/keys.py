@@ -1,4 +1,4 @@
-"""What a person types: one key at a time, and an end at any time."""
+"""A person's input: one key at a time, and an end at any time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Keys:
         self.terminal = sys.stdin.isatty()
 
     def ask(self, prompt: str) -> str | None:
-        """A key in lower case ("" for Enter), of a line all of it; None at the end of the input."""
+        """A key in lower case ("" for Enter), or a whole line if it is not a terminal; None at the end of the input."""
         click.echo(prompt, nl=False)
         if not self.terminal:
             line = sys.stdin.readline()
             click.echo()
             return line.strip().lower() if line else None
         try:
-            # Drops what was typed before the pair was there to be seen.
+            # Drop keys typed before the pair was visible.
             pressed = click.getchar()
         except EOFError:
             click.echo()
             return None
-        # An arrow or function key sends several characters, the first of which is no key of ours.
+        # An arrow or function key sends several characters; the first is not one of our keys.
         key = "" if pressed[:1] in "\r\n" else pressed[:1].lower()
         click.echo(key if key.isprintable() else "")
         return key
@@ -59,7 +59,7 @@ class Keys:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """A terminal that is closed and a request to end are as Ctrl-C: what is leased is given back."""
+    """A closed terminal and a request to end act like Ctrl-C: leases are given back."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -37,7 +37,7 @@ What you answer changes no memory: it is what calibration learns from."""
 
 
 class Labelling:
-    """One sitting. First come the pairs between the model's thresholds, the nearest to one of them first."""
+    """One sitting. It begins with pairs between the model's thresholds, nearest to a threshold first."""
 
     def __init__(self, client: Memfold, tenant_id: str, model: str) -> None:
         self._client = client
@@ -51,14 +51,14 @@ class Labelling:
         self._seen: set[UUID] = set()
         self._history: list[tuple[Mapping[str, Any], UUID, Verdict]] = []
         self.labels: Counter[str] = Counter()
-        """Labels given, those that were taken back not among them."""
+        """Labels given, without those that were undone."""
 
     def _call(self, function: str, **given: Any) -> list[Any]:
         arguments = {**given, "tenant_id": self._tenant_id}
         return list(self._client._drive(self._client._core.run(function, arguments)))
 
     def run(self) -> None:
-        """Until there is nothing more to label, or the person has had enough."""
+        """Run until there is nothing more to label, or the person stops."""
         found = self._call(queries.COLLECT_PAIRS, bucket_id=None, embedding_model=self._model, min_age="0")
         click.echo(f"{count_of(sum(row['pairs'] for row in found), 'pair')} found in past decisions")
         ended = "stopped"
@@ -78,14 +78,14 @@ class Labelling:
 
     def _next(self) -> Mapping[str, Any] | None:
         if not self._ahead:
-            # what was skipped comes again, before the rest
+            # skipped pairs come again, before the rest
             wanted = min(len(self._seen) + PAGE, 10_000)
             rows = self._call(queries.PAIRS_TO_LABEL, embedding_model=self._model, max_results=wanted)
             self._ahead.extend(row for row in rows if row["pair_id"] not in self._seen)
         return self._ahead.popleft() if self._ahead else None
 
     def _decide(self, pair: Mapping[str, Any]) -> bool:
-        """Show a pair until it is labelled or put aside; whether to go on."""
+        """Show a pair until it is labelled or skipped; returns whether to continue."""
         self._seen.add(pair["pair_id"])
         width = min(shutil.get_terminal_size().columns, 200)
         click.echo("\n" + side_by_side(self._question(pair), width, self._colours), color=self._colours)
@@ -111,7 +111,7 @@ class Labelling:
                 click.echo(_HELP)
 
     def _undo(self, current: Mapping[str, Any]) -> bool:
-        """Take the last label back and show its pair again, then the present one."""
+        """Undo the last label and show its pair again, then the current one."""
         if not self._history:
             click.echo("-> there is no label to undo")
             return False

@@ -1,4 +1,4 @@
-"""A person as the judge: pairs side by side, one key per answer. What an answer does is decided in the database."""
+"""A person as the judge: pairs side by side, one key per answer. The database decides the effect of an answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from memfold.review.keys import Keys, interruptible
 __all__ = ["Review"]
 
 LEASE = 900.0
-"""Seconds that a pair is kept from other judges while it is on the screen."""
+"""Seconds for which other judges cannot claim a pair that is on the screen."""
 _UNDOABLE = frozenset({"merged", "replaced", "superseded", "rejected"})
 _NOT_PERMITTED = "42501"
 
@@ -63,7 +63,7 @@ them, and come again as a question of their own."""
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What is shown. Manual: its judgement is closed, and another answer is a decision of its own."""
+    """The question on the screen. Manual: its judgement is closed, and another answer is a separate decision."""
 
     question: Question
     manual: bool = False
@@ -78,11 +78,11 @@ class _Done:
     manual: tuple[UUID, ...] = ()
     """The events of a cluster that was answered by manual actions."""
     run_id: UUID | None = None
-    """Of the link that was made of two names."""
+    """The run of the link between two names."""
 
 
 class Review:
-    """One sitting. Pairs are leased one at a time; whatever is not answered is given back at its end."""
+    """One sitting. Pairs are leased one at a time; unanswered ones are given back at the end."""
 
     def __init__(self, client: Memfold, tenant_id: str | None = None, *, everything: bool = False) -> None:
         self._client = client
@@ -98,10 +98,10 @@ class Review:
         self._ahead: deque[_Pair] = deque()
         self._history: list[_Done] = []
         self.verdicts: Counter[str] = Counter()
-        """Answers given, those that were taken back not among them."""
+        """Answers given, without those that were undone."""
 
     def run(self) -> None:
-        """Until nothing waits any more, or the person has had enough."""
+        """Run until nothing is waiting, or the person stops."""
         waiting = self._waiting()
         if waiting is not None:
             click.echo(
@@ -143,13 +143,13 @@ class Review:
         except errors.MemfoldError as error:
             if error.sqlstate != _NOT_PERMITTED:
                 raise
-            return None  # a judge may ask, and not look around
+            return None  # a judge may claim, but not count
 
     def _next(self) -> _Pair | None:
         if self._ahead:
             return self._ahead.popleft()
         for review in self._kinds:
-            # What was skipped and comes again is kept, so that the end of the queue is seen.
+            # Skipped questions that come again are kept, so that the end of the queue is recognized.
             while (question := self._claim(review=review)) is not None:
                 if question.judgement_id not in self._skipped:
                     return _Pair(question)
@@ -171,7 +171,7 @@ class Review:
         return question
 
     def _give_back(self, questions: Sequence[Question]) -> bool:
-        """Whether it worked; if not, the leases end by themselves."""
+        """Returns whether it worked; if not, the leases expire by themselves."""
         try:
             for question in questions:
                 self._client._drive(self._core.give_back(question, "shown to a person, not answered"))
@@ -181,7 +181,7 @@ class Review:
         return True
 
     def _decide(self, pair: _Pair) -> bool:
-        """Show a pair until it is answered or put aside; whether to go on."""
+        """Show a pair until it is answered or skipped; returns whether to continue."""
         question = pair.question
         width = min(shutil.get_terminal_size().columns, 200)
         cluster = bool(question.members)
@@ -237,7 +237,7 @@ class Review:
         return tuple(names[letter] for letter in sorted(letters))
 
     def _once_more(self) -> bool:
-        """At the end of the queue: whether the last answer was taken back."""
+        """At the end of the queue: returns whether the last answer was undone."""
         while self._history:
             key = self._keys.ask("nothing more waits [u undo my last, q quit] ")
             if key is None or key[:1] in ("", "q"):
@@ -313,7 +313,7 @@ class Review:
         self._note(_Done(question, verdict, done.action, last, done.event_ids), done.memory_id)
 
     def _undo(self, current: _Pair | None) -> bool:
-        """Take the last answer back and show its pair again, then the present one."""
+        """Undo the last answer and show its pair again, then the current one."""
         if not self._history:
             click.echo("-> there is no answer to undo")
             return False
@@ -338,7 +338,7 @@ class Review:
         return True
 
     def _undo_names(self, done: _Done) -> bool:
-        """Take a link back. There is no question to show again: what was unlinked is kept apart."""
+        """Undo a link. There is no question to show again: unlinked names are kept apart."""
         if done.run_id is None:
             click.echo("-> names that are kept apart stay so: link_subject() and link_predicate() link them")
             return False
@@ -355,7 +355,7 @@ class Review:
         return False
 
     def _events(self, done: _Done) -> list[UUID]:
-        """What an answer did, the last first: of a cluster an event for each memory."""
+        """The events of an answer, most recent first: for a cluster one per memory."""
         if done.manual:
             return list(reversed(done.manual))
         if done.question.members:
@@ -363,7 +363,7 @@ class Review:
         return [] if done.event_id is None else [done.event_id]
 
     def _again(self, question: Question) -> _Pair:
-        """The pair as a question of its own, where the undo has queued one, else for an answer by manual actions."""
+        """The pair as a new question, if the undo has queued one, else for an answer by manual actions."""
         if question.members:
             return _Pair(question, manual=True)
         queued = self._client._drive(self._core.queued_again(question))

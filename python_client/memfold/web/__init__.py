@@ -1,4 +1,4 @@
-"""The page on which people look at memories, judge and undo. Needs the extra ``memfold[web]``."""
+"""The page for viewing memories, judging and undoing. Needs the extra ``memfold[web]``."""
 
 from __future__ import annotations
 

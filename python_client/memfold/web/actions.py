@@ -1,4 +1,4 @@
-"""What the forms do. Each is one decision of a person, and leads back to a page."""
+"""The forms. Each makes one decision of a person, and redirects to a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memfold.web.pages import PLANS, kind_of, plan_arguments, read_question, uui
 from memfold.web.rendering import link
 
 ENOUGH = 10.0
-"""Seconds that approving a run goes on for: what is left then takes another press."""
+"""Seconds that approving a run may take; the rest needs another click."""
 
 
 def _verdict(form: FormData) -> Verdict:
@@ -60,7 +60,7 @@ def answer(session: Session, request: Request, form: FormData) -> str:
 
 
 def undo_answer(session: Session, request: Request, form: FormData) -> str:
-    """Take an answer back, and show its question again: as the undo has queued it, else to be answered manually."""
+    """Undo an answer, and show its question again: the one that the undo has queued, else for a manual action."""
     params = request.query_params
     judgement_id = uuid_of(params.get("judgement"), "judgement")
     if judgement_id is None:
@@ -82,7 +82,7 @@ def undo_answer(session: Session, request: Request, form: FormData) -> str:
 
 
 def undo(session: Session, request: Request, form: FormData) -> str:
-    """Take one event of the ledger back."""
+    """Undo one event of the ledger."""
     params = request.query_params
     event_id = uuid_of(params.get("event"), "event")
     session.call(queries.UNDO, event_id=event_id, reason=REASON)
@@ -90,7 +90,7 @@ def undo(session: Session, request: Request, form: FormData) -> str:
 
 
 def start_run(session: Session, request: Request, form: FormData) -> str:
-    """Do what a dry run has shown, as far as it is still so."""
+    """Carry out a dry run, as far as it still applies."""
     kind = kind_of(request.query_params)
     bucket_id = request.query_params.get("bucket") or "default"
     rows = session.call(PLANS[kind], **plan_arguments(kind, bucket_id, dry_run=False))

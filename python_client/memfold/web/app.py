@@ -1,4 +1,4 @@
-"""The routes, and what they have in common: the tenant, a connection for the request, errors as pages."""
+"""The routes and their shared parts: the tenant, a connection per request, errors as pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NOT_PERMITTED = "42501"
 
 
 class Pages:
-    """One server's: where its memories are, and what its forms carry."""
+    """The state of one server: its database, and the token of its forms."""
 
     def __init__(self, place: Place, csrf: str) -> None:
         self._pool = Pool(place)
@@ -102,7 +102,7 @@ class Pages:
         return self._told(endpoint)
 
     def _told(self, endpoint: Endpoint) -> Endpoint:
-        """What goes wrong is a page, and no traceback, which might quote a memory."""
+        """Errors become pages, not tracebacks, which might quote a memory."""
 
         async def told(request: Request) -> Response:
             try:
@@ -124,7 +124,7 @@ class Pages:
         return self._render(request, "tenants", 200, tenants=found, statements=read_by)
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """An error as a page: memfold's own words. What nobody has expected is logged, and not shown."""
+        """An error as a page, in memfold's own words. Unexpected errors are logged, not shown."""
         if isinstance(error, HTTPException):
             known = MemfoldError(error.detail)
             return self._render(request, "error", error.status_code, error=known, statements=[])
@@ -173,7 +173,7 @@ class Pages:
 
 
 def make_app(place: Place, csrf: str) -> Starlette:
-    """The page of one database. It lets everybody in: serve() puts a guard before it."""
+    """The page of one database. It lets everybody in: serve() puts the guard in front."""
     made = Pages(place, csrf)
     routes = [
         Route("/", made._told(made.tenants)),

@@ -1,4 +1,4 @@
-"""What a request asks of the database: as the server's login, for one tenant, on a connection that it has to itself."""
+"""A request's access to the database: as the server's login, for one tenant, on its own connection."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from memfold.web import statements
 
 @dataclass(frozen=True)
 class Place:
-    """Which database, and whose memories."""
+    """The database and the tenant."""
 
     dsn: str
     tenant_id: str | None = None
-    """None: the user chooses among those that the login sees."""
+    """None: the user chooses among the tenants that the login sees."""
     embedder: EmbedderProtocol | None = None
 
 
 class Session:
-    """One request's: it keeps what it has read by, to be shown."""
+    """One request's statements, which it keeps to show them."""
 
     def __init__(self, client: Memfold, tenant_id: str | None) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class Session:
         self.statements: list[tuple[str, str]] = []
 
     def rows(self, name: str, statement: LiteralString, **given: Any) -> list[Row]:
-        """What a section of the page shows."""
+        """The content of a section of the page."""
         for argument, value in given.items():
             if isinstance(value, str):
                 check_text(argument, value)
@@ -61,7 +61,7 @@ class Session:
 
 
 class Pool:
-    """Connections that are open and idle. The tenant goes with each transaction: nobody's is left on one."""
+    """Idle open connections. The tenant is set per transaction, so none stays set on a connection."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -84,7 +84,7 @@ class Pool:
 
 
 def as_sql(statement: str, arguments: Mapping[str, Any]) -> str:
-    """The statement with its arguments in it, as psql takes it."""
+    """The statement with its arguments filled in, ready for psql."""
 
     def literal(found: re.Match[str]) -> str:
         value = arguments[found[1]]
@@ -96,7 +96,7 @@ def as_sql(statement: str, arguments: Mapping[str, Any]) -> str:
 
 
 def resolve_tenant(place: Place) -> Place:
-    """The place with the login's tenant where there is one only. Raises what is wrong with the database or the login."""
+    """The place with the login's tenant, if there is only one. Raises an error if the database or login is unusable."""
     with Memfold(place.dsn) as client:
         if not client._query(queries.INSTALLED)[0]["installed"]:
             raise NotInstalledError(
@@ -105,7 +105,7 @@ def resolve_tenant(place: Place) -> Place:
         if place.tenant_id is not None:
             client._query(statements.TENANTS, place.tenant_id)
             return place
-        # a login that is set up for a tenant, or bound to one, has no other to choose
+        # a login that is set up for a tenant, or bound to one, cannot choose another
         found = client._query(queries.TENANTS_OF_LOGIN)
         if len(found) == 1:
             return Place(place.dsn, found[0]["tenant_id"], place.embedder)

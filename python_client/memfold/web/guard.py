@@ -1,4 +1,4 @@
-"""Who is let in: by a name of this server's, from no other page, with the token and then with a cookie."""
+"""Access control: only by one of this server's names, from no other page, with the token and then with a cookie."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEADERS = {
 
 
 class Keys:
-    """What a server makes up when it starts: its token, what its cookie holds, and what its forms carry."""
+    """Random values that a server generates at its start: its token, its cookie, and the token of its forms."""
 
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(32)
@@ -40,7 +40,8 @@ class Keys:
 
 
 class Guard:
-    """Lets through who has the cookie, which is given for the token; all else is refused before anything is read."""
+    """Admits requests with the cookie, which is exchanged for the token; everything else is refused before anything
+    is read."""
 
     def __init__(self, app: ASGIApp, keys: Keys, hosts: Sequence[str], cookie: str) -> None:
         self._app = app
@@ -96,7 +97,7 @@ class Guard:
 
 
 def _is_own(headers: Headers, host: str) -> bool:
-    """Whether it comes from a page of this server's: a browser says so; what else there is has no ``Origin``."""
+    """Whether it comes from a page of this server: browsers say so; other clients send no ``Origin``."""
     origins = headers.getlist("origin")
     if headers.get("sec-fetch-site", "same-origin") != "same-origin" or len(origins) > 1:
         return False

@@ -1,4 +1,4 @@
-"""What each page shows. It is read and nothing else: no page writes."""
+"""The content of each page. Pages only read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from memfold.web.database import Session
 Shown: TypeAlias = Mapping[str, Any]
 
 PLANS: Final = {"consolidation": queries.CONSOLIDATE, "sweep": queries.SWEEP, "pruning": queries.PRUNE}
-"""Runs that can be tried first, by their kind."""
+"""Runs with a dry run, by kind."""
 UNDOABLE_RUNS: Final = frozenset({"consolidation", "sweep", "session", "cleaning", "pruning", "link"})
 
 
@@ -57,7 +57,7 @@ def read_question(session: Session, judgement_id: UUID) -> tuple[Question, str]:
 
 
 def _outcome(session: Session, params: QueryParams) -> Shown | None:
-    """What the last answer has done, which is told with the next question."""
+    """The effect of the last answer, which is shown with the next question."""
     if "undone" in params:
         text = "undone, all are kept; answer it again, or skip it"
         if params["undone"] == "link":
@@ -138,7 +138,7 @@ def runs(session: Session, request: Request) -> Shown:
 
 
 def plan_arguments(kind: str, bucket_id: str, *, dry_run: bool) -> dict[str, Any]:
-    """Of a run: what a page starts is approved by a person."""
+    """The approval of a run: a person approves what a page starts."""
     made: dict[str, Any] = {"bucket_id": bucket_id, "dry_run": dry_run}
     return made | ({"approval": "person"} if kind == "consolidation" else {})
 

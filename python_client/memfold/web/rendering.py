@@ -1,4 +1,4 @@
-"""From rows to HTML: everything is escaped, and what would steer a reader's eyes is spelled out, as on a terminal."""
+"""From rows to HTML: everything is escaped, and control characters are shown as escapes, as on a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ HERE = Path(__file__).parent
 
 
 def _finalize(value: object) -> object:
-    """What stands in ``{{ }}``: control characters, bidirectional ones too, are spelled out; autoescape does the rest."""
+    """The value of ``{{ }}``: control characters, including bidirectional ones, become escapes; autoescape does the
+    rest."""
     if value is None:
         return ""
     return escape(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -34,7 +35,7 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 
 def runs_of(spans: Sequence[Span]) -> list[Span]:
-    """Neighbours that are marked alike as one."""
+    """Adjacent pieces with the same mark as one."""
     return [
         ("".join(text for text, _ in run), mark)
         for mark, run in itertools.groupby(spans, key=lambda span: span[1])
@@ -42,7 +43,7 @@ def runs_of(spans: Sequence[Span]) -> list[Span]:
 
 
 def marked(one: str, other: str) -> tuple[list[Span], list[Span]]:
-    """Two texts with what differs marked."""
+    """Two texts with the differences marked."""
     older, newer = differences(escape(one), escape(other))
     return runs_of(older), runs_of(newer)
 
@@ -64,12 +65,12 @@ def outline(counts: Sequence[int], most: float, width: int, height: int, *, is_r
 
 
 def tallest(by_label: Mapping[str, Sequence[int]]) -> float:
-    """The largest share that one bin has of its class."""
+    """The largest share of a class in one bin."""
     return max((max(counts) / sum(counts) for counts in by_label.values() if sum(counts)), default=1.0)
 
 
 def link(path: str, given: Mapping[str, Any]) -> str:
-    """A URL of this server's; what is None or empty is left out, True is a flag."""
+    """A URL of this server; values that are None or empty are left out, True is a flag."""
     pairs = [
         (name, "" if value is True else str(value))
         for name, value in given.items()

@@ -1,4 +1,4 @@
-"""Serving the page: on this machine alone unless told otherwise, under a token that is made up at each start."""
+"""Serves the page: only on this machine unless told otherwise, with a token generated at each start."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from memfold.web.guard import Guard, Keys
 def make_server(
     place: Place, listening: socket.socket, host: str, hosts: Sequence[str] = ()
 ) -> tuple[uvicorn.Server, str]:
-    """A server of what listens there, and its URL. Raises what is wrong with the database, the login or the tenant."""
+    """A server for the listening socket, and its URL. Raises an error if the database, login or tenant is unusable."""
     place = resolve_tenant(place)
     keys = Keys()
     port = listening.getsockname()[1]
-    # Cookies are not kept apart by port: two servers of one machine must not take each other's away.
+    # Browsers do not separate cookies by port: two servers on one machine must not overwrite each other's.
     app = Guard(make_app(place, keys.csrf), keys, [*hosts, in_url(host)], f"memfold_{port}")
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     return uvicorn.Server(config), f"http://{in_url(host)}:{port}/?token={keys.token}"
@@ -34,9 +34,9 @@ def serve(
     hosts: Sequence[str] = (),
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until a signal. Port 0 takes a free one; ``ready`` is told the URL; ``hosts``: further names it is called by.
+    """Serve until a signal. Port 0 means a free one; ``ready`` gets the URL; ``hosts``: further names of the server.
 
-    Raises InvalidOptionError where nothing can listen there, and what ``make_server`` raises.
+    Raises InvalidOptionError if it cannot listen there, and the errors of ``make_server``.
     """
     host = bare(host)
     with listen(host, port) as listening:

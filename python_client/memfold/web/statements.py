@@ -1,6 +1,6 @@
-"""What the pages show: each a view or function of memfold, read as the login that the server has."""
+"""The statements of the pages: each reads a view or function of memfold, as the server's login."""
 
-# A login that sees all tenants chooses among them: an index is read from one to the next.
+# A login that sees all tenants chooses among them: the index is read from one tenant to the next.
 TENANTS = """
 with recursive t (tenant_id) as (
     (select m.tenant_id from memfold.memories as m order by m.tenant_id limit 1)
@@ -23,7 +23,7 @@ select j.judgement_id, j.tenant_id, j.bucket_id, j.kind, j.status, j.similarity,
     ) as sides
 """
 
-# What waits for a person comes first. What a judge is being asked now is left to it.
+# Questions for a person come first. Questions that a judge is working on are left to it.
 NEXT_QUESTION = (
     _QUESTION  # noqa: S608 (of this file)
     + """

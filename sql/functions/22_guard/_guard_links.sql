@@ -16,7 +16,7 @@ create or replace function memfold_internal._runs_of_words(words text[], longest
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_runs text[] := '{}';
+    v_runs text[] := array[]::text[];
 begin
     for v_from in 1..pg_catalog.cardinality(words) loop
         for v_to in v_from..least(v_from + longest - 1, pg_catalog.cardinality(words)) loop

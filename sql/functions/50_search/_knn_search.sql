@@ -285,23 +285,38 @@ declare
     v_before text[];
     v_type text;
     v_schema text;
+    v_ids uuid[];
+    v_similarities double precision[];
 begin
-    select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(index_id) as t;
-    v_before := memfold_internal._scan_far(embedding, max_vectors, case when filtered then 20000 else 4000 end);
-    execute pg_catalog.format(
-        'select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
-        ' from ('
-        ' select n.root_id, v.memory_id as text_id, memfold_internal._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
-        ' from memfold.memory_vectors as v'
-        ' cross join lateral memfold_internal._recallable($1, v.memory_id, $5, $6, $7, null, $8, $13, $9, $10, null, $11, $12) as n'
-        ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_active'
-        ' order by v.embedding::%s operator(%s.<#>) $3::%s'
-        ' limit $4) as s',
-        embedding_model, v_type, v_schema, v_type)
-    into root_ids, text_ids, similarities, confidences, feedbacks
-    using tenant_id, bucket_id, embedding, max_vectors, memory_type, subject, predicate, metadata, min_confidence, at, types,
-        rules, metadata_path;
-    perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
+    if not filtered then
+        -- Nearly all pass, so the nearest are read by themselves: the query below is planned at each call, 1.2 ms of 4.3.
+        select k.memory_ids, k.similarities into v_ids, v_similarities
+        from memfold_internal._indexed_knn_dedup(tenant_id, bucket_id, embedding, embedding_model, max_vectors, null, null, index_id) as k;
+        select array_agg(n.root_id), array_agg(i.id), array_agg(i.similarity), array_agg(n.confidence), array_agg(n.feedback)
+        into root_ids, text_ids, similarities, confidences, feedbacks
+        from unnest(v_ids, v_similarities) as i (id, similarity)
+        cross join lateral memfold_internal._recallable(_indexed_knn_search.tenant_id, i.id, null, null, null, null, null, null, null, at, null,
+            types, rules) as n;
+    end if;
+    if filtered or cardinality(v_ids) = max_vectors and coalesce(cardinality(root_ids), 0) < max_vectors then
+        -- on until enough have passed
+        select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(index_id) as t;
+        v_before := memfold_internal._scan_far(embedding, max_vectors, case when filtered then 20000 else 4000 end);
+        execute pg_catalog.format(
+            'select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
+            ' from ('
+            ' select n.root_id, v.memory_id as text_id, memfold_internal._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
+            ' from memfold.memory_vectors as v'
+            ' cross join lateral memfold_internal._recallable($1, v.memory_id, $5, $6, $7, null, $8, $13, $9, $10, null, $11, $12) as n'
+            ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_active'
+            ' order by v.embedding::%s operator(%s.<#>) $3::%s'
+            ' limit $4) as s',
+            embedding_model, v_type, v_schema, v_type)
+        into root_ids, text_ids, similarities, confidences, feedbacks
+        using tenant_id, bucket_id, embedding, max_vectors, memory_type, subject, predicate, metadata, min_confidence, at, types,
+            rules, metadata_path;
+        perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
+    end if;
 end;
 $$;
 revoke all on function memfold_internal._indexed_knn_search(
