@@ -22,6 +22,7 @@ WORDS = {
     "(?:rows?|keys?|lines?) an? (?:call|text|candidate|bucket|tenant|memory|judgement|answer|pair)": "per",
     "(?:as|be|been|being|is|are|was|were|not|nor|never) folded": "merged",
     "anew": "again",
+    "besides": "in addition to, also, except",
     "by hand": "manually, a person",
     "comes? out otherwise": "differs",
     "dear": "expensive",

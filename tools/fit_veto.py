@@ -1,4 +1,4 @@
-"""Writes sql/functions/22_guard/_veto.sql: the score of words that an automatic merge needs besides cosine and guard.
+"""Writes sql/functions/22_guard/_veto.sql: the score of words that an automatic merge needs in addition to cosine and guard.
 
     python tools/fit_veto.py --dsn DSN --version N OTHERS.jsonl MEMORIES.jsonl    fits it to labelled pairs
     python tools/fit_veto.py                                                      makes the SQL of the model in the file

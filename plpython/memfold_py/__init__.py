@@ -1,4 +1,4 @@
-"""The functions that the extension memfold_py calls through PL/Python: lemmas, embeddings, tokens of CJK text.
+"""The Python side of the extension memfold_py, called through PL/Python: lemmas, embeddings, tokens of CJK text.
 
 Nothing here needs a database; ``memfold_py.server`` is what the SQL functions call.
 """

@@ -1,4 +1,4 @@
-"""BERT in numpy, from its weights in safetensors, so that models without an ONNX file run without torch.
+"""BERT in numpy, from its weights in safetensors: models without an ONNX file run without torch.
 
 Small models only are worth it: all-MiniLM-L6-v2 takes some milliseconds a sentence, in a process that needs neither a
 compiler nor a file beside the weights. The vectors are those of torch to 1e-6.
@@ -30,8 +30,7 @@ class Bert:
 
     def __init__(self, directory: Path, config: dict[str, Any], threads: int) -> None:
         self._np: Any = importlib.import_module("numpy")
-        # Matrices are small: threads that wait for each other cost more than they save, a hundred times more on a
-        # busy machine.
+        # Matrices are small: threads that wait for each other cost more than they save, a hundredfold on a busy machine.
         self._blas: Any = importlib.import_module("threadpoolctl").ThreadpoolController()
         self._threads = threads
         self._heads = int(config["num_attention_heads"])
@@ -114,5 +113,5 @@ def _read(file: Path, np: Any) -> dict[str, Any]:
         numbers = np.asarray(data[begin:end]).view(_KINDS[entry["dtype"]]).reshape(entry["shape"])
         tensors[name.removeprefix("bert.")] = np.require(
             numbers, np.float32, "A"
-        )  # BLAS copies unaligned data
+        )  # BLAS copies what is not aligned
     return tensors

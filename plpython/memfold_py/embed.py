@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from memfold_py import bert
 
 BATCH = 32
-"""Texts per batch of a model."""
+"""Texts per batch of the model."""
 
 MODELS = "MEMFOLD_MODELS"
 """The environment variable that names the directories (``os.pathsep`` between them) that hold models."""
@@ -98,7 +98,7 @@ def load(path: str, threads: int) -> Model:
             return _SentenceTransformers(directory, modules, threads)
     except ModelError:
         raise
-    except Exception as error:  # any error of the libraries for damaged or foreign files
+    except Exception as error:  # whatever the libraries raise for damaged or foreign files
         raise ModelError(f"the model in {path} cannot be loaded: {type(error).__name__}: {error}") from error
     missing = "sentence_transformers"
     if graph is not None and modules.plain:
@@ -109,7 +109,7 @@ def load(path: str, threads: int) -> Model:
 
 
 class _Modules:
-    """The steps after the transformer, according to the model's own files."""
+    """The steps after the transformer, as given by the model's own files."""
 
     def __init__(self, directory: Path) -> None:
         modules = _json(directory / "modules.json", [])
@@ -199,7 +199,7 @@ class _Onnx(_Tokenized):
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        # no thread keeps spinning in a server process after a call has ended
+        # no thread keeps spinning in a server process after a call
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
         self._inputs = [entry.name for entry in self._session.get_inputs()]
@@ -255,12 +255,12 @@ class _SentenceTransformers:
         self.dimensions = int(self.encode(["a"]).shape[1])
 
     def encode(self, texts: list[str]) -> Any:
-        # As the model's own modules say; no normalisation is added if they have none.
+        # As the model's own modules specify; no normalization is added.
         return self._model.encode(texts, batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False)
 
 
 def _longest(directory: Path) -> int:
-    """The number of tokens that the model reads; longer texts are truncated."""
+    """Maximum number of tokens; longer texts are truncated."""
     limit = _json(directory / "sentence_bert_config.json", {}).get("max_seq_length")
     limit = limit or _json(directory / "config.json", {}).get("max_position_embeddings")
     return int(limit or 512)

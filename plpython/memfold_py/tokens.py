@@ -1,4 +1,4 @@
-"""Words of texts in scripts without spaces, for comparing texts by shared words."""
+"""Words of texts in scripts without spaces, for comparing texts by the words they share."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ def _chinese() -> Any:
     jieba = importlib.import_module("jieba")
     jieba.setLogLevel("WARNING")
     tokenizer = jieba.Tokenizer()
-    # It caches the dictionary in a file with a known name in /tmp, and would trust a file that somebody else had put
-    # there.
+    # It caches data in a file with a known name in /tmp, and would trust a file that another user has put there.
     with tempfile.TemporaryDirectory() as private:
         tokenizer.tmp_dir = private
         tokenizer.initialize()

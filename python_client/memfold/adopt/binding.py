@@ -48,7 +48,7 @@ _PROBE: LiteralString = "memfold_adopt_probe"
 def bind(
     connection: Connection, table: Table, fixed: Sequence[x.Expression], loose: Iterable[x.Expression] = ()
 ) -> tuple[str, ...]:
-    """Ask the server what the expressions mean; returns the schemas besides pg_catalog that they need.
+    """Ask the server what the expressions mean; returns the schemas in addition to pg_catalog that they need.
 
     Fixed expressions must be immutable, because a hash and an index are computed from them; loose ones, which only
     order rows, must not be volatile. Everything happens in a transaction that is rolled back.

@@ -103,7 +103,7 @@ class Budget:
             self._costs.append((now, cost))
 
     def left(self, running: int, now: float) -> float:
-        """How many calls may start besides the running ones without any risk of exceeding the budget."""
+        """How many calls may start in addition to the running ones without any risk of exceeding the budget."""
         self._forget(now)
         left = float("inf")
         if self._calls_limit is not None:
