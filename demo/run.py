@@ -1,4 +1,4 @@
-"""What ``make demo`` runs: real memories being folded and found, on the embedded server.
+"""``make demo``: merges and finds real memories, on the embedded server.
 
 It starts the server (or finds it running), sets its rules, hands in ``memories.jsonl`` through the command
 line, and shows from the ledger what was decided. It touches the tenant ``demo`` alone and leaves the server
@@ -40,7 +40,7 @@ SET_UP = (
     f"select register_embedding_model('{MODEL}', 384)",
 )
 
-# One row a kind of decision, with an example: of a fold one whose two texts differ, else the shortest.
+# One row per kind of decision, with an example: for a merge one whose two texts differ, else the shortest.
 TIERS = """
 select distinct on (e.tier, e.method, e.action)
     e.action, e.tier, e.method, count(*) over (partition by e.tier, e.method, e.action) as times,
@@ -62,7 +62,7 @@ where j.tenant_id = %(tenant)s and j.status = 'open'
 order by j.judgement_id
 """
 
-# The memory to which most different things happened.
+# The memory with the most kinds of events.
 LIVELIEST = """
 select coalesce(m.root_id, m.memory_id) as memory_id
 from memfold.memory_events as e
@@ -102,10 +102,10 @@ def heading(text: str) -> None:
 
 
 def memfold(*arguments: str | Path) -> str:
-    """Run the command line as a user would; give what it printed. What it says on stderr passes through."""
+    """Run the command line as a user would; returns its output. stderr passes through."""
     words = [str(argument) for argument in arguments]
     print(f"$ {shlex.join([TYPED, *words])}", flush=True)
-    # Without --dsn and MEMFOLD_DSN it is the embedded server, whatever else this user works with.
+    # Without --dsn and MEMFOLD_DSN it uses the embedded server, whatever else this user works with.
     environment = {name: value for name, value in os.environ.items() if name != "MEMFOLD_DSN"}
     done = subprocess.run(
         [sys.executable, "-m", "memfold.cli", *words],
@@ -121,18 +121,18 @@ def memfold(*arguments: str | Path) -> str:
 
 
 def quoted(text: str | None) -> str:
-    """A memory's text as it is shown."""
+    """A memory's text for display."""
     return f'"{text}"'
 
 
 def count(database: psycopg.Connection[Any]) -> int:
-    """How many rows the ledger has."""
+    """The number of ledger rows."""
     row = database.execute(COUNT, PARAMETERS).fetchone()
     return 0 if row is None else int(row[0])
 
 
 def ingest(database: psycopg.Connection[Any]) -> None:
-    """Hand in the file, and say how much of it was new."""
+    """Hand in the file, and report how much of it was new."""
     file, vectors = HERE / "memories.jsonl", HERE / "vectors.npz"
     lines = len(file.read_text(encoding="utf-8").splitlines())
     before = count(database)
@@ -168,7 +168,7 @@ def show_tiers(database: psycopg.Connection[Any]) -> None:
 
 
 def show_escalated(database: psycopg.Connection[Any]) -> None:
-    """Print the pairs that are too close to be two facts and too different to be one."""
+    """Print the pairs that are too close to be clearly two facts and too different to be clearly one."""
     for similarity, guard, newer, older in database.execute(ESCALATED, PARAMETERS):
         print(f"{similarity:.3f}  {quoted(newer)}")
         print(f"       {quoted(older)}")
@@ -192,7 +192,7 @@ def show_search(dsn: str) -> None:
 
 
 def psql() -> str:
-    """A psql that works here: the one on the PATH, else the one that came with the server."""
+    """A working psql: the one on the PATH, else that of the embedded server."""
     found = shutil.which("psql")
     if found and subprocess.run([found, "--version"], capture_output=True).returncode == 0:
         return "psql"

@@ -1,4 +1,4 @@
-"""What the extension memfold_py calls through PL/Python: lemmas, embeddings, tokens of CJK text.
+"""The Python side of the extension memfold_py, called through PL/Python: lemmas, embeddings, tokens of CJK text.
 
 Nothing here needs a database; ``memfold_py.server`` is what the SQL functions call.
 """
@@ -9,4 +9,4 @@ __version__ = "1.0.0"
 
 
 class UnknownLanguageError(ValueError):
-    """There is nothing here for that language; the message names those that there are."""
+    """The language is not supported; the message names those that are."""

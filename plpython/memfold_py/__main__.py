@@ -20,7 +20,7 @@ class InstallError(Exception):
 
 
 def extension_directory(pg_config: str) -> Path:
-    """Where the server of that pg_config has its extensions."""
+    """Return the extension directory of the server of that pg_config."""
     try:
         done = subprocess.run([pg_config, "--sharedir"], capture_output=True, text=True, check=True)
     except subprocess.CalledProcessError as error:
@@ -39,7 +39,7 @@ def extension_directory(pg_config: str) -> Path:
 
 
 def install(directory: Path) -> list[str]:
-    """Copy the files, each whole or not at all; gives the names of those that were not there, or were other ones."""
+    """Copy the files, each atomically; return the names of those that were missing or different."""
     written = []
     for file in sorted(FILES.iterdir(), key=lambda file: file.suffix, reverse=True):  # the control file last
         target, text = directory / file.name, file.read_bytes()
@@ -68,7 +68,7 @@ def install(directory: Path) -> list[str]:
 
 
 def main() -> int:
-    """Run the command; gives its exit code."""
+    """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m memfold_py", description="Install the extension memfold_py into a PostgreSQL server."
     )

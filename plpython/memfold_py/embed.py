@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from memfold_py import bert
 
 BATCH = 32
-"""Texts that a model sees at once."""
+"""Texts per batch of the model."""
 
 MODELS = "MEMFOLD_MODELS"
 """The environment variable that names the directories (``os.pathsep`` between them) that hold models."""
@@ -29,7 +29,7 @@ _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 class ModelError(Exception):
-    """A model is there and cannot be used; the message says why."""
+    """A model exists but cannot be used; the message says why."""
 
 
 class Model(Protocol):
@@ -109,7 +109,7 @@ def load(path: str, threads: int) -> Model:
 
 
 class _Modules:
-    """What a model's own files say about what comes after the transformer."""
+    """The steps after the transformer, as given by the model's own files."""
 
     def __init__(self, directory: Path) -> None:
         modules = _json(directory / "modules.json", [])
@@ -119,7 +119,7 @@ class _Modules:
         pooling = {}
         if "Pooling" in kinds:
             pooling = _json(self.paths[kinds.index("Pooling")] / "config.json", {})
-        # Older files have a flag for each mode, newer ones a name; none of either is the mean.
+        # Older files have a flag for each mode, newer ones a name; without either it is the mean.
         flags = {
             key[len("pooling_mode_") :]
             for key, on in pooling.items()
@@ -199,7 +199,7 @@ class _Onnx(_Tokenized):
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        # no thread goes on spinning in a server's process when a call has ended
+        # no thread keeps spinning in a server process after a call
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
         self._inputs = [entry.name for entry in self._session.get_inputs()]
@@ -255,12 +255,12 @@ class _SentenceTransformers:
         self.dimensions = int(self.encode(["a"]).shape[1])
 
     def encode(self, texts: list[str]) -> Any:
-        # As the model's own modules say; a normalisation that they do not have is not added.
+        # As the model's own modules specify; no normalization is added.
         return self._model.encode(texts, batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False)
 
 
 def _longest(directory: Path) -> int:
-    """Tokens that the model reads; what is longer is cut off."""
+    """Maximum number of tokens; longer texts are truncated."""
     limit = _json(directory / "sentence_bert_config.json", {}).get("max_seq_length")
     limit = limit or _json(directory / "config.json", {}).get("max_position_embeddings")
     return int(limit or 512)

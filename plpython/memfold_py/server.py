@@ -1,4 +1,4 @@
-"""What the SQL functions of the extension memfold_py call.
+"""The functions behind the SQL functions of the extension memfold_py.
 
 They call ``run``, and hand in ``plpy``, which this package does not import; all else needs no database. Expected failures
 are a ``Refusal``, with the four parts of an error of memfold. Models stay in GD, PL/Python's dictionary
@@ -19,10 +19,10 @@ from typing import Any
 from memfold_py import UnknownLanguageError, __version__, embed, golden, lemma, tokens
 
 SESSIONS = "MEMFOLD_MODEL_SESSIONS"
-"""The environment variable that says how many sessions of a database may hold models at a time; 4 where it does not."""
+"""The environment variable that says how many sessions of a database may hold models at the same time; default 4."""
 
 THREADS = "MEMFOLD_MODEL_THREADS"
-"""The environment variable that says in how many threads a session computes; 1 where it does not."""
+"""The environment variable that says in how many threads a session computes; default 1."""
 
 _PACKAGES = {
     "simplemma": "",
@@ -34,7 +34,7 @@ _PACKAGES = {
 
 
 class Refusal(Exception):  # noqa: N818 (as the database calls it)
-    """A failure that the caller can do something about: what plpy.error takes."""
+    """A failure that the caller can correct: the arguments of plpy.error."""
 
     def __init__(self, sqlstate: str, message: str, detail: str, hint: str) -> None:
         super().__init__(message)
@@ -56,13 +56,13 @@ class _Loaded:
 
 @dataclass
 class _Session:
-    """What a session keeps in its GD."""
+    """The data that a session keeps in its GD."""
 
     models: dict[str, _Loaded] = field(default_factory=dict)
 
 
 def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: Any) -> Any:  # noqa: N803
-    """As ``call``, for an SQL function: with its permission to hold a model, and with errors that are SQL's."""
+    """As ``call``, for an SQL function: with its permission to hold a model, and with errors as SQL errors."""
     try:
         if function != "embed":
             return call(GD, sql_version, function, *args)
@@ -70,7 +70,7 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
             return []
         dimensions = _registered(plpy, args[0])
         if not plpy.execute("select memfold_internal._holds_model() as may")[0]["may"]:
-            # a place that was let go, as DISCARD ALL does, may be another session's now
+            # another session may now hold a slot that was released, as by DISCARD ALL
             call(GD, sql_version, "unload")
             raise Refusal(
                 "MF057",
@@ -94,7 +94,7 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
 
 
 def _registered(plpy: Any, model: str) -> int:
-    """The dimensions of a registered model: those who may register say what this server loads."""
+    """The dimensions of a registered model: only roles that may register models decide what this server loads."""
     plan = plpy.prepare("select dimensions from memfold.embedding_models where model = $1", ["text"])
     rows = plpy.execute(plan, [model])
     if len(rows) == 0:
@@ -173,7 +173,7 @@ def _embed(session: _Session, model: str, texts: list[str]) -> list[list[float]]
 
 
 def _unload(session: _Session) -> None:
-    """Let go of all models."""
+    """Release all models."""
     session.models.clear()
 
 
@@ -182,7 +182,7 @@ def _sessions(_session: _Session | None) -> int:
 
 
 def _number(name: str, default: int) -> int:
-    """What an environment variable says, if it is a number from 1 to 999."""
+    """Return the value of an environment variable, if it is a number from 1 to 999."""
     value = os.environ.get(name, "")
     return int(value) if re.fullmatch("[1-9][0-9]{0,2}", value) else default
 
@@ -209,7 +209,7 @@ def _tokens(session: _Session, text: str, language: str) -> list[str]:
 
 
 def _selftest(_session: _Session) -> list[tuple[str, str, str, str, bool]]:
-    """A row a language, as canonicalizer_selftest() has them: profile, input, expected, actual, ok."""
+    """One row per language, in the format of canonicalizer_selftest(): profile, input, expected, actual, ok."""
     return [
         (
             name,
@@ -236,7 +236,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Say what the modules raise in SQL's terms."""
+    """Translate the exceptions of the modules into SQL errors."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -280,7 +280,7 @@ def _bad(detail: str, hint: str) -> Refusal:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process holds, where the system says so; else 0."""
+    """Bytes of memory that this process holds, if the system reports it; else 0."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf(
             "SC_PAGE_SIZE"
