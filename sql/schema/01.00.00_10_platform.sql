@@ -16,7 +16,14 @@ begin
     end loop;
     -- The installing role hands the objects over to memfold_owner, which takes membership. A superuser has it.
     if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'usage') then
-        execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
+        begin
+            execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
+        exception when insufficient_privilege then
+            raise exception 'memfold_owner exists in this cluster, and role % is not a member', current_user
+                using errcode = 'insufficient_privilege', detail = sqlerrm || '.',
+                hint = pg_catalog.format('Ask whoever installed memfold first, or an administrator, for: grant memfold_owner, memfold_queue to %I',
+                    current_user);
+        end;
     end if;
     -- Members of memfold_agent are bound to one tenant (tenant_roles). Those of memfold_tenant are an application all the same.
     if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_agent', 'member') then
