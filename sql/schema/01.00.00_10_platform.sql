@@ -21,7 +21,7 @@ begin
         exception when insufficient_privilege then
             raise exception 'memfold_owner exists in this cluster, and role % is not a member', current_user
                 using errcode = 'insufficient_privilege', detail = sqlerrm || '.',
-                hint = pg_catalog.format('Ask whoever installed memfold first, or an administrator, for: grant memfold_owner, memfold_queue to %I',
+                hint = pg_catalog.format('Ask the first owner, or an administrator, for: grant memfold_owner, memfold_queue to %I',
                     current_user);
         end;
     end if;
