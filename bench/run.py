@@ -29,6 +29,7 @@ import peers
 import recall
 import replay
 import search
+import sizing
 import soak
 import storage
 
@@ -43,8 +44,8 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, recall, storage, isolation, peers, memory,"
-        " consolidation, erasure, soak or language (default: all but the last five)",
+        help="replay, newfact, growth, profile, batch, hot, adopt, search, recall, sizing, storage, isolation, peers,"
+        " memory, consolidation, erasure, soak or language (default: all but the last five)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count, at least 5 (default: 5)")
@@ -98,6 +99,7 @@ def main() -> int:
         "soak": lambda server: soak.run(
             server, data(), minutes=given.minutes, facts=given.rows or soak.FACTS
         ),
+        "sizing": lambda server: sizing.run(server),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "language": lambda _: language.run(rounds=given.rounds),
         "isolation": lambda server: isolation.run(server, data(), rounds=given.rounds),

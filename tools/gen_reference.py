@@ -20,6 +20,8 @@ from typing import Any
 
 import psycopg
 
+import rights
+
 VOID = 2278
 NUMBERS = {20, 21, 23, 700, 701, 1700}
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
@@ -588,7 +590,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
     if described != functions.keys():
         raise SystemExit(f"not both in the catalog and in PARTS: {sorted(described ^ functions.keys())}")
 
-    page = [HEAD.rstrip()]
+    page = [HEAD.rstrip(), rights.section(connection)]
     for title, part in PARTS.items():
         page.append(f"## {title}")
         page += [function(functions[name], connection, statements) for name, statements in part.items()]

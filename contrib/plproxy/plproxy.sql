@@ -1583,7 +1583,7 @@ richer_memory_id: of a refinement, the memory that says more; null: the longest 
 what all say; without one, or with one of punctuation alone, all are kept, with a warning. member_ids: of a cluster, those that the
 verdict is about (null: all); the others are distinct from them, and if there are several of them they are asked about again.
 Of kind identity, where two names are asked about, duplicate links the alias to the name (action linked; undo_run() of the result''s run_id
-takes it back) and distinct keeps them apart; both for good.
+takes it back) and distinct keeps them apart; both for good. Members of memfold_agent may not answer these (42501): they may not link names.
 model null: a person answered. The first answer counts.
 Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
 revoke all on function memfold.resolve_judgement(judgement_id uuid, verdict text, tenant_id text, confidence double precision, reason text, merged_text text, richer_memory_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision, member_ids uuid[]) from public;

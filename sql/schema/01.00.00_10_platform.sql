@@ -16,7 +16,14 @@ begin
     end loop;
     -- The installing role transfers the objects to memfold_owner, which requires membership. A superuser has it.
     if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'usage') then
-        execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
+        begin
+            execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
+        exception when insufficient_privilege then
+            raise exception 'memfold_owner exists in this cluster, and role % is not a member', current_user
+                using errcode = 'insufficient_privilege', detail = sqlerrm || '.',
+                hint = pg_catalog.format('Ask the first owner, or an administrator, for: grant memfold_owner, memfold_queue to %I',
+                    current_user);
+        end;
     end if;
     -- Members of memfold_agent are bound to one tenant (tenant_roles). Those of memfold_tenant are too, but have the rights of an
     -- application.

@@ -157,9 +157,19 @@ def test_questions_are_answered_by_the_model_or_by_the_user(dsn: str, db: DB) ->
         about = {"subject": f"s{place}"}
         ingest(db, f"Fact {place} holds", **about, **vector(1.0))
         pairs[kind] = str(ingest(db, f"Fact {place} holds there", **about, **vector(0.88)).judgement_id)
+    for text in ("plays chess", "has a dog"):
+        for name in ("Georg", "Georg Maier"):
+            ingest(db, text, subject=name)
+    assert db.execute("select ask_links('acme')").fetchone() == (1,)
+    names = db.execute("select judgement_id::text from judgements where kind = 'identity'").fetchone()
+    assert names is not None
 
     async def work() -> None:
         async with over_stdio(dsn) as client:
+            for decided_by in ("user", "model"):
+                asked = {"question_id": names[0], "verdict": "duplicate", "decided_by": decided_by}
+                assert "about names" in await refused(client, "answer", **asked)
+            # nor is it shown
             review, judge = (await call(client, "open_questions"))["questions"]
             assert (review["question_id"], review["for_user"]) == (pairs["review"], True)
             assert (judge["question_id"], judge["for_user"]) == (pairs["judge"], False)
@@ -191,7 +201,10 @@ def test_questions_are_answered_by_the_model_or_by_the_user(dsn: str, db: DB) ->
             assert "MF027: the judgement is closed\nDETAIL: " in await refused(client, "answer", **again)
 
     run(work)
-    models = db.execute("select judgement_id::text, model from memfold.judgements").fetchall()
+    assert db.execute("select count(*) from memfold.links").fetchone() == (0,)
+    models = db.execute(
+        "select judgement_id::text, model from memfold.judgements where kind <> 'identity'"
+    ).fetchall()
     assert dict(models) == {pairs["judge"]: "mcp", pairs["review"]: None}
     check(db)
 

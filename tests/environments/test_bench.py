@@ -37,6 +37,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "consolidation": {"MERGES": 20, "TOLD": 200, "LATER": 60, "QUIET": 0.2},
     "erasure": {"OTHERS": 400, "MERGES": 20, "QUIET": 0.2},
     "soak": {"FACTS": 200, "SLOTS": 20, "FAINT": 10, "SESSIONS": 2},
+    "sizing": {"CALLS": 5, "BATCH": 20},
     "storage": {"DIMENSIONS": (384,), "ROWS": 50, "CALLS": 3},
     "isolation": {"CALLS": 5, "BATCHES": 1, "SEARCHES": 1},
 }
@@ -54,6 +55,7 @@ ASKED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "consolidation": lambda ask, server, data: ask(server, data, memories=400),
     "erasure": lambda ask, server, data: ask(server, data, memories=500),
     "soak": lambda ask, server, data: ask(server, data, minutes=0.03, facts=200),
+    "sizing": lambda ask, server, _: ask(server, rows=40),
     "storage": lambda ask, server, _: ask(server, rounds=1),
     "isolation": lambda ask, server, data: ask(server, data, rounds=1),
 }

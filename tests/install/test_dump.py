@@ -242,6 +242,30 @@ def test_an_index_of_words_is_restored(make: Make, target: Target, tmp_path: Pat
         assert ask(copy, found) == [True]
 
 
+@pytest.mark.full_server
+def test_restore_needs_memfold_py_before_the_rows(make: Make, target: Target, tmp_path: Path) -> None:
+    """Hashes of a bucket with lemmas are computed as its rows are loaded; a dump has the extensions in the right order."""
+    source, copy, without = make("extension"), make(), make()
+    run(source, "create extension memfold_py cascade")
+    run(source, "select memfold.set_policy('acme', 'words', canonicalizer => 'lemma')")
+    for bucket in ("words", "default"):
+        run(source, f"select memfold.ingest_memory('User likes dogs', 'acme', '{bucket}')")
+    dump, restore = str(tmp_path / "dump"), [str(target.cluster.bindir / "pg_restore"), "--exit-on-error"]
+    subprocess.run([str(target.cluster.bindir / "pg_dump"), "-Fc", "-f", dump, "-d", source], check=True)
+    subprocess.run([*restore, "-d", copy, dump], check=True)
+    assert servers.contents(copy) == servers.contents(source)
+    known = "select action from memfold.ingest_memory('User liked dogs.', 'acme', 'words')"
+    assert ask(copy, known) == ["merged"]
+    listed = subprocess.run([*restore, "-l", dump], check=True, capture_output=True, text=True).stdout
+    chosen = tmp_path / "list"
+    chosen.write_text("".join(line for line in listed.splitlines(True) if "memfold_py" not in line))
+    command = [*restore, "-L", str(chosen), "-d", without, dump]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert 'COPY failed for table "memories"' in done.stderr
+    assert "the extension memfold_py is not in this database" in done.stderr
+
+
 @pytest.mark.parametrize("release", servers.releases())
 def test_a_dump_of_a_released_version(
     make: Make, way: str, target: Target, tmp_path: Path, release: str

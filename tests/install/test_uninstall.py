@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import uuid
+from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
@@ -78,6 +81,43 @@ def test_uninstall_keeps_roles_of_other_databases(make: Make, extension_availabl
     works(second)
     with pytest.raises(errors.InstallError, match="memfold is not installed in"):
         uninstall(first, database=removed.database)
+
+
+@pytest.mark.one_server
+def test_second_owner_in_one_cluster(make: Make, db: psycopg.Connection[Any]) -> None:
+    """Two databases, two owners without superuser: what one takes out of its database leaves the other's as it was."""
+    one, two = (f"{name}_{uuid.uuid4().hex[:8]}" for name in ("anna", "bert"))
+    for role in (one, two):
+        db.execute(f"create role {role} login createrole".encode())
+    first, second = (f"{make(options=f'owner {role}')} user={role}" for role in (one, two))
+    names = [str(conninfo_to_dict(dsn)["dbname"]) for dsn in (first, second)]
+    try:
+        for role, name, dsn in zip((one, two), names, (first, second), strict=True):
+            rows_of(f"{dsn} user=postgres", "create extension vector")
+            rows_of(dsn, f"revoke connect on database {name} from public")
+            with pytest.raises(errors.MemfoldError, match="is not a member") as raised:
+                migrate.install(dsn)
+            assert f"grant memfold_owner, memfold_queue to {role}" in (raised.value.hint or "")
+            db.execute(f"grant memfold_owner, memfold_queue to {role}".encode())
+            migrate.install(dsn)
+        # members of memfold_owner in every database: only CONNECT keeps them out of the other's
+        with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+            rows(f"{first} dbname={names[1]}", "select")
+        works(second)
+        was = servers.contents(f"{second} user=postgres")
+        assert "memfold_owner" in uninstall(first, database=names[0]).kept_roles
+        assert [line for line in rows(first, LEFT) if "memfold" in str(line[1]) and line[0] != "role"] == []
+        assert servers.contents(f"{second} user=postgres") == was
+        assert migrate.drift(second) == []
+        found = rows(second, "select action from memfold.ingest_memory('Alice has a cat.', 't')")
+        assert found == [("merged",)]
+        assert rows(second, "select * from memfold.check_invariants('t')") == []
+    finally:
+        for name in names:
+            db.execute(f"drop database {name} with (force)".encode())
+        for role in (one, two):
+            db.execute(f"drop owned by {role}".encode())
+            db.execute(f"drop role {role}".encode())
 
 
 def test_uninstall_refuses(installed: str) -> None:

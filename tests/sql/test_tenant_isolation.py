@@ -400,6 +400,39 @@ def test_an_agent_has_no_rules_links_maintenance_or_erasure(
         db.execute(f"drop role {role}")
 
 
+@pytest.mark.parametrize(
+    ("group", "may"),
+    [("memfold_agent", False), ("memfold_tenant", True), ("memfold_judge", True), ("memfold_owner", True)],
+)
+def test_who_answers_questions_about_names(db: DB, connect: Callable[..., DB], group: str, may: bool) -> None:
+    """The answer links two names for the whole bucket: an agent, who may not link, may not answer either."""
+    for name in ("Georg", "Georg Maier"):
+        for text in ("plays chess", "has a dog"):
+            ingest(db, text, subject=name)
+    assert db.execute("select ask_links('acme')").fetchone() == (1,)
+    (question,) = db.execute("select judgement_id from memfold.judgements").fetchone() or ()
+    role = f"names_{db.info.dbname}"
+    db.execute(f"drop role if exists {role}")
+    db.execute(f"create role {role} login in role {group}")
+    try:
+        db.execute("insert into memfold.tenant_roles values (%s, 'acme')", [role])
+        login = connect(user=role)
+        for verdict in ("distinct", "duplicate"):
+            call = "select action from memfold.resolve_judgement(%s, %s, 'acme')"
+            if may and verdict == "duplicate":
+                assert login.execute(call, [question, verdict]).fetchone() == ("linked",)
+            elif not may:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match="about names") as error:
+                    login.execute(call, [question, verdict])
+                assert role in (error.value.diag.message_detail or "")
+                assert "memfold_tenant" in (error.value.diag.message_hint or "")
+        login.close()
+        assert db.execute("select count(*) from memfold.links").fetchone() == (int(may),)
+    finally:
+        db.execute("delete from memfold.tenant_roles")
+        db.execute(f"drop role {role}")
+
+
 def nodes(plan: dict[str, Any]) -> list[tuple[str, str | None]]:
     # a tenant that is a constant is compared with the setting once, before any row is looked at
     found = [] if "One-Time Filter" in plan else [(plan["Node Type"], plan.get("Index Name"))]

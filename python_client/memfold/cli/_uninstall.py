@@ -34,4 +34,5 @@ def uninstall_command(dsn: str | None, name: str) -> None:
     )
     say(f"memfold is gone from {removed.database}")
     if removed.kept_roles:
-        say(f"its roles stay, as something else depends on them: {', '.join(removed.kept_roles)}")
+        why = "something else depends on them or this role may not drop them"
+        say(f"its roles stay, as {why}: {', '.join(removed.kept_roles)}")

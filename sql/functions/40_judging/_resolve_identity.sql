@@ -9,7 +9,17 @@ declare
     j memfold.judgements;
     r memfold.resolution;
     v_why text;
+    v_actor constant text := memfold_internal._actor();
 begin
+    -- an agent answers questions about memories: what links names is a rule of the bucket
+    if not (
+        pg_catalog.has_function_privilege(v_actor, 'memfold.link_subject(text, text, text, text)', 'execute')
+        or pg_catalog.pg_has_role(v_actor, 'memfold_judge', 'member')
+    ) then
+        perform memfold_internal._fail('42501', 'permission denied to answer a question about names',
+            pg_catalog.format('The answer may link the names, and role %I may not call link_subject().', v_actor),
+            'A member of memfold_app, memfold_tenant or memfold_judge answers it.');
+    end if;
     if not coalesce(verdict in ('duplicate', 'distinct'), false) then
         perform memfold_internal._fail('MF028', 'the verdict does not apply to names',
             pg_catalog.format('verdict was %s; the question is whether two names mean the same.', pg_catalog.quote_nullable(verdict)),
@@ -58,4 +68,4 @@ comment on function memfold_internal._resolve_identity(
     text, uuid, text, double precision, text, text, bigint, bigint, double precision
 ) is
 'Answers a question about two names, for resolve_judgement(): duplicate links the alias to the name. Status obsolete: other links do not
-allow it.';
+allow it. Raises 42501 for a role that may not link names and is no judge.';

@@ -172,5 +172,5 @@ memory that says more; null: the longest text. merged_text: for kind synthesis, 
 punctuation, all are kept, with a warning. member_ids: for a cluster, the members that the verdict is about (null: all); the others are
 distinct from them, and if there are several, a new question is asked about them. For kind identity, which asks about two names, duplicate
 links the alias to the name (action linked; undo_run() of the result''s run_id undoes it) and distinct keeps them apart; both permanently.
-model null: a person answered. The first answer counts. Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed),
+Members of memfold_agent may not answer these (42501): they may not link names. model null: a person answered. The first answer counts. Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed),
 MF028 (an argument is not allowed).';

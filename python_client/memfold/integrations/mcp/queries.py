@@ -1,11 +1,12 @@
 """What the MCP server asks of the database, beside the functions that every client calls."""
 
+# Not those about names: their answer is a rule of the bucket, and what they show are only examples of its use.
 OPEN_QUESTIONS = """
 select judgement_id, kind, subject, predicate, guard, similarity, created_at,
     case when member_ids is null then array[other_id, memory_id] else member_ids end as memory_ids,
     case when member_ids is null then array[other_content, content] else member_contents end as contents
 from memfold.open_judgements
-where tenant_id = %(tenant_id)s and bucket_id = %(bucket_id)s
+where tenant_id = %(tenant_id)s and bucket_id = %(bucket_id)s and kind <> 'identity'
 order by kind <> 'review', created_at, judgement_id
 limit %(max_results)s
 """

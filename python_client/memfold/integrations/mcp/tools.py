@@ -352,8 +352,14 @@ class Tools:
         """Answer an open question. The memories are merged, replaced or kept accordingly; undo(event_id) takes it back."""
         model = None
         with _told():
+            kind = await self._store.kind_of_question(question_id)
+            if kind == "identity":
+                raise ToolError(
+                    "this question is about names, not memories\n"
+                    "HINT: Its answer is a rule for every memory: leave it to memfold judge or memfold review."
+                )
             if decided_by == "model":
-                if await self._store.kind_of_question(question_id) == "review":
+                if kind == "review":
                     raise ToolError(
                         "this question is for the user\n"
                         "HINT: Show them the memories, then answer with decided_by='user'."

@@ -1,0 +1,129 @@
+"""Recovery to a moment in the middle of writers, from a base backup and archived WAL, as docs/faults.md says."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from memfold.admin import migrate
+from tests import servers
+from tests.conftest import Target
+from tests.install.test_install import rows, rows_of
+
+# A server of its own, and what is in it is the same whatever way memfold was installed.
+pytestmark = pytest.mark.one_server
+
+WRITERS = 4
+CALL = (
+    "select action from memfold.ingest_memory(%(content)s, 'acme', subject => %(subject)s, predicate => 'lives_in',"
+    " object => %(content)s, source_turn_ids => %(turns)s, idempotency_key => %(key)s)"
+)
+KEYS = "select idempotency_key from memfold.idempotency_keys where tenant_id = 'acme'"
+
+
+class Writer(threading.Thread):
+    """States facts, known and new, until it is told to end; keeps when each call was sent and acknowledged."""
+
+    def __init__(self, dsn: str, number: int, end: threading.Event) -> None:
+        super().__init__()
+        self.dsn, self.number, self.end = dsn, number, end
+        self.calls: list[tuple[float, float, dict[str, object]]] = []
+
+    def run(self) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            while not self.end.is_set():
+                count = len(self.calls)
+                call: dict[str, object] = {
+                    "content": f"town {count % 7}", "subject": f"person {(count + self.number) % 20}",
+                    "turns": [f"turn {count}"], "key": uuid.uuid4().hex,
+                }  # fmt: skip
+                sent = time.time()
+                connection.execute(CALL, call)
+                self.calls.append((sent, time.time(), call))
+
+
+@pytest.fixture
+def cluster(target: Target) -> Iterator[servers.Cluster]:
+    """A server that archives its WAL."""
+    cluster = servers.Cluster("own", target.cluster.bindir)
+    for name in ("wal", "restored"):
+        (cluster.base / name).mkdir()
+        os.chown(cluster.base / name, cluster.account.uid, cluster.account.gid)
+    cluster.start(extension=False, archive_mode="on", archive_command=f"cp %p {cluster.base}/wal/%f")
+    try:
+        yield cluster
+    finally:
+        cluster.account.run(
+            [cluster.bindir / "pg_ctl", "-D", cluster.base / "restored" / "data", "-m", "immediate", "stop"]
+        )
+        cluster.stop()
+
+
+def restore(cluster: servers.Cluster, moment: str) -> str:
+    """Start a server from the backup, up to that moment; where it is."""
+    base = cluster.base / "restored"
+    (base / "data" / "recovery.signal").touch()
+    with (base / "data" / "postgresql.auto.conf").open("a") as conf:
+        conf.write(
+            f"unix_socket_directories = '{base}'\narchive_mode = off\nrestore_command = 'cp {cluster.base}/wal/%f %p'\n"
+            f"recovery_target_time = '{moment}'\nrecovery_target_action = promote\n"
+        )
+    os.chown(base / "data" / "recovery.signal", cluster.account.uid, cluster.account.gid)
+    cluster.run(cluster.bindir / "pg_ctl", "-D", base / "data", "-l", base / "log", "-w", "start")
+    return f"host={base} port=5432 user=postgres dbname=postgres"
+
+
+def test_a_moment_amid_writers_is_restored(cluster: servers.Cluster) -> None:
+    """What was acknowledged before it is there, nothing that was sent after it, and what is sent again counts once."""
+    migrate.install(cluster.dsn())
+    rows_of(cluster.dsn(), "select memfold.set_predicate('lives_in', 'acme', cardinality => 'one')")
+    end = threading.Event()
+    writers = [Writer(cluster.dsn(), number, end) for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    try:
+        cluster.run(
+            cluster.bindir / "pg_basebackup", "-h", cluster.base, "-p", "5432", "-U", "postgres",
+            "-D", cluster.base / "restored" / "data", "-X", "none", "-c", "fast", "--no-sync",
+        )  # fmt: skip
+        backed_up = [len(writer.calls) for writer in writers]
+        # so many calls of each after the backup, and after the moment
+        while not all(
+            len(writer.calls) > count + 20 for writer, count in zip(writers, backed_up, strict=True)
+        ):
+            time.sleep(0.01)
+        moment = time.time()
+        ((named,),) = rows(cluster.dsn(), f"select to_timestamp({moment!r}::float8)::text")
+        while not all(writer.calls[-20][0] > moment for writer in writers):
+            time.sleep(0.01)
+    finally:
+        end.set()
+        for writer in writers:
+            writer.join()
+    ((wal,),) = rows(cluster.dsn(), "select pg_walfile_name(pg_switch_wal())")
+    while not (cluster.base / "wal" / str(wal)).exists():
+        time.sleep(0.05)
+
+    copy = restore(cluster, str(named))
+    calls = [call for writer in writers for call in writer.calls]
+    there = {key for (key,) in rows(copy, KEYS)}
+    before = {call["key"] for _, acknowledged, call in calls if acknowledged < moment}
+    after = {call["key"] for sent, _, call in calls if sent > moment}
+    assert before
+    assert (before - there, after & there) == (set(), set())
+    assert len(after) >= 20 * WRITERS
+    assert rows(copy, "select * from memfold.check_invariants('acme')") == []
+    with psycopg.connect(copy, autocommit=True) as connection:
+        # what is not there, and some of what is
+        for _, _, call in [*calls[:20], *(call for call in calls if call[2]["key"] not in there)]:
+            connection.execute(CALL, call)
+    assert len(rows(copy, KEYS)) == len(calls)
+    observed = "select count(*) from memfold.memory_events where tenant_id = 'acme' and observation"
+    assert rows(copy, observed) == [(len(calls),)]
+    assert rows(copy, "select * from memfold.check_invariants('acme')") == []

@@ -1,0 +1,101 @@
+"""Logical replication to a subscriber, as docs/backups.md says: every table is equal, and the subscriber takes over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from memfold.admin import migrate
+from tests import servers
+from tests.conftest import Target
+from tests.install.test_install import rows, rows_of
+from tests.support import until
+
+# A server of its own, and what is in it is the same whatever way memfold was installed.
+pytestmark = pytest.mark.one_server
+
+SHIPPED = "truncate memfold.antonyms, memfold.lexicon, memfold.options, memfold.policies"
+# the subscriber is another database of the same server, where the slot has to be there first
+SUBSCRIBE = (
+    "create subscription copy connection '{}' publication memfold"
+    " with (run_as_owner = true, create_slot = false, slot_name = 'copy')"
+)
+
+
+@pytest.fixture
+def cluster(target: Target) -> Iterator[servers.Cluster]:
+    cluster = servers.Cluster("own", target.cluster.bindir)
+    cluster.start(extension=False, wal_level="logical")
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> None:
+    """From a publisher with writers, whose rows are stated, merged, superseded, rehashed, erased and archived."""
+    rows_of(cluster.dsn(), "create database copy template template0")
+    source, copy = cluster.dsn(), cluster.dsn("copy")
+    for dsn in (source, copy):
+        migrate.install(dsn)
+    servers.fill(source)
+    stop = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(source, autocommit=True) as connection:
+            count = 0
+            while not stop.is_set():
+                count += 1
+                said = [f"Fact {count % 40}", [f"turn {count}"]]
+                connection.execute("select memfold.ingest_memory(%s, 'busy', source_turn_ids => %s)", said)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        rows_of(source, "create publication memfold for tables in schema memfold")
+        rows_of(source, "create role replicator login replication bypassrls in role pg_read_all_data")
+        rows_of(source, "select pg_create_logical_replication_slot('copy', 'pgoutput')")
+        rows_of(copy, SHIPPED)
+        rows_of(copy, SUBSCRIBE.format(cluster.dsn(user="replicator")))
+        until(
+            lambda: not rows(copy, "select from pg_subscription_rel where srsubstate <> 'r'"),
+            "the first copy",
+        )
+        servers.fill_on(source)
+        rows_of(source, "select memfold.erase_source('t3', 'before', 'request 17')")
+        rows_of(source, "call memfold.rehash_bucket('busy', 'default', canonicalizer => 'flat')")
+        rows_of(source, "select memfold.archive_events(clock_timestamp(), 'busy', 1000)")
+        # what only the publisher's triggers fill in
+        rows_of(source, "insert into memfold.memories (tenant_id, content) values ('busy', 'A plain row')")
+    finally:
+        stop.set()
+        writer.join()
+    ((end,),) = rows(source, "select pg_current_wal_lsn()::text")
+    behind = f"select from pg_replication_slots where confirmed_flush_lsn < '{end}'"
+    until(lambda: not rows(source, behind), "the rest", pause=0.1)
+    was = servers.contents(source)
+    assert servers.contents(copy) == was
+    published = rows(source, "select tablename from pg_publication_tables where pubname = 'memfold'")
+    # who has claimed a text is gone with its transaction: an unlogged table
+    assert {name for (name,) in published} == {*was} - {"adoption_claims"}
+    assert len(was["memory_events_archive"]) > 1
+    assert rows(source, "select * from pg_sequences where schemaname ~ '^memfold'") == []
+    rows_of(copy, "alter subscription copy disable; alter subscription copy set (slot_name = none)")
+    rows_of(copy, "drop subscription copy")
+    for tenant in ("before", "busy"):
+        assert rows(copy, f"select * from memfold.check_invariants('{tenant}')") == []
+    found = rows(
+        copy,
+        "select action, tier, method from memfold.ingest_memory('fact  7', 'busy', source_turn_ids => '{last}')",
+    )
+    assert found == [("merged", 1, "hash")]
+    assert rows(copy, "select * from memfold.check_invariants('busy')") == []
+    # a new id is above all that came
+    above = (
+        "select memory_id::text = max(memory_id::text) over () from memfold.memories where tenant_id = 'busy'"
+    )
+    rows_of(copy, "select memfold.ingest_memory('The last of all', 'busy')")
+    assert rows(copy, f"{above} order by content = 'The last of all' desc limit 1") == [(True,)]

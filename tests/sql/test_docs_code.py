@@ -1,0 +1,130 @@
+"""Code in the docs: SQL statements are run, Python is parsed and its imports are there, commands and options exist.
+
+Statements run in an empty database and are rolled back: what they name must be there, whatever data they find. The output of
+README.md and docs/client.md is compared by tests/install/test_readme.py, that of docs/reference.md by test_reference.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import psycopg
+import pytest
+
+from memfold.cli import main
+from tests import servers
+from tests.support import DB
+
+pytestmark = pytest.mark.one_server
+
+PAGES = [servers.ROOT / "README.md", *sorted((servers.ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
+BEGIN = re.compile(
+    r"(select|insert|update|delete|call|set|create|drop|do|alter|grant|revoke|with|explain|truncate|reset)\b"
+)
+# Of extensions that the embedded server does not have.
+ELSEWHERE = (
+    "create extension memfold",
+    "embed_text(",
+    "embed_pending(",
+    "loaded_models(",
+    "segment_words(",
+    "bt_index_check(",
+)
+# What is another role, database or extension of the reader's, and what commits by itself: the statement was parsed, and its
+# functions, columns and arguments were found.
+ACCEPTED = {"42704", "25001", "2D000", "2BP01", "3D000", "0A000"}
+
+
+def blocks(page: Path, *languages: str) -> Iterator[str]:
+    for indent, language, text in BLOCK.findall(page.read_text()):
+        if language in languages:
+            yield re.sub(rf"(?m)^{indent}", "", text)
+
+
+def statements(block: str) -> Iterator[str]:
+    """Those of a block that also shows output: from a line that begins as a statement does, to one that ends it."""
+    lines: list[str] = []
+    for line in block.splitlines():
+        if not lines and not BEGIN.match(line):
+            continue
+        lines.append(re.sub(r"(^|\s+)-- .*$", "", line))
+        text = "\n".join(lines)
+        if text.count("$$") % 2 == 0 and (found := re.search(r"(;| \\gset| \\gexec)\s*$", text)):
+            yield text[: found.start()]
+            lines.clear()
+    assert not lines, f"a statement without an end: {lines}"
+
+
+def test_statements_of_the_pages_name_what_exists(db: DB) -> None:
+    wrong, count = [], 0
+    for page in PAGES:
+        for statement in [s for block in blocks(page, "sql") for s in statements(block)]:
+            if any(word in statement for word in ELSEWHERE) or re.search(r"[ (]\.\.\.", statement):
+                continue
+            # variables of psql, and an id that is cut short
+            query = re.sub(r"(?<![:\w]):(?:'\w+'|[a-z_]+)(?!\w)", "null", statement)
+            query = re.sub(r"'01a2…'", "gen_random_uuid()", query)
+            count += 1
+            try:
+                with db.transaction(force_rollback=True):
+                    db.execute("set local memfold.tenant_id = 'acme'")
+                    db.execute(query.encode())
+            except psycopg.Error as error:
+                if error.sqlstate not in ACCEPTED and not (error.sqlstate or "").startswith("MF"):
+                    wrong.append((page.name, statement, str(error)))
+    assert wrong == []
+    assert count > 150
+
+
+def test_statements_are_told_from_their_output() -> None:
+    block = "select 1;  -- one\n ?column?\n----------\n        1\n\ndo $$\nbegin\n    perform 1;\nend $$;\nselect a \\gset\n"
+    assert list(statements(block)) == ["select 1", "do $$\nbegin\n    perform 1;\nend $$", "select a"]
+
+
+def test_python_of_the_pages_imports_what_exists() -> None:
+    count = 0
+    for page in PAGES:
+        for block in blocks(page, "python"):
+            for node in ast.walk(ast.parse(block)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "memfold":
+                    name, names = str(node.module), [alias.name for alias in node.names]
+                    if name.startswith("memfold.integrations."):
+                        # its source: the framework would take seconds to load, or is not installed
+                        spec = importlib.util.find_spec(name)
+                        assert spec is not None, f"{page.name}: {name}"
+                        there = set(re.findall(r"\w+", Path(str(spec.origin)).read_text()))
+                    else:
+                        module = importlib.import_module(name)
+                        there = {one for one in names if hasattr(module, one)}
+                    assert {*names} <= there, f"{page.name}: {name}"
+                    count += len(names)
+    assert count > 10
+
+
+def test_commands_of_the_pages_exist() -> None:
+    count = 0
+    for page in PAGES:
+        for block in [
+            *blocks(page, "sh"),
+            *(re.sub(r"(?m)^(?!\$ ).*$|^\$ ", "", b) for b in blocks(page, "console")),
+        ]:
+            for line in re.findall(r"(?m)^(?:export \w+=\$\()?(?:[A-Z_]+=\S+ )*memfold (.*)$", block):
+                words = re.split(r"\)?\s*(?:#|[|>;&<]|\)$)", line)[0].split()
+                command: click.Command = main
+                while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+                    assert words[0] in command.commands, f"{page.name}: memfold {line}"
+                    command = command.commands[words.pop(0)]
+                options = {option for parameter in command.params for option in parameter.opts} | {
+                    "--help",
+                    "-h",
+                }
+                given = {word.split("=")[0] for word in words if word.startswith("--")}
+                assert given <= options, f"{page.name}: memfold {line}"
+                count += 1
+    assert count > 40
