@@ -209,7 +209,7 @@ comment on function memfold_internal._assert_local_shard(text) is
 
 -- The tenant as a constant: Citus runs any statement on the node of its tenant if each table in it is restricted to that tenant by a
 -- constant known at planning time. Row-level security restricts each table; declared immutable, this function is that constant. So no
--- plan may be reused: _on_tenant_node() discards those of earlier calls.
+-- plan may outlive its tenant: _on_tenant_node() discards those of another one.
 create or replace function memfold_internal._planned_tenant() returns text
 language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $body$
@@ -221,16 +221,26 @@ comment on function memfold_internal._planned_tenant() is
 'memfold.tenant_id, declared immutable: only for row-level security on Citus, after _on_tenant_node().';
 
 create or replace function memfold_internal._on_tenant_node(tenant_id text) returns void
-language plpgsql volatile
+language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
+declare
+    v_marker constant text := format('prepare "memfold plans" as select %L', tenant_id);
+    v_planned text;
 begin
     perform memfold_internal._assert_local_shard(tenant_id);
-    -- always: the tenant of the last plan is unknown, because that call may have been rolled back
+    -- A prepared statement says whose plans these are, because ROLLBACK leaves both alone; a setting it would restore.
+    select p.statement into v_planned from pg_prepared_statement() as p where p.name = 'memfold plans';
+    if v_planned = v_marker then
+        return;
+    elsif v_planned is not null then
+        deallocate "memfold plans";
+    end if;
     discard plans;
+    execute v_marker;
 end;
 $body$;
 comment on function memfold_internal._on_tenant_node(text) is
-'The hook on Citus: _assert_local_shard(), and discards all plans of the session, which may name another tenant. Raises MF060.';
+'The hook on Citus: _assert_local_shard(), and discards all plans of the session if they may name another tenant. Raises MF060.';
 
 create or replace function memfold_internal._is_authorized(tenant_id text) returns boolean
 language sql stable parallel safe

@@ -334,6 +334,40 @@ def test_tenant_isolation(nodes: citus_nodes.Nodes) -> None:
         assert sqlstate(connection, "select * from memfold.set_policy('*', 'x')") == "MF002"
 
 
+def test_plans_stay_while_the_tenant_stays(nodes: citus_nodes.Nodes) -> None:
+    """And no longer: a plan names its tenant, also where the call that made it is rolled back."""
+    homes = nodes.workers_of([f"planned {number}" for number in range(9)])
+    node = homes["planned 0"]
+    one, other = [tenant for tenant, home in homes.items() if home == node][:2]
+    with nodes.connect(node) as connection:
+
+        def state(tenant: str) -> str:
+            query = "select action from memfold.ingest_memory('A plan for ' || %s::text, %s)"
+            rows = connection.execute(query.encode(), [tenant] * 2, prepare=False).fetchall()
+            return str(rows[0][0])
+
+        def planned() -> Any:
+            return connection.execute(
+                "select prepare_time from pg_prepared_statements where name = 'memfold plans'", prepare=False
+            ).fetchone()
+
+        assert [state(one) for _ in range(3)] == ["inserted", "merged", "merged"]
+        since = planned()
+        assert since is not None
+        assert state(one) == "merged"
+        assert planned() == since
+        with connection.transaction(force_rollback=True):
+            assert [state(other) for _ in range(3)] == ["inserted", "merged", "merged"]
+        assert planned() != since
+        assert state(one) == "merged"
+        assert [state(other) for _ in range(2)] == ["inserted", "merged"]
+        found = connection.execute(
+            "select tenant_id, observations from memfold.memory_totals where tenant_id = any(%s) order by 1",
+            [[one, other]],
+        ).fetchall()
+        assert found == sorted([(one, 5), (other, 2)])
+
+
 @pytest.mark.parametrize("node", [0, 1, 2])
 def test_round_trip(nodes: citus_nodes.Nodes, node: int) -> None:
     """Judge, undo, hand, timeline, search, erasure, through every node."""
