@@ -245,6 +245,22 @@ begin
 end;
 $body$;
 
+create or replace function memfold_internal._believed_memories(
+    tenant_id text, bucket_id text, as_of timestamptz, known_at timestamptz
+) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    raise exception 'known_at is not available on Citus' using
+        errcode = 'feature_not_supported',
+        detail = 'What was known then is derived in rows of another tenant, whose shards may be on another node.',
+        hint = 'memfold export the bucket, memfold restore it on one server, and ask there.';
+end;
+$body$;
+
+-- import_bucket() works as memfold_rules, whom no policy keeps to one tenant; Citus does not plan these joins without.
+alter function memfold_internal._extend_sums(text, uuid) security definer set search_path = pg_catalog, pg_temp;
+
 -- Where it is called, a call is checked as its caller.
 alter function memfold_internal._authorize_session(text, name) security definer set search_path = pg_catalog, pg_temp;
 alter function memfold_internal._authorize_queue_session(text) security definer set search_path = pg_catalog, pg_temp;
