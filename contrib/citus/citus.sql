@@ -84,9 +84,9 @@ join pg_depend as d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid an
 join pg_proc as p
     on p.oid = d.refobjid and p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.provolatile <> 'i'
 where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
--- and what queries of the client call beside tables
+-- and what queries of the client, and of tests, call beside tables
 union
-select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname = '_guard';
+select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in ('_guard', '_stripe');
 
 create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
