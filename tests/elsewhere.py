@@ -3,6 +3,7 @@
 ``contrib/<place>/tests/expected_failures.txt`` lists the expected failures of a place: a line ``# <reason>`` for each row of
 the table in ``contrib/<place>/README.md``, and under it the tests that it makes fail. A listed test that passes fails the
 run, unless the reason says ``(now and then)``; ``(not run)``: it would wait for minutes for what does not come about there.
+A listed test that no longer exists stops the run.
 """
 
 from __future__ import annotations
@@ -101,6 +102,14 @@ def _why_not(place: Place, item: pytest.Item) -> str | None:
 def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what could say nothing there; expect the known failures."""
     known = expected_failures(place.cluster.name)
+    if not any("::" in argument for argument in config.args):
+        # whole files: what is listed of them is there
+        files = {item.nodeid.partition("::")[0] for item in items}
+        gone = {one for one in known if one.partition("::")[0] in files} - {
+            name(place, item) for item in items
+        }
+        if gone:
+            raise pytest.UsageError(f"listed as expected failures, but gone: {', '.join(sorted(gone))}")
     here, elsewhere = [], []
     for item in items:
         reason = known.get(name(place, item), "")

@@ -84,9 +84,9 @@ join pg_depend as d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid an
 join pg_proc as p
     on p.oid = d.refobjid and p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.provolatile <> 'i'
 where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
--- and those that queries of the client call
+-- and those that queries of the client, and of tests, call in addition to tables
 union
-select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname = '_guard';
+select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in ('_guard', '_stripe');
 
 create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
@@ -254,6 +254,22 @@ begin
     perform memfold_internal._on_tenant_node(tenant_id);
 end;
 $body$;
+
+create or replace function memfold_internal._believed_memories(
+    tenant_id text, bucket_id text, as_of timestamptz, known_at timestamptz
+) returns jsonb
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    raise exception 'known_at is not available on Citus' using
+        errcode = 'feature_not_supported',
+        detail = 'What was known then is derived in rows of another tenant, whose shards may be on another node.',
+        hint = 'memfold export the bucket, memfold restore it on one server, and ask there.';
+end;
+$body$;
+
+-- import_bucket() runs as memfold_rules, which no policy restricts to one tenant; without that Citus does not plan these joins.
+alter function memfold_internal._extend_sums(text, uuid) security definer set search_path = pg_catalog, pg_temp;
 
 -- On the calling node, a call is checked as its caller.
 alter function memfold_internal._authorize_session(text, name) security definer set search_path = pg_catalog, pg_temp;

@@ -61,6 +61,8 @@ def test_rare_words_count_more(way: DB) -> None:
     assert [row["score"] for row in found] == sorted((row["score"] for row in found), reverse=True)
     assert all(0 < row["word_share"] <= 1 and row["similarity"] is None for row in found)
     assert all(row["matched_similarity"] is None and row["complete"] for row in found)
+    # in any order they weigh the same, to the last digit
+    assert words(way, "Ann drinks white") == words(way, "white drinks Ann")
     assert texts(words(way, "kubernetes")) == [TEXTS[3]]
     assert texts(words(way, "1.29")) == [TEXTS[3]]
     assert words(way, "zebra") == words(way, "?!") == []
@@ -95,9 +97,9 @@ def test_a_merged_text_leads_to_its_memory(way: DB) -> None:
     root = ingest(way, "Ann keeps bees", **vector(1.0))
     ingest(way, "Ann is a beekeeper in spare hours", **vector(0.97))
     way.execute(
-        "select merge_memories((select memory_id from memories where content like '%%beekeeper%%' and status = 'active'),"
-        " %s, tenant_id => 'acme') where exists (select from memories where content like '%%beekeeper%%'"
-        " and status = 'active')",
+        "select merge_memories((select memory_id from memories where tenant_id = 'acme' and content like '%%beekeeper%%'"
+        " and status = 'active'), %s, tenant_id => 'acme') where exists (select from memories where tenant_id = 'acme'"
+        " and content like '%%beekeeper%%' and status = 'active')",
         [root.memory_id],
     )
     [row] = words(way, "beekeeper")

@@ -59,10 +59,11 @@ comment on function memfold_internal._own_stripe() is 'The stripe, 0 to 63, that
 
 create or replace function memfold_internal._adds_to(root_id uuid) returns boolean
 language sql stable parallel safe
-return coalesce(pg_catalog.strpos(pg_catalog.current_setting('memfold.adds_to', true), root_id::text) > 0, false);
+return (pg_catalog.strpos(pg_catalog.current_setting('memfold.adds_to', true), root_id::text) > 0) is true;
 revoke all on function memfold_internal._adds_to(uuid) from public;
 comment on function memfold_internal._adds_to(uuid) is
-'Whether this transaction has added to a stripe of the root, and holds it. One expression, which its callers inline.';
+'Whether this transaction has added to a stripe of the root, and holds it. One expression, which its callers inline; without COALESCE, in
+which Citus allows an UPDATE nothing that is not immutable.';
 
 create or replace function memfold_internal._note_stripe(root_id uuid) returns text
 language sql volatile

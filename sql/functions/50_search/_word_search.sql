@@ -150,11 +150,12 @@ begin
     ),
     -- the weights of BM25, among the texts with one of the words: an index and a scan then rank alike
     weighted as (
-        select c.key, ln(1 + (sum(c.texts) over () - c.texts + 0.5) / (c.texts + 0.5))::double precision as weight
+        -- Whole numbers: their sum is the same in any order, so that an index and a scan give the same shares, to the last digit.
+        select c.key, round(1e12 * ln(1 + (sum(c.texts) over () - c.texts + 0.5) / (c.texts + 0.5)))::double precision as weight
         from counted as c
     ),
     ranked as (
-        select h.memory_id, floor(1e9 * sum(w.weight) / max(s.weight)) / 1e9 as share, max(h.size) / max(s.size) as size
+        select h.memory_id, sum(w.weight) / max(s.weight) as share, max(h.size) / max(s.size) as size
         from hits as h
         join weighted as w on w.key = h.key
         cross join (

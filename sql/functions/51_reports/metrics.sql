@@ -1,3 +1,4 @@
+-- Citus hands on no sub-select without a column.
 create or replace view memfold.metrics with (security_invoker = true) as
 select
     s.memories,
@@ -9,16 +10,16 @@ select
     q.overdue_leases,
     q.oldest_open_seconds,
     (
-        select count(*) from (select from memfold.judgements where status = 'dead' limit 10000) as d
+        select count(*) from (select 1 from memfold.judgements where status = 'dead' limit 10000) as d
     ) as dead_judgements,
     (
-        select count(*) from (select from memfold.memories where embedding_pending limit 10000) as p
+        select count(*) from (select 1 from memfold.memories where embedding_pending limit 10000) as p
     ) as pending_embeddings,
     (
-        select count(*) from (select from memfold.memories where not is_ingested limit 10000) as p
+        select count(*) from (select 1 from memfold.memories where not is_ingested limit 10000) as p
     ) as plain_rows,
     (
-        select count(*) from (select from memfold.memory_counter_stripes where stripe = 0 limit 10000) as c
+        select count(*) from (select 1 from memfold.memory_counter_stripes where stripe = 0 limit 10000) as c
     ) as striped_memories,
     extract(epoch from clock_timestamp() - r.started_at)::double precision as maintenance_seconds,
     r.status = 'failed' as maintenance_failed,
