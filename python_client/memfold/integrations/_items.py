@@ -284,7 +284,7 @@ class Items:
         return turn_id(self._scheme, "" if self._of_tenant else bucket_id, key)
 
     def _read(self, core: Core, statement: Any, given: Mapping[str, Any]) -> Steps[list[Row]]:
-        return (yield from core.send(statement, {"tenant_id": core.tenant_id, **given}, repeatable=True))
+        return (yield from core.send(statement, {"tenant_id": core.tenant_id, **given}, reads=True))
 
     def _erase(self, core: Core, turn: str) -> Steps[bool]:
         given = {"source_turn_id": turn}
