@@ -61,11 +61,12 @@ class Sending:
         reads: bool = False,
         notices: list[Notice] | None = None,
         keep: Callable[[list[Row]], bool] | None = None,
+        opening: LiteralString = queries.SET_TENANT,
     ) -> Steps[list[Row]]:
         """Send until it is through. A repeatable call may be sent again even when COMMIT was under way.
 
         reads: it writes nothing, which is repeatable too. notices: where what the server says beside it is put. keep:
-        whether to commit, by the rows.
+        whether to commit, by the rows. opening: of its transaction, with the same arguments.
         """
         for name, value in arguments.items():
             if isinstance(value, str):
@@ -76,7 +77,7 @@ class Sending:
         while True:
             error: psycopg.Error
             try:
-                rows: list[Row] = yield Transact(statement, parameters, keep, reads, notices)
+                rows: list[Row] = yield Transact(statement, parameters, keep, reads, notices, opening)
                 return rows
             except CommitLostError as lost:
                 unsure = True

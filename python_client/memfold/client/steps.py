@@ -9,6 +9,7 @@ from typing import Any, LiteralString, TypeAlias, TypeVar
 
 import psycopg
 
+from memfold import queries
 from memfold.found import Notice
 from memfold.judging import Question
 from memfold.types import Row
@@ -21,7 +22,7 @@ class Transact:
     """One statement in a transaction of its own, in which memfold.tenant_id is set; gives its rows.
 
     keep: whether to commit, by the statement's rows. reads: it writes nothing: COMMIT goes with it, in one round trip.
-    notices: where what the server says beside it is put.
+    notices: where what the server says beside it is put. opening: the statement before it, which sets memfold.tenant_id.
     """
 
     statement: LiteralString
@@ -29,6 +30,7 @@ class Transact:
     keep: Callable[[list[Row]], bool] | None = None
     reads: bool = False
     notices: list[Notice] | None = None
+    opening: LiteralString = queries.SET_TENANT
 
 
 @dataclass(frozen=True, slots=True)
