@@ -105,7 +105,7 @@ def test_eight_sessions_of_an_agent(dsn: str, db: DB) -> None:
         assert ("Alice lives in Paris." in answer, "Alice lives in Lyon." in answer) == (True, False)
         assert set(memories(db, "superseded")) == {"Alice lives in Lyon."}
 
-        # a retraction holds, whoever says it again
+        # a retraction holds, no matter who says it again
         await talk("forget: Alice has a cat")
         assert list(memories(db, "rejected")) == ["Alice has a cat."]
         await talk("alice has a CAT")
