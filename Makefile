@@ -204,15 +204,18 @@ test-citus: setup ## the same on a coordinator and two workers (CITUS_PG_CONFIG=
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup
 
 # Each pins what the others, or memfold's own tests, have in other versions.
-FRAMEWORKS := crewai llamaindex
-test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test the adapters whose frameworks are large (1 GB), each in an environment of its own
+FRAMEWORKS := crewai llamaindex mem0
+# mem0 has no adapter: it goes through LangChain's, or its table is adopted.
+EXTRAS_mem0 := adopt,langchain
+PACKAGES_mem0 := 'mem0ai>=2.2,<3' 'langchain>=1,<2' 'langchain-community>=0.4,<0.5' 'psycopg[pool]'
+test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test with the frameworks that are large (2 GB), each in an environment of its own
 	for name in $(FRAMEWORKS); do .venv-$$name/bin/python -m pytest tests/integrations/test_$$name.py || exit; done
 
 .venv-%/$(MADE_FOR): python_client/pyproject.toml
 	@$(ENOUGH_PYTHON)
 	@test -e $@ && $(@D)/bin/python -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(@D)
-	$(@D)/bin/python -m pip install -q --disable-pip-version-check -e 'python_client[facts,server,$*]' 'numpy>=1.26,<3' \
-	    'pytest>=8,<10' 'pytest-postgresql>=7,<11' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4'
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check -e 'python_client[facts,server,$(or $(EXTRAS_$*),$*)]' 'numpy>=1.26,<3' \
+	    'pytest>=8,<10' 'pytest-postgresql>=7,<11' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4' $(PACKAGES_$*)
 	@touch $@
 
 # All at once; each tool's output in one piece, where this make can do that (4.0 and newer).

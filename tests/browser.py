@@ -7,10 +7,11 @@ import functools
 import os
 import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+if TYPE_CHECKING:
+    # not in the environments of the large frameworks, which load this file too
+    from selenium import webdriver
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -32,6 +33,9 @@ def _program() -> str | None:
 
 @contextlib.contextmanager
 def started(*, javascript: bool = True) -> Iterator[webdriver.Chrome]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
     options = webdriver.ChromeOptions()
     options.binary_location = _program() or ""
     arguments = [

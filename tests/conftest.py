@@ -72,7 +72,11 @@ LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", 
         "test_connection_loss", "test_differential", "test_time_limits", "test_settings", "test_linking",
         "test_isolation_probes"}  # fmt: skip
 # Of frameworks that are too large for every run: `make test-frameworks` has them. By module, the file that needs it.
-LARGE = {"crewai": "integrations/test_crewai.py", "llama_index": "integrations/test_llamaindex.py"}
+LARGE = {
+    "crewai": "integrations/test_crewai.py",
+    "llama_index": "integrations/test_llamaindex.py",
+    "mem0": "integrations/test_mem0.py",
+}
 collect_ignore = [file for module, file in LARGE.items() if find_spec(module) is None]
 # What --citus or --plproxy runs the suite on instead; each process of the run has its own.
 ELSEWHERE: list[elsewhere.Place] = []

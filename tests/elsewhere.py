@@ -34,11 +34,13 @@ NOWHERE = {
     "test_modules": "is about the catalog of one server",
     "test_stateful": "would take hours: each of its many cases asks for a fresh database",
     "test_adk": "adapters are tested on one server",
+    "test_adk_agent": "adapters are tested on one server",
     "test_crewai": "adapters are tested on one server",
     "test_langchain": "adapters are tested on one server",
     "test_langgraph": "adapters are tested on one server",
     "test_langgraph_facts": "adapters are tested on one server",
     "test_llamaindex": "adapters are tested on one server",
+    "test_mem0": "adapters are tested on one server",
     "test_citus": "has servers of its own",
     "test_plproxy": "has servers of its own",
 }

@@ -58,22 +58,39 @@ def test_what_has_a_time_to_live_is_no_longer_shown_after_it(store: MemfoldStore
     check(db)
 
 
+def left_of(db: DB) -> float:
+    """Minutes until the memory expires."""
+    row = db.execute(
+        "select extract(epoch from valid_until - now()) / 60 from memfold.memory_totals"
+    ).fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+def expire_in(db: DB, minutes: float) -> None:
+    """As if it had been put so long ago that this is left."""
+    with db.transaction():
+        db.execute("set local session_replication_role = replica")
+        until = "set valid_until = now() + %s * interval '1 minute'"
+        db.execute(f"update memfold.memory_events {until}", [minutes])
+        db.execute(f"update memfold.memory_counters {until}", [minutes])
+
+
+def test_a_time_to_live_of_the_store(dsn: str, db: DB) -> None:
+    store = MemfoldStore(dsn, tenant_id="acme", ttl={"default_ttl": 60, "refresh_on_read": False})
+    store.put(ALICE, "k", {"text": "Alice has a cat."})
+    assert left_of(db) > 58
+    expire_in(db, 2)
+    assert store.get(ALICE, "k")
+    assert left_of(db) < 3
+    assert store.get(ALICE, "k", refresh_ttl=True)
+    assert left_of(db) > 58
+    store.put(ALICE, "k", {"text": "Alice has a cat."}, ttl=None)
+    assert db.execute("select valid_until from memfold.memory_totals").fetchall() == [(None,)]
+    store.close()
+
+
 def test_reading_puts_the_end_of_a_time_to_live_off(store: MemfoldStore, db: DB) -> None:
-    def left() -> float:
-        row = db.execute(
-            "select extract(epoch from valid_until - now()) / 60 from memfold.memory_totals"
-        ).fetchone()
-        assert row is not None
-        return float(row[0])
-
-    def expires_in(minutes: float) -> None:
-        """As if it had been put so long ago that this is left of an hour."""
-        with db.transaction():
-            db.execute("set local session_replication_role = replica")
-            until = "set valid_until = now() + %s * interval '1 minute'"
-            db.execute(f"update memfold.memory_events {until}", [minutes])
-            db.execute(f"update memfold.memory_counters {until}", [minutes])
-
     value = {"content": "Alice lives in Oslo.", "subject": "Alice", "predicate": "lives_in", "object": "Oslo"}
     for one in ({"state": 3}, value):
         store.put(ALICE, "k", one, ttl=60)
@@ -83,17 +100,17 @@ def test_reading_puts_the_end_of_a_time_to_live_off(store: MemfoldStore, db: DB)
             lambda refresh: store.get(ALICE, "k", refresh_ttl=refresh),
             lambda refresh: store.search(ALICE, refresh_ttl=refresh),
         ):
-            expires_in(2)
+            expire_in(db, 2)
             assert read(False)
-            assert left() < 3
+            assert left_of(db) < 3
             assert read(None)
-            assert left() > 58
+            assert left_of(db) > 58
         assert store.get(ALICE, "k") == before
         assert db.execute("select independent from memfold.memory_totals").fetchone() == (1,)
-        expires_in(-1)
+        expire_in(db, -1)
         assert store.get(ALICE, "k") is None
         assert store.search(ALICE) == []
-        assert left() < 0
+        assert left_of(db) < 0
         store.delete(ALICE, "k")
     check(db)
 

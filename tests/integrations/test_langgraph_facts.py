@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, TypedDict
 from uuid import uuid4
 
@@ -16,6 +17,8 @@ from langmem import create_manage_memory_tool, create_search_memory_tool
 
 from memfold import Memfold, errors
 from memfold.facts import Fact
+from memfold.integrations import _queries
+from memfold.integrations._core import turn_id
 from memfold.integrations.langgraph import MemfoldStore
 from tests.integrations.toys import at_once, embedder, memories, run_page
 from tests.support import DB, check, ingest
@@ -195,6 +198,23 @@ def test_writers_of_one_key_leave_one_fact(store: MemfoldStore, db: DB) -> None:
     assert item.key == "k"
     assert len(memories(db)) + len(memories(db, "superseded")) == 8
     check(db)
+
+
+def test_a_key_is_written_by_one_at_a_time_and_compared_by_nobody_else(dsn: str, db: DB) -> None:
+    """A batch compares after its commit: with the locks of its keys' writers, so that one of the two sees the other."""
+    turns = [turn_id("lg", "memories.alice", f"k{n}") for n in range(3)]
+    with psycopg.connect(dsn, autocommit=True) as other, db.transaction():
+        other.execute("set lock_timeout = '10ms'")
+        db.execute(_queries.OPEN_TURN, {"memfold_tenant": "acme", "turn": turns[0]})
+        for opening, given, tenant_id, free in (
+            (_queries.OPEN_TURN, {"turn": turns[0]}, "acme", False),
+            (_queries.OPEN_TURNS, {"turns": turns}, "acme", False),
+            (_queries.OPEN_TURN, {"turn": turns[1]}, "acme", True),
+            (_queries.OPEN_TURNS, {"turns": turns[1:]}, "acme", True),
+            (_queries.OPEN_TURNS, {"turns": turns}, "globex", True),
+        ):
+            with contextlib.nullcontext() if free else pytest.raises(psycopg.errors.LockNotAvailable):
+                other.execute(opening, {"memfold_tenant": tenant_id, **given})
 
 
 def test_tasks_of_one_loop_and_of_the_next(dsn: str, db: DB) -> None:

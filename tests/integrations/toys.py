@@ -50,9 +50,9 @@ def at_once(threads: int, work: Callable[[int], T]) -> list[T]:
         return list(pool.map(work, range(threads)))
 
 
-def run_page(section: str, **names: object) -> tuple[str, str]:
-    """What the example of a section of docs/integrations.md prints, and what the page says that it prints."""
-    text = (ROOT / "docs" / "integrations.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+def run_page(section: str, page: str = "integrations.md", **names: object) -> tuple[str, str]:
+    """What the example of a section of a page prints, and what the page says that it prints."""
+    text = (ROOT / "docs" / page).read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     code, printed = re.findall(r"^```(?:python|text)\n(.*?)^```$", text, re.M | re.S)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

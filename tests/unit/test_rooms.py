@@ -180,13 +180,27 @@ def test_files_are_short() -> None:
                 "memfold.web",
             },
         ),
+        # make test-frameworks: loaded where there is a large framework, and little else
+        (
+            "tests.conftest",
+            {
+                "google.adk",
+                "hypothesis",
+                "langchain_core",
+                "langgraph",
+                "mcp",
+                "selenium",
+                "sklearn",
+                "starlette",
+            },
+        ),
     ],
-    ids=["memfold", "memfold.cli"],
+    ids=["memfold", "memfold.cli", "tests.conftest"],
 )
 def test_what_takes_long_is_loaded_where_it_is_used(module: str, absent: set[str]) -> None:
     program = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=servers.ROOT
     ).stdout
     assert absent & set(loaded.split()) == set()
     assert module in loaded.split()

@@ -71,9 +71,7 @@ class Core(Judgements, Vectors, Names):
         wait: bool | float = False,
     ) -> Steps[IngestResult]:
         seconds = wait_seconds(wait)
-        arguments = self._arguments({**given, "content": content}, tenant_id)
-        if self.embedder is not None and arguments.get("embedding") is None:
-            yield from self._embed_on_miss(self.embedder, arguments)
+        arguments = yield from self.candidate(content, tenant_id, given)
         if preview:
             rows = yield from self.run(queries.PREVIEW, arguments, reads=True)
         else:
@@ -87,6 +85,15 @@ class Core(Judgements, Vectors, Names):
             resolution = yield from self.waited_for(result, arguments["tenant_id"], seconds)
             return replace(result, resolution=resolution)
         return result
+
+    def candidate(
+        self, content: str, tenant_id: str | None, given: Mapping[str, Any]
+    ) -> Steps[dict[str, Any]]:
+        """The arguments of ingest_memory(), with a vector where the embedder has one and tier 1 does not know the text."""
+        arguments = self._arguments({**given, "content": content}, tenant_id)
+        if self.embedder is not None and arguments.get("embedding") is None:
+            yield from self._embed_on_miss(self.embedder, arguments)
+        return arguments
 
     def known(
         self, content: str, tenant_id: str | None, given: Mapping[str, Any]

@@ -61,11 +61,12 @@ class Sending:
         reads: bool = False,
         notices: list[Notice] | None = None,
         keep: Callable[[list[Row]], bool] | None = None,
+        opening: LiteralString = queries.SET_TENANT,
     ) -> Steps[list[Row]]:
         """Send until it succeeds. A repeatable call may be sent again even if the connection was lost during COMMIT.
 
         reads: it writes nothing, so it is repeatable too. notices: receives the server's notices. keep: decides by
-        the rows whether to commit.
+        the rows whether to commit. opening: the statement that opens its transaction, with the same arguments.
         """
         for name, value in arguments.items():
             if isinstance(value, str):
@@ -76,7 +77,7 @@ class Sending:
         while True:
             error: psycopg.Error
             try:
-                rows: list[Row] = yield Transact(statement, parameters, keep, reads, notices)
+                rows: list[Row] = yield Transact(statement, parameters, keep, reads, notices, opening)
                 return rows
             except CommitLostError as lost:
                 unsure = True

@@ -9,6 +9,7 @@ from typing import Any, LiteralString, TypeAlias, TypeVar
 
 import psycopg
 
+from memfold import queries
 from memfold.found import Notice
 from memfold.judging import Question
 from memfold.types import Row
@@ -21,7 +22,7 @@ class Transact:
     """One statement in its own transaction, in which memfold.tenant_id is set; returns its rows.
 
     keep: decides by the rows whether to commit. reads: it writes nothing, so COMMIT is sent along, in one round trip.
-    notices: receives the server's notices.
+    notices: receives the server's notices. opening: the statement before it, which sets memfold.tenant_id.
     """
 
     statement: LiteralString
@@ -29,6 +30,7 @@ class Transact:
     keep: Callable[[list[Row]], bool] | None = None
     reads: bool = False
     notices: list[Notice] | None = None
+    opening: LiteralString = queries.SET_TENANT
 
 
 @dataclass(frozen=True, slots=True)

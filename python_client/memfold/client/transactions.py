@@ -41,7 +41,7 @@ def transact(connection: psycopg.Connection[DictRow], step: Transact) -> list[Ro
     try:
         with pipeline(connection):
             connection.execute(queries.BEGIN)
-            connection.execute(queries.SET_TENANT, step.parameters)
+            connection.execute(step.opening, step.parameters)
             cursor = connection.execute(step.statement, step.parameters)
             if step.reads:
                 connection.execute(queries.COMMIT)
@@ -74,7 +74,7 @@ async def transact_async(connection: psycopg.AsyncConnection[DictRow], step: Tra
     try:
         async with pipeline(connection):
             await connection.execute(queries.BEGIN)
-            await connection.execute(queries.SET_TENANT, step.parameters)
+            await connection.execute(step.opening, step.parameters)
             cursor = await connection.execute(step.statement, step.parameters)
             if step.reads:
                 await connection.execute(queries.COMMIT)

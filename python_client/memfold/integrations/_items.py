@@ -12,10 +12,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
-from uuid import UUID
+from typing import Any, Final, LiteralString
+from uuid import UUID, uuid4
 
 from memfold import errors, queries
+from memfold._log import log_decision
 from memfold.client.arguments import prepared_value
 from memfold.client.batch import Batches
 from memfold.client.core import Core
@@ -113,10 +114,29 @@ class Items:
         if ttl is not None:
             given["metadata"]["ttl"] = ttl
             given["valid_until"] = datetime.now(UTC) + timedelta(minutes=ttl)
-        result = yield from asked.ingest(content, None, given)
-        if known and (yield from self._retire_others(core, bucket_id, [(given, result)])):
-            return (yield from asked.ingest(content, None, given))
-        return result
+        if known:
+            result, is_changed = yield from self._state(asked, content, given)
+            if not is_changed or (memory_id := _stated(result)) is None:
+                return result
+            (turn,) = given["source_turn_ids"]
+            if (yield from self._retire_others_of(core, bucket_id, turn, memory_id)):
+                return result
+        return (yield from asked.ingest(content, None, given))
+
+    def _state(self, core: Core, content: str, given: Mapping[str, Any]) -> Steps[tuple[IngestResult, bool]]:
+        """As ``ingest``, and whether the key has ever stated another memory: in one transaction, one a key at a time."""
+        arguments = yield from core.candidate(content, None, given)
+        arguments["idempotency_key"] = uuid4().hex
+        ingest, is_changed = queries.call(queries.INGEST, arguments), _queries.STATED_OTHERS
+        rows = yield from core.send(
+            f"select i.*, {is_changed} from ({ingest}) as i",  # noqa: S608 (literals of this package)
+            {**arguments, "turn": given["source_turn_ids"][0]},
+            repeatable=True,
+            opening=_queries.OPEN_TURN,
+        )
+        result = IngestResult.from_row(rows[0])
+        log_decision(content, result)
+        return result, rows[0]["is_changed"]
 
     def put_many(
         self,
@@ -158,15 +178,15 @@ class Items:
     ) -> Steps[list[dict[str, Any]]]:
         """What keys stated before their last statement. Gives those that were forgotten, and are to be stored again."""
         by_turn = {
-            given["source_turn_ids"][0]: (given, result.memory_id)
+            given["source_turn_ids"][0]: (given, memory_id)
             for given, result in stored
-            if result.action not in ("rejected", "historical") and result.memory_id is not None
+            if (memory_id := _stated(result)) is not None
         }
         if not by_turn:
             return []
         asked = {"turns": list(by_turn), "memory_ids": [memory_id for _, memory_id in by_turn.values()]}
         forgotten = []
-        for row in (yield from self._read(core, _queries.CHANGED_TURNS, asked)):
+        for row in (yield from self._read(core, _queries.CHANGED_TURNS, asked, opening=_queries.OPEN_TURNS)):
             given, memory_id = by_turn[row["turn"]]
             if not (yield from self._retire_others_of(core, bucket_id, row["turn"], memory_id)):
                 forgotten.append(given)
@@ -283,8 +303,18 @@ class Items:
     def _turn(self, bucket_id: str, key: str) -> str:
         return turn_id(self._scheme, "" if self._of_tenant else bucket_id, key)
 
-    def _read(self, core: Core, statement: Any, given: Mapping[str, Any]) -> Steps[list[Row]]:
-        return (yield from core.send(statement, {"tenant_id": core.tenant_id, **given}, repeatable=True))
+    def _read(
+        self,
+        core: Core,
+        statement: LiteralString,
+        given: Mapping[str, Any],
+        opening: LiteralString = queries.SET_TENANT,
+    ) -> Steps[list[Row]]:
+        return (
+            yield from core.send(
+                statement, {"tenant_id": core.tenant_id, **given}, reads=True, opening=opening
+            )
+        )
 
     def _erase(self, core: Core, turn: str) -> Steps[bool]:
         given = {"source_turn_id": turn}
@@ -313,6 +343,11 @@ def _without_embedder(core: Core) -> Core:
     asked = copy.copy(core)
     asked.embedder = None
     return asked
+
+
+def _stated(result: IngestResult) -> UUID | None:
+    """The memory that holds what was put; None: it was refused, or had been replaced before."""
+    return None if result.action in ("rejected", "historical") else result.memory_id
 
 
 def _restated(rows: Sequence[Row]) -> bool:

@@ -83,6 +83,34 @@ cross join lateral memfold.ingest_memory(
 """
 )
 
+# Opens a transaction in which nobody else writes, or compares, what a turn states: of two who put a key at the same time,
+# the later one then sees the other. There are 256 such locks, for a batch has many turns.
+OPEN_TURN: LiteralString = """
+select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true),
+    pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(
+        %(memfold_tenant)s::text, 1 + (pg_catalog.hashtext(%(turn)s::text) & 255)
+    ))
+"""
+OPEN_TURNS: LiteralString = """
+select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true),
+    (select pg_catalog.count(pg_catalog.pg_advisory_xact_lock(
+        pg_catalog.hashtextextended(%(memfold_tenant)s::text, k.place)
+    )) from (
+        select distinct 1 + (pg_catalog.hashtext(t.turn) & 255) as place
+        from pg_catalog.unnest(%(turns)s::text[]) as t (turn)
+        order by place
+        offset 0
+    ) as k)
+"""
+
+# Whether a turn has ever stated another memory than i, as CHANGED_TURNS asks of many.
+STATED_OTHERS: LiteralString = """
+exists (
+    select from memfold.memory_sources as s
+    where s.tenant_id = %(tenant_id)s and s.source_turn_id = %(turn)s::text and s.memory_id <> i.memory_id
+) as is_changed
+"""
+
 # Which of some turns have ever stated another memory than that beside them: mostly none, and OTHERS_OF_TURN takes far longer
 # to plan than this.
 CHANGED_TURNS: LiteralString = """

@@ -24,6 +24,7 @@ with needs("langgraph"):
         Result,
         SearchItem,
         SearchOp,
+        TTLConfig,
         get_text_at_path,
         tokenize_path,
     )
@@ -45,11 +46,12 @@ class MemfoldStore(BaseStore):
 
     ``ttl`` minutes after a put, or after a ``get`` or ``search`` that showed it (unless ``refresh_ttl`` is false), the fact
     is no longer shown, nor are its keys. Put again, it is shown again, for ever without a ``ttl``: of several keys with one
-    fact the last put counts.
+    fact the last put counts. Of the ``ttl`` of the store (``TTLConfig``) ``default_ttl`` and ``refresh_on_read`` count: what
+    has expired is never shown, and nothing sweeps.
     """
 
     supports_ttl = True
-    __slots__ = ("_connections", "_fields", "_items")
+    __slots__ = ("_connections", "_fields", "_items", "ttl_config")
 
     def __init__(
         self,
@@ -58,10 +60,12 @@ class MemfoldStore(BaseStore):
         tenant_id: str,
         embedder: EmbedderProtocol | None = None,
         fields: Sequence[str] | None = None,
+        ttl: TTLConfig | None = None,
         connections: int = CONNECTIONS,
     ) -> None:
         self._connections = Connections(dsn, tenant_id, embedder, connections=connections)
         self._fields = fields
+        self.ttl_config = ttl
         self._items = Items("lg")
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
