@@ -243,7 +243,8 @@ def test_what_maintenance_said_a_month_ago_goes(db: DB) -> None:
         db.execute(
             "insert into runs (tenant_id, bucket_id, kind, status, started_at, actor)"
             " select %s, '*', kind, 'done', now() - days * interval '1 day', 'x'"
-            " from unnest('{maintenance,decay,consolidation}'::text[]) as kind, unnest(array_fill(31, '{120}') || 29) as days",
+            " from unnest('{maintenance,decay,consolidation}'::text[]) as kind,"
+            " unnest(array_fill(31, '{120}') || 29) as days",
             [tenant],
         )
 
