@@ -290,7 +290,7 @@ def test_what_nobody_expected_is_told_without_what_it_says(
 
 
 def test_the_commands_print_through_one_place() -> None:
-    """Anything else is JSON, SQL or a DSN, to be used as it is."""
+    """Anything else is JSON, SQL or a DSN, to be used unchanged."""
     directory = Path(cli.__file__).parent
     found = [
         f"{path.name}: {line.strip()}"
@@ -299,8 +299,8 @@ def test_the_commands_print_through_one_place() -> None:
         if re.search(r"click\.s?echo\(|\bprint\(|sys\.std(out|err)\.write", line)
     ]
     assert found == [
-        "__init__.py: click.echo(dsn)  # to be used as it is",
-        "__init__.py: click.echo(script.encode(), nl=False)  # SQL, to be run as it is",
+        "__init__.py: click.echo(dsn)  # to be used unchanged",
+        "__init__.py: click.echo(script.encode(), nl=False)  # SQL, to be run unchanged",
         "_shared.py: click.echo(format_error(error), err=True)",
         "_shared.py: click.echo(escape_json(document).encode())",
         "_shared.py: click.echo(escape_line(line))",

@@ -263,7 +263,7 @@ def test_restore_needs_memfold_py_before_the_rows(make: Make, target: Target, tm
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0
     assert 'COPY failed for table "memories"' in done.stderr
-    assert "the extension memfold_py is not in this database" in done.stderr
+    assert "the extension memfold_py is not installed in this database" in done.stderr
 
 
 @pytest.mark.parametrize("release", servers.releases())

@@ -163,7 +163,7 @@ def test_other_verdicts_are_refused(db: DB, verdict: str | None) -> None:
     tell(db)
     asked(db)
     [question] = claim(db, tenant_id="acme")
-    with pytest.raises(psycopg.Error, match="verdict does not fit") as caught:
+    with pytest.raises(psycopg.Error, match="verdict does not apply") as caught:
         resolve(db, question.judgement_id, verdict)
     assert caught.value.sqlstate == "MF028"
     assert judgements(db)[0][0] == "leased"

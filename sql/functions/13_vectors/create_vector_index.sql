@@ -68,5 +68,5 @@ end;
 $$;
 revoke all on function memfold.drop_vector_index_ddl(text) from public;
 comment on function memfold.drop_vector_index_ddl(text) is
-E'Returns the statement that drops the index of an embedding model that create_vector_index() or vector_index_ddl() created, for psql''s
-\\gexec; no row if there is no such index. Only for members of memfold_owner.';
+E'Returns the statement that drops the index of an embedding model that create_vector_index() or vector_index_ddl() created, for
+psql''s \\gexec; no row if there is no such index. Only for members of memfold_owner.';

@@ -2,6 +2,8 @@ create or replace function memfold_internal._recall_rules(
     tenant_id text, bucket_id text, out types text[], out rules memfold_internal.recall_rule[]
 )
 language plpgsql stable
+-- policies and options are a page or two: search_memories(), which sets it off, read 16 pages more per bucket by their indexes
+set enable_seqscan = on
 as $$
 begin
     -- The default comes first: it applies to types without their own rules.
