@@ -176,3 +176,34 @@ def test_hooks_run_what_lint_runs() -> None:
     ]
     hooks = re.findall(r"^ +entry: (.*)$", (ROOT / ".pre-commit-config.yaml").read_text(), re.M)
     assert sorted(re.sub(r"^bash -c '(.*)'$", r"\1", entry) for entry in hooks) == sorted(lint)
+
+
+def table_rows(page: str) -> list[list[str]]:
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+
+
+def test_the_figures_of_the_comparison_are_those_of_the_bench() -> None:
+    """Each row of the page's tables has the figures that the last run of the bench has for that store."""
+    measured: dict[str, list[list[str]]] = {}
+    for name, *cells in table_rows("bench/results/peers.md"):
+        measured.setdefault(re.sub(r" [\d.]+(?=,|$)", "", name), []).append(cells)
+    compared = 0
+    for name, *cells in table_rows("docs/comparison.md"):
+        stores = {
+            "memfold, without a judge": ["memfold, ingest"],
+            "memfold, and its worker": ["memfold, ingest, and its worker"],
+            "langchain-postgres, PGVector, PGVectorStore": [
+                "langchain-postgres, PGVector", "langchain-postgres, PGVectorStore",
+            ],
+        }.get(name, [name.replace("`", "")])  # fmt: skip
+        figures = [figure for cell in cells for figure in re.findall(r"\d[\d,]*", cell)]
+        for store in stores:
+            # the worker runs after the ingests of "memfold, ingest": it has those rows but for the paraphrases
+            said = [figure for row in measured.get(store, []) for figure in row]
+            if store.endswith("its worker"):
+                said += [figure for row in measured["memfold, ingest"] for figure in row]
+            if said and figures:
+                assert not [figure for figure in figures if figure not in said], (name, store)
+                compared += 1
+    assert compared == 16
