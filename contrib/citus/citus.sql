@@ -139,6 +139,21 @@ begin
     loop
         perform create_reference_table(('memfold.' || v_row.name)::regclass);
     end loop;
+    -- What generated columns call: Citus copies the functions that an expression names, but not those in the body of one, which the rows
+    -- of a server that already has some need as they are copied.
+    for v_row in
+        select p.oid::regprocedure as name from pg_proc as p
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prokind = 'f' and p.provolatile = 'i'
+            and not exists (select from pg_dist_partition as t where t.logicalrelid = 'memfold.memories'::regclass)
+            and not exists (
+                select from unnest(p.proargtypes::oid[] || p.prorettype) as a (oid)
+                join pg_type as t on t.oid = a.oid and t.typnamespace <> 'pg_catalog'::regnamespace
+            )
+        -- as they were created: none before those that it calls
+        order by p.oid
+    loop
+        perform create_distributed_function(v_row.name);
+    end loop;
     for v_row in
         select t.name, t.place from unnest(array[
             'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
