@@ -33,7 +33,9 @@ begin
                 or p.metadata_keys <> '{}' or p.max_content_length < 8192 or p.max_metadata_size < 8192
                 or p.metadata_merge <> 'merge' or p.metadata_max <> '{}' or p.max_session_repeats is not null
                 or p.rehash_run is not null
-        );
+        )
+        and (_ingest_fast_path.observed_at is null
+            or not memfold_internal._is_late(_ingest_fast_path.tenant_id, m.memory_id, _ingest_fast_path.observed_at, metadata));
     if v_memory_id is null then
         return null;
     end if;

@@ -57,6 +57,21 @@ comment on function memfold_internal._ingest_slow_path(memfold_internal.candidat
 'Ingests one candidate that needs more than an addition, under the locks that its caller holds, including rows: it waits only briefly for
 other rows (55P03; the caller then uses _fail_busy()).';
 
+create or replace function memfold_internal._is_late(tenant_id text, root_id uuid, observed_at timestamptz, metadata jsonb) returns boolean
+language sql stable
+begin atomic
+    select exists (
+        select from memfold.memory_counters as k
+        where k.tenant_id = _is_late.tenant_id collate "C" and k.memory_id = root_id and k.last_seen > _is_late.observed_at
+            and (k.on_timeline or metadata <> '{}')
+    );
+end;
+revoke all on function memfold_internal._is_late(text, uuid, timestamptz, jsonb) from public;
+comment on function memfold_internal._is_late(text, uuid, timestamptz, jsonb) is
+'Whether an observation cannot simply be added to a root because a later one has been: it is on a timeline, or has metadata. Looked up
+without a lock, so that such a call waits for its scope before it holds the row: 16 writers of one fact failed with 40001 eight times in
+succession, because a call that holds a row must not wait. If another call adds a later one meanwhile, the retry knows it.';
+
 create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
 language plpgsql volatile
 -- an array of turns tempts the planner to replan, which takes longer than the statement does
@@ -74,7 +89,9 @@ begin
     end if;
     -- A known and active text needs only the lock of its root's row.
     d := memfold_internal._decide_known(c);
-    if d.action = 'merged' and d.method <> 'timeline' and pg_catalog.num_nonnulls(c.valid_from, c.valid_until) = 0 then
+    if d.action = 'merged' and d.method <> 'timeline' and pg_catalog.num_nonnulls(c.valid_from, c.valid_until) = 0
+        and not (v_patient and memfold_internal._is_late(c.tenant_id, d.root_id, c.observed_at, c.metadata))
+    then
         if not v_patient then
             perform memfold_internal._try_root(c.tenant_id, d.root_id);
         end if;
