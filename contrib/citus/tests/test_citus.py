@@ -29,6 +29,7 @@ LOGINS = {"appl": "memfold_app", "judge": "memfold_judge", "bound": "memfold_ten
 # Public functions of a tenant that do not go to its node, with the reason.
 NOT_SENT = {
     "rehash_bucket": "commits where it is called; what it calls is sent",
+    "take_up_links": "commits where it is called; what it calls is sent",
     "derive_scope": "is part of other calls",
     "schedule_maintenance": "is about pg_cron's jobs",
     "unschedule_maintenance": "is about pg_cron's jobs",

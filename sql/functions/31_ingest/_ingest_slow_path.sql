@@ -61,8 +61,10 @@ create or replace function memfold_internal._is_late(tenant_id text, root_id uui
 language sql stable
 begin atomic
     select exists (
-        select from memfold.memory_counters as k
-        where k.tenant_id = _is_late.tenant_id collate "C" and k.memory_id = root_id and k.last_seen > _is_late.observed_at
+        select
+        from memfold.memory_counters as k
+        where
+            k.tenant_id = _is_late.tenant_id collate "C" and k.memory_id = root_id and k.last_seen > _is_late.observed_at
             and (k.on_timeline or metadata <> '{}')
     );
 end;
