@@ -1003,7 +1003,7 @@ def test_a_late_observation_waits_for_the_scope(db: DB, connect: Connect, given:
         "select memfold_internal._lock('acme', 'default', scope_key, true) from memories where tenant_id = 'acme'"
     )
     late = Call(db, connect(), lambda c: ingest(c, **fact, observed_at="2026-03-01")).waits_for(holder)
-    # others add to the row meanwhile
+    # others add to the row in the meantime
     assert ingest(connect(), **fact, observed_at="2026-03-03").action == "merged"
     holder.execute("commit")
     assert late.end().action == "merged"
