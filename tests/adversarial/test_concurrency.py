@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.adversarial.test_locks import Call
 from tests.support import check, counters, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -169,14 +170,19 @@ def test_other_isolation_levels(db: DB, connect: Connect, level: str) -> None:
 def test_a_caller_that_waits_holding_a_row_gives_up(db: DB, connect: Connect) -> None:
     """Lock order: a call that may hold a row lock only tries for the scope's key, and gets 40001."""
     db.execute("select set_predicate('works_at', 'acme')")
-    late = {"subject": "Ann", "predicate": "works_at", "object": "VW"}
-    ingest(db, "Ann works at VW", **late, observed_at="2026-02-01")
-    blocker = connect()
+    fact = {"content": "Ann works at VW", "subject": "Ann", "predicate": "works_at", "object": "VW"}
+    ingest(db, **fact, observed_at="2026-02-01")
+    blocker, holder = connect(), connect()
     blocker.execute("begin")
-    ingest(blocker, "Ann works in Berlin", subject="Ann", predicate="works_at", observed_at="2026-01-15")
-    with pytest.raises(psycopg.errors.SerializationFailure) as error:
-        ingest(db, "Ann works at VW", **late, observed_at="2026-01-01")
-    assert error.value.diag.message_hint is not None
+    blocker.execute(
+        "select memfold_internal._lock('acme', 'default', scope_key, true) from memories where tenant_id = 'acme'"
+    )
+    holder.execute("begin")
+    ingest(holder, **fact, observed_at="2026-02-03")
+    # not late when it begins: it waits for the row, and is late once it has it
+    overtaken = Call(db, connect(), lambda c: ingest(c, **fact, observed_at="2026-02-02")).waits_for(holder)
+    holder.execute("commit")
+    overtaken.must_retry()
     blocker.execute("rollback")
-    assert ingest(db, "Ann works at VW", **late, observed_at="2026-01-01").action == "merged"
+    assert ingest(db, **fact, observed_at="2026-02-02").action == "merged"
     check(db)

@@ -242,6 +242,7 @@ def test_as_of(db: DB) -> None:
     assert search(db)[0]["memory_id"] == berlin.memory_id
 
 
+@pytest.mark.new_database
 def test_large_buckets(db: DB, app: Connect) -> None:
     """Through the index if there is one, with filters inside the scan; otherwise the newest."""
     limit(db)

@@ -58,16 +58,16 @@ comment on function memfold_internal._ingest_slow_path(memfold_internal.candidat
 other rows (55P03; the caller then uses _fail_busy()).';
 
 create or replace function memfold_internal._is_late(tenant_id text, root_id uuid, observed_at timestamptz, metadata jsonb) returns boolean
-language sql stable
-begin atomic
-    select exists (
-        select
-        from memfold.memory_counters as k
-        where
-            k.tenant_id = _is_late.tenant_id collate "C" and k.memory_id = root_id and k.last_seen > _is_late.observed_at
-            and (k.on_timeline or metadata <> '{}')
+language plpgsql stable
+as $$
+begin
+    return exists (
+        select from memfold.memory_totals as k
+        where k.tenant_id = _is_late.tenant_id collate "C" and k.memory_id = _is_late.root_id and k.last_seen > _is_late.observed_at
+            and (k.on_timeline or _is_late.metadata <> '{}')
     );
 end;
+$$;
 revoke all on function memfold_internal._is_late(text, uuid, timestamptz, jsonb) from public;
 comment on function memfold_internal._is_late(text, uuid, timestamptz, jsonb) is
 'Whether an observation cannot simply be added to a root because a later one has been: it is on a timeline, or has metadata. Looked up
