@@ -70,9 +70,10 @@ end;
 $$;
 revoke all on function memfold_internal._is_late(text, uuid, timestamptz, jsonb) from public;
 comment on function memfold_internal._is_late(text, uuid, timestamptz, jsonb) is
-'Whether an observation cannot simply be added to a root because a later one has been: it is on a timeline, or has metadata. Looked up
-without a lock, so that such a call waits for its scope before it holds the row: 16 writers of one fact failed with 40001 eight times in
-succession, because a call that holds a row must not wait. If another call adds a later one in the meantime, the retry knows it.';
+'Whether an observation cannot simply be added to a root because a later one has been: the root is on a timeline, or the observation has
+metadata. A prediction, without a lock, of what rule count_in_row in _record_observation() decides, so that such a call waits for its scope
+before it holds the row: 16 writers of one fact failed with 40001 eight times in succession, because a call that holds a row must not wait.
+If another call adds a later one in the meantime, the retry knows it.';
 
 create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
 language plpgsql volatile

@@ -10,7 +10,7 @@ return cycle > interval '0' and (
 );
 revoke all on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) from public;
 comment on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) is
-'Whether a pass that began at started lies in another cycle than the previous one (null: there was none).';
+'Whether a pass that began at started is in another cycle than the previous pass (null: there was none).';
 
 create or replace function memfold_internal._maintain_bucket(
     tenant_id text, bucket_id text, previous timestamptz, started timestamptz
