@@ -124,3 +124,22 @@ def _filled(db: DB, query: str, said: str, other: UUID | None, more: dict[str, A
     return query.format(
         **{name: psycopg.sql.Literal(str(value)).as_string(db) for name, value in literals.items()}
     )
+
+
+def test_undoing_a_merge_into_what_is_erased(db: DB, connect: Connect) -> None:
+    """The text that was merged stays and is a memory of its own: there is nothing to undo any more."""
+    model(db)
+    ingest(db, FACT, source_turn_ids=["only"], **vector(1.0))
+    merged = ingest(db, ALIAS, source_turn_ids=["other", "third"], **vector(0.99))
+    assert merged.action == "merged"
+    holder = connect()
+    holder.execute("begin")
+    holder.execute(ERASURES["its only turn"].encode())
+    undoing = Call(db, connect(), lambda c: c.execute("select from undo(%s, 'acme')", [merged.event_id]))
+    undoing.waits_for(holder)
+    holder.execute("commit")
+    with pytest.raises(psycopg.Error, match="It is inserted") as error:
+        undoing.end()
+    assert error.value.sqlstate == "MF032"
+    assert db.execute("select content, status from memories").fetchall() == [(ALIAS, "active")]
+    check(db)
