@@ -312,9 +312,14 @@ def test_an_id_that_follows_another(db: DB) -> None:
             "update memory_events set event_id = '01900000-0000-7000-8000-000000000000' where undoes is not null",
             "order: undone later",
         ),
+        (
+            "update memory_events set action = 'inserted', tier = null, method = null"
+            " where event_id = (select undoes from memory_events where undoes is not null)",
+            "ledger: what is undone can be",
+        ),
     ],
 )
-def test_an_order_that_is_broken_is_noticed(db: DB, damage: str, invariant: str) -> None:
+def test_a_broken_ledger_is_noticed(db: DB, damage: str, invariant: str) -> None:
     ingest(db, "User likes Vim")
     again = ingest(db, "User likes Vim")
     db.execute("select memfold.undo(%s, tenant_id => 'acme')", [again.event_id])

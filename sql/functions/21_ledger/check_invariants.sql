@@ -188,6 +188,13 @@ begin
     where e.tenant_id = v_tenant_id and e.memory_id is not null and e.action <> 'erased' and not exists (
         select from memfold.memories as m where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
     );
+    -- undo() had looked before an erasure changed the row
+    return query
+    select u.memory_id, 'ledger: what is undone can be', e.event_id::text, concat_ws(', tier ', e.action, e.tier)
+    from memfold.memory_events as u
+    join memfold.memory_events as e on e.tenant_id = u.tenant_id and e.event_id = u.undoes
+    where u.tenant_id = v_tenant_id and e.method is distinct from 'rehash'
+        and not memfold_internal._is_undoable(e.action, e.tier, e.observation);
     return query
     select null::uuid, 'idempotency key: ledger row exists', i.idempotency_key::text, i.event_id::text
     from memfold.idempotency_keys as i
