@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests import faults
-from tests.adversarial.test_locks import Call, batch, fold
+from tests.concurrent_calls import Call, batch, fold
 from tests.conftest import Target
 from tests.sql.test_order import SETTING, SHIFTED
 from tests.support import Result, check, ingest, model, vector

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.adversarial.test_locks import Call
+from tests.concurrent_calls import Call
 from tests.sql.test_order import SETTING, SHIFTED
 from tests.sql.test_sums import (
     HOT,

@@ -23,7 +23,7 @@ from memfold import errors
 from memfold.admin import reembed
 from memfold.cli import main
 from memfold.embedding import Embedder
-from tests.adversarial.test_concurrency import together
+from tests.concurrent_calls import together
 from tests.conftest import Connect
 from tests.support import check, ingest, status
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from tests.adversarial import test_stateful
-from tests.adversarial.test_concurrency import together
 from tests.adversarial.test_stateful import GIVEN, Machine
+from tests.concurrent_calls import together
 from tests.support import Result, check, counters, ingest, model, vector
 
 DB = psycopg.Connection[Any]

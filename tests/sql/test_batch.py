@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.adversarial.test_concurrency import together
+from tests.concurrent_calls import together
 from tests.support import answer, check, ingest, model, vector
 
 DB = psycopg.Connection[Any]

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from tests.adversarial.test_locks import Call
+from tests.concurrent_calls import Call
 from tests.judging import ask, raises, resolve
 from tests.maintenance import policy, rows, storing
 from tests.support import Result, ingest, model, vector

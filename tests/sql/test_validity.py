@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.adversarial.test_locks import Call, batch
+from tests.concurrent_calls import Call, batch
 from tests.maintenance import rows, store
 from tests.sql.test_archive import archive
 from tests.support import Result, check, counters, ingest, model, status, vector
