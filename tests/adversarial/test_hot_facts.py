@@ -14,9 +14,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests import faults
 from tests.concurrent_calls import Call, batch, fold
 from tests.conftest import Target
+from tests.faults.killable import killable_server
 from tests.sql.test_order import SETTING, SHIFTED
 from tests.support import Result, check, ingest, model, vector
 
@@ -556,7 +556,7 @@ def test_writers_alone_lose_nothing(db: DB, connect: Connect) -> None:
 
 @pytest.mark.one_server
 def test_a_server_that_is_killed_under_it(target: Target) -> None:
-    with faults.server(target.cluster.bindir) as server:
+    with killable_server(target.cluster.bindir) as server:
         with server.connect() as db:
             hot(db)
         load = Load(server.connect, time.monotonic() + SECONDS / 2)
