@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -19,8 +18,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from tests.adversarial import test_stateful
-from tests.adversarial.test_stateful import DAY, FIRST_DAY, Machine
+from tests.stateful.counts import COUNTS, report
+from tests.stateful.machine import Machine
+from tests.stateful.scopes import DAY, DIMENSIONS, FIRST_DAY
+from tests.stateful.tenant import READ
 from tests.support import Result, check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
@@ -585,7 +586,7 @@ SHIFTS = [-5.0, -1.0, 0.0, 3.0, -DAY, YEARS, -YEARS]
 
 
 class Shifting(Machine):
-    """The random calls of tests/adversarial/test_stateful.py, with a clock that stops, or steps forward and back."""
+    """The random calls of tests/stateful, with a clock that stops, or steps forward and back."""
 
     @initialize(days=st.integers(4, 6))
     def set_clock(self, days: int) -> None:
@@ -598,7 +599,7 @@ class Shifting(Machine):
     @rule(by=st.sampled_from(SHIFTS))
     def shift(self, by: float) -> None:
         self.script.append(f"the clock: {by:+g} s")
-        test_stateful.COUNTS["clock: shifted"] += 1
+        COUNTS["clock: shifted"] += 1
         self.set_to(max(self.world.clock + by, FIRST_DAY - YEARS))
 
     def hand_in(self, scope: Any, text: Any, embedded: bool, variant: str, origin: str, day: int | None, *given: Any,
@@ -607,12 +608,12 @@ class Shifting(Machine):
             self.set_to(FIRST_DAY + 7 * DAY)
         if day is not None and (day % 2 == 0 or FIRST_DAY + day * DAY > self.world.clock):
             day = None
-            test_stateful.COUNTS["clock: told now"] += 1
+            COUNTS["clock: told now"] += 1
         super().hand_in(scope, text, embedded, variant, origin, day, *given, **more)
 
     def read(self, check: bool) -> None:
         # ids say what is later about the same memories; the model counts all events as they come ("at" stands by no shift)
-        query = test_stateful.READ.replace("order by e.event_id", "order by e.recorded_at").replace(
+        query = READ.replace("order by e.event_id", "order by e.recorded_at").replace(
             "e.event_id > %(last)s", "e.event_id <> all(%(known)s)"
         )
         held = self.db.execute(
@@ -627,9 +628,8 @@ class Shifting(Machine):
 
 @pytest.mark.slow
 def test_random_sequences_by_a_clock_that_steps(db: DB) -> None:
-    counts: Counter[str] = test_stateful.COUNTS
-    counts.clear()
-    db.execute("select memfold.register_embedding_model('m', %s)", [test_stateful.DIMENSIONS])
+    COUNTS.clear()
+    db.execute("select memfold.register_embedding_model('m', %s)", [DIMENSIONS])
     moved = SHIFTED.format(shift="0").replace(
         "pg_catalog.clock_timestamp()",
         "pg_catalog.to_timestamp(pg_catalog.current_setting('test.clock')::double precision)",
@@ -651,9 +651,9 @@ def test_random_sequences_by_a_clock_that_steps(db: DB) -> None:
             phases=[hypothesis.Phase.generate],
         ),
     )  # fmt: skip
-    print(test_stateful.report(counts, 0))
-    assert counts["clock: shifted"] > 20
-    assert counts["clock: told now"] > 50
+    print(report(COUNTS, 0))
+    assert COUNTS["clock: shifted"] > 20
+    assert COUNTS["clock: told now"] > 50
 
 
 TOWNS = ["Paris", "Rome", "Oslo", "Bonn"]
