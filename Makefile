@@ -183,16 +183,20 @@ server: ## set up the full server (PL/Python and its packages, pgvector), where 
 demo: $(DEMO_VENV)/$(MADE_FOR) ## see about 60 memories being merged and found, on the embedded server
 	@$(DEMO_VENV)/bin/python demo/run.py
 
+# Where no bytecode may be kept, each program that a test starts compiles the package again: 0.28 s of CPU instead of 0.20.
+check test: export PYTHONDONTWRITEBYTECODE :=
+
 check: setup ## what answers fast: lint, unit tests, the SQL on the embedded server, the source documents
 	@$(MAKE) --no-print-directory lint
 	MEMFOLD_FULL_SERVER=none $(PY) -m pytest -n 2 --dist loadgroup -m 'not slow' -k 'not embedded18-extension' \
 	    tests/unit tests/sql tests/sources
 
-# Without a full server the tests run on the embedded one and say at their end what that leaves out.
+# Without a full server the tests run on the embedded one and say at their end what that leaves out. Three processes keep two
+# cores busy: judges, pages, pools and killed servers make tests wait.
 test: setup ## everything that has to hold: lint, then the tests on each server that is to be had
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
 	@$(MAKE) --no-print-directory lint
-	$(PY) -m pytest -n 2 --dist loadgroup
+	$(PY) -m pytest -n 3 --dist loadgroup
 
 test-plproxy: setup ## test through a router over two servers, where a server has PL/Proxy: its own tests, then the suite
 	$(PY) -m pytest contrib/plproxy
