@@ -588,6 +588,11 @@ SHIFTS = [-5.0, -1.0, 0.0, 3.0, -DAY, YEARS, -YEARS]
 class Shifting(Machine):
     """The random calls of tests/stateful, with a clock that stops, or steps forward and back."""
 
+    # ids say what is later about the same memories; the model counts all events as they come ("at" stands by no shift)
+    query = READ.replace("order by e.event_id", "order by e.recorded_at").replace(
+        "e.event_id > %(last)s", "e.event_id <> all(%(known)s)"
+    )
+
     @initialize(days=st.integers(4, 6))
     def set_clock(self, days: int) -> None:
         self.set_to(FIRST_DAY + days * DAY)
@@ -610,17 +615,6 @@ class Shifting(Machine):
             day = None
             COUNTS["clock: told now"] += 1
         super().hand_in(scope, text, embedded, variant, origin, day, *given, **more)
-
-    def read(self, check: bool) -> None:
-        # ids say what is later about the same memories; the model counts all events as they come ("at" stands by no shift)
-        query = READ.replace("order by e.event_id", "order by e.recorded_at").replace(
-            "e.event_id > %(last)s", "e.event_id <> all(%(known)s)"
-        )
-        held = self.db.execute(
-            query, {"tenant": self.tenant, "known": self.events, "check": check}, prepare=True
-        ).fetchone()
-        assert held is not None
-        self.held = {key: value or [] for key, value in held[0].items()}
 
     def stated_now(self, last_seen: float) -> float:
         return max(self.world.clock, last_seen)

@@ -15,6 +15,7 @@ from tests.reference_model.records import Event, Judgement, Scope
 from tests.reference_model.world import World
 from tests.stateful.counts import COUNTS
 from tests.stateful.scopes import DAY, FIRST_DAY
+from tests.support import GENERIC_PLANS
 
 DB = psycopg.Connection[Any]
 STEPS = int(os.environ.get("MEMFOLD_STEPS", "30"))
@@ -54,6 +55,7 @@ class Tenant(RuleBasedStateMachine):
     """One tenant in the database, the same one in the model."""
 
     db: DB
+    query = READ
     # a sequence that has failed is looked at again, however late it is
     until = math.inf
     failed = False
@@ -136,11 +138,13 @@ class Tenant(RuleBasedStateMachine):
         )
 
     def read(self, check: bool) -> None:
-        held = self.db.execute(
-            READ,
-            {"tenant": self.tenant, "last": self.events[-1] if self.events else NONE, "check": check},
-            prepare=True,
-        ).fetchone()
+        if check:
+            self.db.execute(GENERIC_PLANS)
+        last = self.events[-1] if self.events else NONE
+        given = {"tenant": self.tenant, "last": last, "known": self.events, "check": check}
+        held = self.db.execute(self.query, given, prepare=True).fetchone()
+        if check:
+            self.db.execute("reset plan_cache_mode")
         assert held is not None
         self.held = {key: value or [] for key, value in held[0].items()}
 
