@@ -301,7 +301,7 @@ def test_switched_on_and_off(db: DB, run: Run) -> None:
     assert "absorbed after step 6" in run("status")
     assert "memfold_internal._adopted_claim('app_memories'" in run("plan", *TABLE)
     done = run("run", *TABLE, "--confirm")
-    assert "or plainly: a text that is there is absorbed." in done
+    assert "or with a plain INSERT: a known text is absorbed." in done
     db.execute(INSERT, ["A fact."])
     for text in ("a FACT", "a fact!"):
         assert db.execute(INSERT, [text]).rowcount == 0

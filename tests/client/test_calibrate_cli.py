@@ -122,7 +122,7 @@ def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: 
     ingest(db, "Owns a red car", **vector(0.1))
     done = run(*arguments, "--replay", "default")
     assert done.exit_code == 0, done.output
-    assert re.search(r"by the rules of now +3 +0 +0 +3", done.stdout)
+    assert re.search(r"by the current rules +3 +0 +0 +3", done.stdout)
     assert re.search(r"by this calibration +3 +\d +\d +\d", done.stdout)
     assert db.execute("select count(*) from memories").fetchone() == (3,)
     row = db.execute(

@@ -311,7 +311,7 @@ def test_a_run_that_was_killed_goes_on(
 
     result = run("ingest", file, "--tenant", "t", "--state", state)
     assert result.exit_code == 1, "line 4 was refused by the run that was killed"
-    assert f"going on after line {noted}" in result.stderr
+    assert f"resuming after line {noted}" in result.stderr
     assert f"1 of {total} lines were refused" in result.stderr
     found = table(result.stdout)
     assert sum(found.values()) == total
@@ -356,11 +356,11 @@ def test_a_lost_database_stops_the_run_and_says_where(
     # Sent again, the line dies again.
     result = run("ingest", file, "--tenant", "t")
     assert result.exit_code == 1
-    assert "Lines up to 2 are in. Run the same command again to go on." in result.stderr
+    assert "Lines up to 2 are stored. Run the same command again to continue." in result.stderr
     db.execute("drop trigger shut on memfold.memory_events")
     again = run("ingest", file, "--tenant", "t")
     assert again.exit_code == 0, again.output
-    assert "going on after line 2" in again.stderr
+    assert "resuming after line 2" in again.stderr
     assert table(again.stdout) == {("inserted", "-", "-"): 5}
 
 
@@ -412,7 +412,7 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     assert result.exit_code == 0, result.output
     states = [line.split()[0] for line in result.stdout.splitlines()]
     assert states == ["ok"] * 11 + ["warning"] * 2
-    assert "ok       pg_dump by postgres is whole" in result.stdout
+    assert "ok       pg_dump as postgres is complete" in result.stdout
     assert "bypasses row-level security: postgres (" in result.stdout.splitlines()[-2], (
         "the test's own connection"
     )
@@ -568,7 +568,7 @@ def test_doctor_as_the_application(run: Callable[..., Result], dsn: str, db: psy
         result = run("doctor", "--tenant", "t", "--dsn", make_conninfo(dsn, user=role, password="agent"))
         assert result.exit_code == 0, result.output
         assert f"warning  functions not compared: {role}" in result.stdout
-        assert result.stdout.splitlines()[-1] == f"ok       role {role} is held to row-level security"
+        assert result.stdout.splitlines()[-1] == f"ok       role {role} is subject to row-level security"
         assert "ok       row level security is as it should be" in result.stdout
         for group, said in (
             ("memfold_tenant", "ok       role {} is bound to one tenant"),
@@ -632,7 +632,7 @@ def test_an_index_of_vectors_is_made_with_the_database(db: psycopg.Connection[An
     made = migrate.create_vector_index(dsn, "toy")
     assert (made, migrate.create_vector_index(dsn, "toy")) == (True, False)
     told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
-    assert "ok       search looks at all of every bucket" in told
+    assert "ok       search covers every bucket completely" in told
     with pytest.raises(MemfoldError) as unknown:
         migrate.create_vector_index(dsn, "none")
     assert unknown.value.sqlstate == "MF013"

@@ -327,4 +327,4 @@ def test_without_psql_it_says_what_to_install(
     monkeypatch.setattr(_psql.shutil, "which", lambda *_: None)
     result = run("psql", files, "--dsn", dsn)
     assert result.exit_code == 1
-    assert re.search("psql is not on this machine\nHINT: .*postgresql-client", result.stderr)
+    assert re.search("psql was not found\nHINT: .*postgresql-client", result.stderr)

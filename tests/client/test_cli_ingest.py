@@ -105,7 +105,7 @@ def test_a_run_that_is_gone_on_with_counts_equal_lines_right(
         next(lines)
         lines.close()  # type: ignore[attr-defined]
     assert observations(db) == {"Alice has a cat.": 2}
-    assert "going on after line 2" in run("ingest", file, "--tenant", "t").stderr
+    assert "resuming after line 2" in run("ingest", file, "--tenant", "t").stderr
     assert observations(db) == {"Alice has a cat.": 4}
 
 
@@ -169,7 +169,7 @@ def test_calibrate_reads_pairs_from_stdin(run: Run, db: DB) -> None:
 
 def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> None:
     ingest(db, "Alice has a cat.", tenant_id="acme", bucket_id="notes")
-    told = "tenant acmee has no memories; is its name spelled right?"
+    told = "tenant acmee has no memories; is its name spelled correctly?"
     assert f"warning  {told}" in run("doctor", "--tenant", "acmee").stdout
     exported = run("export", "acmee", "notes", code=1)
     assert "bucket notes of tenant acmee has no memories, nor anything else" in exported.stderr
@@ -197,7 +197,7 @@ def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> Non
 def test_a_bucket_that_has_rules_alone_is_exported(run: Run, db: DB) -> None:
     db.execute("select set_policy('acme', 'notes', merge_threshold => 0.95)")
     told = run("export", "acme", "notes")
-    assert "has no memories; is its name spelled right?" in told.stderr
+    assert "has no memories; is its name spelled correctly?" in told.stderr
     assert any(json.loads(line)["table"] == "policies" for line in told.stdout.splitlines())
 
 
@@ -208,7 +208,7 @@ def test_status_says_what_waits(run: Run, db: DB) -> None:
     db.execute("select register_embedding_model('toy', 3)")
     vector = {"tenant_id": "acme", "embedding_model": "toy", "embedding": "[1,0,0]"}
     ingest(db, "Bob has a cat.", **vector)
-    assert "nothing waits" in run("status").stdout
+    assert "nothing is waiting" in run("status").stdout
     ingest(db, "Bob has 2 cats.", **vector | {"embedding": "[0.999,0.04,0]"})
     ingest(db, "Without a vector.", tenant_id="acme", bucket_id="other")
     db.execute("select set_policy('off', dedup => 'off')")

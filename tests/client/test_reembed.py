@@ -539,7 +539,7 @@ def test_command_line(db: DB, dsn: str, tmp_path: Path) -> None:
     where = ["--dsn", dsn, "--from", "old"]
     short = run("reembed", *where, "--to", "new", "--vectors", file, "--batch", 4)
     assert short.exit_code == 1
-    assert "has no vector of 1 texts, such as: fact 0" in short.output
+    assert "has no vector for 1 texts, such as: fact 0" in short.output
     np.savez(file, texts=np.array(texts), vectors=np.array(new_vectors(texts), dtype=np.float32))
     done = run("reembed", *where, "--to", "new", "--vectors", file, "--batch", 4)
     assert done.exit_code == 0, done.output

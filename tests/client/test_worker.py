@@ -364,9 +364,9 @@ def test_useless_answers_are_not_an_endpoint_that_is_down(
     assert result.exit_code == 3, result.stderr
     assert "endpoint is down" not in result.stderr
     assert (
-        "every judgement failed; the last because: judge endpoint: the answer is not a JSON" in result.stderr
+        "every judgement failed; last failure: judge endpoint: the answer is not a JSON" in result.stderr
     )
-    assert ("the judge's answers are of no use: pause=" in result.stderr) == pauses
+    assert ("the judge's answers are unusable: pause=" in result.stderr) == pauses
     paid = db.execute("select sum(calls), sum(input_tokens), sum(cost) from memfold.judge_costs").fetchone()
     assert paid == (received, 400 * received, pytest.approx(0.0004 * received))
     assert received >= count
@@ -391,8 +391,8 @@ def test_useless_answers_end_with_the_first_that_is_of_use(
         summary = work(worker, asyncio.wait_for(hurry(), 30))
     said = [record.getMessage() for record in caplog.records]
     assert (summary.judged, summary.failed, summary.unfinished) == (12, 12, None)
-    assert any(line.startswith("the judge's answers are of no use: pause=") for line in said)
-    assert "the judge's answers are of use again" in said
+    assert any(line.startswith("the judge's answers are unusable: pause=") for line in said)
+    assert "the judge's answers are usable again" in said
     assert not any("endpoint is" in line for line in said)
 
 
@@ -528,7 +528,7 @@ def test_a_poisonous_pair_dies_is_seen_and_retried(dsn: str, db: DB) -> None:
         arguments = ["--model", "stand-in", "--base-url", server.base_url, "--once", "--retry"]
         result = CliRunner().invoke(main, ["judge", "--dsn", dsn, *arguments])
     assert result.exit_code == 0, result.stderr
-    assert "opened 1 dead judgements again" in result.stderr
+    assert "reopened 1 dead judgements" in result.stderr
     assert "judged 1 (1 refinement)" in result.stderr
     answered_once(db, 1)
 
