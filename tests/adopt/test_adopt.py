@@ -168,7 +168,7 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
     for row in rows[:50]:
         assert row["kept_content"] == one(db, contents, [row["kept_id"]])
         assert row["archived_content"] == one(db, contents, [row["archived_id"]])
-    assert 'Of each text the oldest row stays, by "created_at", then by key.' in first.stdout
+    assert 'For each text the oldest row stays, by "created_at", then by key.' in first.stdout
     assert {table: len(rows) for table, rows in state(db).items()} == {t: len(r) for t, r in before.items()}
     assert "step 3 of 6 is done" in run("status").stdout
     assert "no content" in run("status").stdout
@@ -201,8 +201,8 @@ def test_what_the_plan_does_not_know_it_says(db: DB, run: Run) -> None:
     db.execute("analyze public.notes")
     said = run("plan", "--table", "public.notes", "--content", "content").stdout
     guess = re.search(
-        r"duplicates +perhaps 250 rows; step 4 counts them. A guess from a sample that ANALYZE took \(20[-: 0-9]+\):"
-        " about 250 different texts, letter by letter",
+        r"duplicates +perhaps 250 rows; step 4 counts them. An estimate from the sample that ANALYZE took \(20[-: 0-9]+\):"
+        " about 250 distinct texts, compared letter by letter",
         said,
     )
     assert guess, said
@@ -484,7 +484,7 @@ def test_functions_that_a_superuser_makes_belong_to_the_tables_owner(db: DB, run
         drop_roles(db, role)
 
 
-# The catch --------------------------------------------------------------------------------------------------
+# The insert function --------------------------------------------------------------------------------------------------
 
 
 async def _async_conflict(dsn: str, error: psycopg.Error, row: dict[str, Any]) -> MemfoldError:

@@ -306,8 +306,8 @@ def test_switched_on_and_off(db: DB, run: Run) -> None:
     for text in ("a FACT", "a fact!"):
         assert db.execute(INSERT, [text]).rowcount == 0
     said = run("status")
-    assert "an INSERT of a text that is there is absorbed\n" in said
-    assert "inserts absorbed 2, of the texts of 1 rows" in said
+    assert "an INSERT of a known text is absorbed\n" in said
+    assert "inserts absorbed 2, for the texts of 1 rows" in said
     run("run", *TABLE, "--no-absorb")
     with pytest.raises(psycopg.errors.UniqueViolation):
         db.execute(INSERT, ["a FACT"])

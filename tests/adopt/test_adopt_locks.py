@@ -127,7 +127,7 @@ def test_duplicates_whose_rows_are_held_are_given_up_in_time(db: DB, dsn: str, c
                 "select pg_terminate_backend(pid) from pg_stat_activity"
                 " where datname = current_database() and application_name = 'memfold adopt'"
             )
-        assert "rows stay locked by other transactions" in running.output()
+        assert "rows remain locked by other transactions" in running.output()
     finish(dsn, "run", *TABLE, "--confirm")
     assert one(db, "select array_agg(id order by id) from app.memories") == [1, 3]
 

@@ -447,7 +447,7 @@ def test_an_embedder_that_is_down_costs_no_data(
     vectors.spoilt = lambda texts: True
     assert actions(client.ingest_many(f"fact {n}" for n in range(300))) == ["inserted"] * 300
     assert len(vectors.asked) == 3
-    assert "DEDUP_FAIL: 300 texts go without a vector" in caplog.text
+    assert "DEDUP_FAIL: 300 texts are stored without a vector" in caplog.text
     assert one(db, "select count(*) from memfold.pending_embeddings('t', max_results => 1000)") == 300
 
 

@@ -193,7 +193,7 @@ def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
         assert "touch => false" in page
         down = True
         page = text_of(site.get("/search?q=dog"))
-        assert "No vector of the query" in page
+        assert "No vector for the query" in page
         assert "secret" not in page
         assert "Bob has a dog." in page
 
@@ -206,7 +206,7 @@ def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
     [
         ("duplicate", "active", "merged", "duplicate: merged, A stands for both"),
         ("refinement", "merged", "active", "refinement: merged, B stands for both"),
-        ("contradiction", "superseded", "active", "contradiction: superseded, B holds now and the other is history"),
+        ("contradiction", "superseded", "active", "contradiction: superseded, B is current and the other is history"),
         ("distinct", "active", "active", "distinct: both are kept"),
     ],
 )  # fmt: skip
@@ -218,7 +218,7 @@ def test_an_answer_is_applied_and_taken_back(
     with served(login) as site:
         done = site.post(form_of(site.get("/queue"), "/queue/answer"), verdict=verdict)
         assert said in text_of(done)
-        assert "Nothing waits" in text_of(done)
+        assert "Nothing is waiting" in text_of(done)
         assert (status(db, one), status(db, other)) == (older, newer)
         again = site.post(form_of(done, "/queue/undo"))
         assert "undone, all are kept" in text_of(again)
@@ -304,7 +304,7 @@ def test_a_run_is_tried_done_approved_and_undone(db: DB, login: str) -> None:
     db.execute("delete from memfold.judgements")
     with served(login) as site:
         page = site.get("/runs/plan?kind=consolidation")
-        assert "Nothing is written yet. It would ask 3." in text_of(page)
+        assert "Nothing has been written yet. It would ask 3." in text_of(page)
         assert "both, until question 1 is answered" in text_of(page)
         page = site.post(form_of(page, "/runs/start"))
         assert "1 waiting" in text_of(page)
@@ -424,12 +424,12 @@ def test_two_names_are_shown_side_by_side_linked_and_unlinked(db: DB, login: str
         assert "Refinement" not in shown
         assert "<script>window" not in page
         page = site.post(form_of(page, "/queue/answer"), verdict="duplicate")
-        assert "duplicate: linked, A is stored in the place of B" in text_of(page)
+        assert "duplicate: linked, A is stored in place of B" in text_of(page)
         assert subjects() == 1
         page = site.post(form_of(page, "/queue/undo"))
         assert "unlinked, the two names are kept apart" in text_of(page)
         assert subjects() == 2
-        assert "Nothing waits" in text_of(site.get("/queue"))
+        assert "Nothing is waiting" in text_of(site.get("/queue"))
     check(db)
 
 

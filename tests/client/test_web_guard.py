@@ -152,7 +152,7 @@ def test_what_is_not_there_is_told(db: DB, dsn: str) -> None:
             ("/static/../app.py", 404, "Not Found"),
         ):
             assert part in text_of(site.get(path, code)), path
-        assert "Nothing waits" in text_of(site.get("/queue"))
+        assert "Nothing is waiting" in text_of(site.get("/queue"))
         db.execute("alter schema memfold rename to gone")
         try:
             page = text_of(site.get("/queue", 400))

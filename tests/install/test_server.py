@@ -404,12 +404,12 @@ def test_a_wrong_password_is_said_to_be_one(home: Path, port: int) -> None:
 
 def test_tcp_only_when_asked(home: Path, port: int) -> None:
     server.up(home)
-    with pytest.raises(ServerError, match="already runs without TCP") as caught:
+    with pytest.raises(ServerError, match="is already running without TCP") as caught:
         server.up(home, port=port)
     assert "memfold down --data" in caught.value.hint
     server.down(home)
     server.up(home, port=port)
-    with pytest.raises(ServerError, match=f"already runs on port {port}"):
+    with pytest.raises(ServerError, match=f"is already running on port {port}"):
         server.up(home, port=port + 1)
     server.down(home)
     assert ask(server.up(home), "show listen_addresses") == ""
@@ -429,11 +429,11 @@ def test_directories_that_are_not_memfolds(place: Path) -> None:
     (place / "file").write_text("")
     mode = (place / "full").stat().st_mode
     for path, text in {
-        place / "full": "holds files that memfold did not make",
+        place / "full": "contains files that memfold did not create",
         place / "file": "is not a directory",
-        place / "file" / "below": "cannot make",
+        place / "file" / "below": "cannot create",
         place / "new\nline": "control character",
-        Path("/proc/memfold"): "cannot make",
+        Path("/proc/memfold"): "cannot create",
     }.items():
         with pytest.raises(ServerError, match=text) as caught:
             server.up(path)
@@ -447,7 +447,7 @@ def test_clusters_of_another_version(home: Path) -> None:
     server.down(home)
     (home / "data/PG_VERSION").write_text("17\n")
     with pytest.raises(
-        ServerError, match="made by PostgreSQL 17; this memfold brings PostgreSQL 18"
+        ServerError, match="created by PostgreSQL 17; this memfold includes PostgreSQL 18"
     ) as caught:
         server.up(home)
     assert "--data" in caught.value.hint
@@ -458,7 +458,7 @@ def test_clusters_of_another_version(home: Path) -> None:
 
 def test_bad_arguments(home: Path) -> None:
     for text, call in {
-        "is no TCP port": lambda: server.up(home, port=70000),
+        "is not a TCP port": lambda: server.up(home, port=70000),
         "goes with a port": lambda: server.up(home, password="x"),
         "may not be empty": lambda: server.up(home, port=5499, password=""),
         "unknown mode": lambda: server.down(home, "abort"),
@@ -553,7 +553,7 @@ def test_root_with_a_wheel_that_only_root_can_read(
     server.down(home)
 
     (place / "system").chmod(0o777)
-    with pytest.raises(ServerError, match="others than root may write"):
+    with pytest.raises(ServerError, match="accounts other than root can write to"):
         server.up(home)
 
 

@@ -29,7 +29,7 @@ def adopt() -> None:
     """Deduplicate a table of your own.
 
     Its writers continue. Six steps: 1 a nullable column, 2 writers hash (a trigger), 3 backfill, 4 duplicates, 5 a
-    unique index, 6 the catch. Each can be interrupted, even by kill -9, and run again. Run it as the table's owner.
+    unique index, 6 an insert function. Each can be interrupted, even by kill -9, and run again. Run it as the table's owner.
 
     \b
     memfold adopt plan --table public.memories --content content --tenant tenant_id --bucket bucket_id

