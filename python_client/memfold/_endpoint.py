@@ -45,7 +45,7 @@ _CODES: Final = frozenset(
     }
 )
 _REDIRECTED: Final = (
-    "it redirects to another address, which memfold does not follow; pass that address as base_url if you trust it"
+    "it redirects to another address, which memfold does not follow; pass it as base_url if you trust it"
 )
 _MEANINGS: Final = {
     **dict.fromkeys((301, 302, 303, 307, 308), _REDIRECTED),

@@ -183,7 +183,7 @@ def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
 
     with served(login) as site:
         page = text_of(site.get("/search?q=DOG"))
-        assert "By words only" in page
+        assert "Searched by words only" in page
         assert "Bob has a dog." in page
         assert "Rome" not in page
         assert "Nothing found" in text_of(site.get("/search?q=100%25_"))
@@ -255,7 +255,7 @@ def test_the_queue_goes_on_behind_what_is_skipped_and_a_person_comes_first(db: D
         page = site.get("/queue")
         assert "2 for a person, 1 for a model." in text_of(page)
         seen = []
-        while "Nothing more waits" not in page:
+        while "Nothing is left after" not in page:
             seen.append(re.findall(r"(Alice \d|Bob) has", text_of(page))[0])
             (skip,) = {link for link in links_of(page) if "after=" in link and "sql" not in link and link.endswith(
                 re.findall(r"judgement=([0-9a-f-]+)", page)[-1])}  # fmt: skip

@@ -363,9 +363,7 @@ def test_useless_answers_are_not_an_endpoint_that_is_down(
         received = server.received
     assert result.exit_code == 3, result.stderr
     assert "endpoint is down" not in result.stderr
-    assert (
-        "every judgement failed; last failure: judge endpoint: the answer is not a JSON" in result.stderr
-    )
+    assert "every judgement failed; last failure: judge endpoint: the answer is not a JSON" in result.stderr
     assert ("the judge's answers are unusable: pause=" in result.stderr) == pauses
     paid = db.execute("select sum(calls), sum(input_tokens), sum(cost) from memfold.judge_costs").fetchone()
     assert paid == (received, 400 * received, pytest.approx(0.0004 * received))

@@ -573,7 +573,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "a &lt; b" in text
     assert "Refused &amp; told." in text
-    for words in ("forgetful was asked 4 pairs", made.fingerprint.hex(), "Kept apart, but duplicates"):
+    for words in ("forgetful was asked about 4 pairs", made.fingerprint.hex(), "Kept apart, but duplicates"):
         assert words in text
     assert page(made, "Refused & told.") == text
 

@@ -682,7 +682,7 @@ def test_an_embedder_that_has_never_worked_is_told_what_it_must_take(
 ) -> None:
     """One that takes a single text, for instance, fails each time."""
     embedded(Spoilt(lambda text: True), ["a"])
-    assert "embed takes a list of texts and gives a list of vectors" in caplog.messages[-1]
+    assert "embed takes a list of texts and returns a list of vectors" in caplog.messages[-1]
     embedded(Spoilt(lambda text: text == "b"), ["a", "b"])
     assert caplog.messages[-1].endswith("continuing without a vector")
 

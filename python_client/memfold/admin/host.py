@@ -133,7 +133,9 @@ def prepare(home: Path) -> None:
             )
         names = {entry.name for entry in home.iterdir()}
         if LOCK not in names and names - {"lost+found"}:
-            raise ServerError(f"{home} contains files that memfold did not create", "Give a new or empty --data.")
+            raise ServerError(
+                f"{home} contains files that memfold did not create", "Give a new or empty --data."
+            )
         home.chmod(0o711 if root else 0o700)
     except OSError as error:
         raise ServerError(
@@ -145,9 +147,7 @@ def is_prepared(home: Path) -> bool:
     try:
         return (home / LOCK).exists()
     except OSError as error:
-        raise ServerError(
-            f"cannot read {home}: {error.strerror}", "Run memfold as its owner."
-        ) from error
+        raise ServerError(f"cannot read {home}: {error.strerror}", "Run memfold as its owner.") from error
 
 
 @contextlib.contextmanager

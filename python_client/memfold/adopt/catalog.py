@@ -272,7 +272,9 @@ def find(connection: Connection, name: str, *, write: bool = True) -> Table:
     if not write:
         return table
     if table.schema in {"pg_catalog", "information_schema", "memfold"}:
-        raise AdoptError(f"{table} is not a table of an application", hint="Adopt a table of your application.")
+        raise AdoptError(
+            f"{table} is not a table of an application", hint="Adopt a table of your application."
+        )
     if row["persistence"] == "t":
         raise AdoptError(f"{table} is a temporary table")
     if row["inherits"]:

@@ -252,8 +252,8 @@ def _estimates(connection: Connection, definition: Definition, made: Statements)
             n = stats[0]["n"]
             distinct = n if n > 0 else -n * table.rows
             yield (
-                f"  duplicates     perhaps {max(table.rows - distinct, 0):,.0f} rows; step 4 counts them. An estimate from the"
-                f" sample that ANALYZE took ({stats[0]['at']}): about {distinct:,.0f} distinct texts,"
+                f"  duplicates     perhaps {max(table.rows - distinct, 0):,.0f} rows; step 4 counts them. An estimate from"
+                f" the sample that ANALYZE took ({stats[0]['at']}): about {distinct:,.0f} distinct texts,"
                 " compared letter by letter, in all tenants and buckets together"
             )
             return

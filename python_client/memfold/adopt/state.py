@@ -63,9 +63,7 @@ class Adoption:
                 f" re-pointed {row['children_repointed']:,}, colliding rows archived {row['children_archived']:,}"
             )
         if self.absorbs:
-            yield "  an INSERT of a known text is absorbed" + (
-                "" if self.step == 6 else " after step 6"
-            )
+            yield "  an INSERT of a known text is absorbed" + ("" if self.step == 6 else " after step 6")
         if row.get("repeats"):
             yield f"  inserts absorbed {row['repeats']:,}, for the texts of {row['repeated_rows']:,} rows"
         if self.withheld:

@@ -98,7 +98,9 @@ def _make_indexes(dsn: str, models: tuple[str, ...]) -> None:
 
 
 @main.command()
-@click.option("--data", type=PATH, metavar="DIR", help="Directory of the server; default: in the user's data directory.")
+@click.option(
+    "--data", type=PATH, metavar="DIR", help="Directory of the server; default: in the user's data directory."
+)
 @click.option("--port", type=click.IntRange(1, 65535), help="Also listen on 127.0.0.1, with a password.")
 @vector_index_option
 @json_option
@@ -191,7 +193,11 @@ def init(
     _make_indexes(where, vector_index)
     if set_search_path:
         done = migrate.set_search_path(where)
-        say("memfold is on the search_path of new sessions" if done else "memfold is already on the search_path")
+        say(
+            "memfold is on the search_path of new sessions"
+            if done
+            else "memfold is already on the search_path"
+        )
         statement = None
     elif statement := migrate.search_path_statement(where):
         say("to call its functions without the prefix memfold., run (or add --set-search-path):")
@@ -298,7 +304,9 @@ def ingest(
         }
     )
     if run.replayed:
-        show(f"{run.replayed} of {run.line} lines are replays: they were ingested before; nothing was written")
+        show(
+            f"{run.replayed} of {run.line} lines are replays: they were ingested before; nothing was written"
+        )
     if run.without_vector:
         say(f"{run.without_vector} lines had no vector and are in pending_embeddings")
     if run.errors:

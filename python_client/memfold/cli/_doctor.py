@@ -87,9 +87,9 @@ def _match_stored_memory(where: str, role: str, check: Callable[..., None]) -> N
 def doctor(dsn: str | None, tenant: str | None) -> None:
     """Check a database, and the ledger of a tenant.
 
-    Checks versions, encoding, canonicalizer, indexes, functions and tenant isolation. Run it as the role that the
-    application uses: the last line says whether row-level security applies to that role. Prints one line per check: ok, warning or PROBLEM.
-    Exit code 1 if there is a problem. A tenant without memories is a warning, because its name may be mistyped.
+    Checks versions, encoding, canonicalizer, indexes, functions and tenant isolation. Run it as the application's role:
+    the last line says whether row-level security applies to it. Prints one line per check: ok, warning or PROBLEM. Exit
+    code 1 if there is a problem. A tenant without memories is a warning, because its name may be mistyped.
 
     \b
     memfold doctor --tenant acme
@@ -158,7 +158,9 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
         if error.sqlstate in (ServerPackageError.code, ServerVersionError.code):
             check(False, f"canonicalizer self-test not run: {error.message}: {error.detail}")
         elif error.sqlstate == "42501":
-            check(False, f"canonicalizer self-test not run: {found['role']} lacks the privilege", problem=False)
+            check(
+                False, f"canonicalizer self-test not run: {found['role']} lacks the privilege", problem=False
+            )
         else:
             raise
     invalid = [row["name"] for row in client._query(admin_queries.INVALID_INDEXES)]

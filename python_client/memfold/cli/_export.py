@@ -116,18 +116,14 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
             header = json.loads(first)["row"]
             bucket, tenant = str(header["bucket_id"]), str(tenant or header["tenant_id"])
         except (ValueError, KeyError, TypeError):
-            fail(
-                f"{name} does not begin like an export\nHINT: Write one with: memfold export TENANT BUCKET"
-            )
+            fail(f"{name} does not begin like an export\nHINT: Write one with: memfold export TENANT BUCKET")
         with open_client(dsn):
             pass
         with _connect(dsn, tenant) as connection:
             rows, ended = _import(connection, tenant, bucket, _batches(itertools.chain([first], lines), name))
             if not ended:
                 connection.rollback()
-                fail(
-                    f"{name} has no end: nothing was imported\nHINT: The export is incomplete."
-                )
+                fail(f"{name} has no end: nothing was imported\nHINT: The export is incomplete.")
     report({"tenant_id": tenant, "bucket_id": bucket, "rows": rows})
     show(f"tenant {tenant}, bucket {bucket}: {rows:,} rows")
 

@@ -109,7 +109,9 @@ def reembed_command(
     if show + cut_over + remove + follow > 1:
         raise click.UsageError("--status, --cut-over, --drop and --follow cannot be used together")
     if tenant is not None and (cut_over or remove):
-        raise click.UsageError("a model belongs to all tenants: --cut-over and --drop cannot be used with --tenant")
+        raise click.UsageError(
+            "a model belongs to all tenants: --cut-over and --drop cannot be used with --tenant"
+        )
     if vectors is not None and (embed_url or embed_model):
         raise click.UsageError("give --vectors or an endpoint, not both")
     with open_client(dsn):

@@ -26,7 +26,8 @@ class Stored(Sending):
             raise errors.MemoryNotFoundError(
                 "unknown memory",
                 detail=f"memory_id was {arguments['memory_id']}.",
-                hint=f"Pass an id that ingest returned to this tenant ({arguments['tenant_id']}); an erased memory has none.",
+                hint=f"Pass an id that ingest returned to this tenant ({arguments['tenant_id']})."
+                " An erased memory has none.",
             )
         return Memory.from_row(rows[0])
 

@@ -340,7 +340,9 @@ class Review:
     def _undo_names(self, done: _Done) -> bool:
         """Undo a link. There is no question to show again: unlinked names are kept apart."""
         if done.run_id is None:
-            click.echo("-> names that are kept apart remain so: link_subject() and link_predicate() link them")
+            click.echo(
+                "-> names that are kept apart remain so: link_subject() and link_predicate() link them"
+            )
             return False
         try:
             self._client._drive(unlink(self._core, done.question, done.run_id))

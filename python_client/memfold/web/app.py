@@ -132,9 +132,7 @@ class Pages:
             status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
             if status == 503:
                 logger.warning("a page failed: %s", describe_error(error))
-                error = MemfoldError(
-                    "the database cannot be reached", hint="See the log of memfold web."
-                )
+                error = MemfoldError("the database cannot be reached", hint="See the log of memfold web.")
             elif error.sqlstate == _NOT_PERMITTED:
                 status = 403
             return self._render(request, "error", status, error=error, statements=[])
