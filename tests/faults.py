@@ -599,7 +599,7 @@ class Client(threading.Thread):
 
 
 class Writer(Client):
-    """Singles with and without keys, batches, vectors beside them or not, several calls in one transaction, late vectors."""
+    """Single calls with and without keys, batches with and without vectors, several calls per transaction, late vectors."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -728,7 +728,7 @@ class Judge(Client):
 
 
 class Maintenance(Client):
-    """Consolidates, approves, sweeps, ends sessions, prunes; takes back events and whole runs."""
+    """Consolidates, approves, sweeps, ends sessions, prunes; undoes events and whole runs."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -1116,7 +1116,7 @@ class Audit:
         return wrong
 
     def hot_counters(self, db: DB) -> list[str]:
-        """Of texts that nobody folds or takes back: the counter is the number of calls."""
+        """For texts that are neither merged nor undone, the counter is the number of calls."""
         shown = {
             (tenant, int(text.rpartition(" ")[2])): observations
             for tenant, text, observations in db.execute(

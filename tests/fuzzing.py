@@ -540,7 +540,7 @@ class Values:
         return _array(element(self.random.random() < 0.6) for _ in range(self.random.randint(1, 5)))
 
     def draw(self, argument: Argument, *, hostile: bool) -> Value:
-        """A value for an argument; of a type that is new here: KeyError, for the fuzzer has to learn it."""
+        """A value for an argument. KeyError for a type that is new here: teach it to the fuzzer."""
         name, kind = argument.name, argument.type
         if hostile and self.random.random() < 0.08:
             return None, False
@@ -865,7 +865,7 @@ class Fuzzer:
             candidates = json.loads(values["candidates"][0] or b"[]")
             values["embeddings"] = (_array(self.values.vector() for _ in candidates).encode(), False)
         if function.name == "import_bucket":
-            # beside what is there, for a bucket is imported into an empty one
+            # not what is there, because a bucket can only be imported into an empty one
             if "tenant_id" not in hostile:
                 values["tenant_id"] = (f"{self.tenant} copied".encode(), False)
             if "bucket_id" not in hostile and self.values.exported:

@@ -636,7 +636,7 @@ def probe_functions(
     calls = 0
     hidden = secrets(db, other)
     asked: list[tuple[Function, dict[str, Any]]] = []
-    # first what is taken back, so that all calls meet one state
+    # first what is rolled back, so that all calls see one state
     for function in only or functions(db, session.connection.info.user):
         try:
             found = list(arrangements(function, own, other))

@@ -237,7 +237,7 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     undone = {e.undoes: e.number for e in events if e.undoes is not None}
     decided_late = {e.undoes for e in events if e.undoes is not None and e.tier is not None}
     in_force = [e for e in events if e.number not in undone]
-    # The later of two holds: a rehash takes an alias out of its tree, until it is taken back.
+    # The later of two counts: a rehash takes an alias out of its tree until it is undone.
     for e in in_force:
         if e.fold:
             s.parent[e.fold[0]] = e.fold[1]
@@ -443,7 +443,7 @@ class World:
         return [e for e in self.events if e.number not in undone]
 
     def is_beneath(self, memory: int, ancestor: int) -> bool:
-        """Also by merges that wait for a later one to be taken back."""
+        """Also by merges that take effect when a later one is undone."""
         above, new = {memory}, {memory}
         folds = [e.fold for e in self.in_force() if e.fold]
         while new := {into for folded, into in folds if folded in new} - above:

@@ -1,7 +1,7 @@
 """Many concurrent writers that call everything: deadlocks, lost calls, broken invariants.
 
 python -m tests.stress --calls 20000 --writers 10          # a server of its own, started and stopped
-python -m tests.stress --folds 60 --dsn ...                # replays beside merges and undos, for 60 seconds
+python -m tests.stress --folds 60 --dsn ...                # replays concurrent with merges and undos, for 60 seconds
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     gen_plproxy.py DSN --check    exit 1, and say where, if the file is not what would be written
 
 The file makes a router: a database without memfold, with a PL/Proxy function for each public function that can be
-handed on to the server of its tenant. README.md beside it says how it is used.
+handed on to the server of its tenant. README.md in the same folder says how to use it.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def test_what_the_plan_does_not_know_it_says(db: DB, run: Run) -> None:
     )
     assert guess, said
     ageless = (
-        "the lowest key (id) stays: ANY ROW, not the oldest, for a key of type uuid need not grow with time"
+        "the lowest key (id) stays: ANY ROW, not the oldest: a key of type uuid need not grow with time"
     )
     assert ageless in said
     reported = run("run", "--table", "public.notes", "--content", "content").stdout

@@ -125,7 +125,7 @@ def test_the_second_of_two_at_once_is_absorbed(db: DB, absorbing: None, connect:
     first.execute("commit")
     assert waiting.end() == 0
     assert db.execute(COUNTED.encode()).fetchall() == [("A new fact.", 1)]
-    # and where the first one takes it back, the second one goes in
+    # and if the first one rolls back, the second one is inserted
     first.execute("begin")
     assert first.execute(INSERT, ["Another fact."]).rowcount == 1
     waiting = Waiting(db, second, INSERT, ["another FACT"])
@@ -179,7 +179,7 @@ def test_a_row_that_goes_meanwhile_does_not_take_the_text_along(
         assert one(db, "select count(*) from app.memories where content = 'a FACT'") == 1
         db.execute("delete from app.memories where content in ('a FACT', 'Something else')")
     assert one(db, REPEATS) == 0
-    # deleted and stated again in one transaction, beside a writer of the same
+    # deleted and stated again in one transaction, concurrently with a writer of the same
     db.execute(INSERT, ["A fact."])
     first.execute("begin; delete from app.memories where content = 'A fact.'")
     assert first.execute(INSERT, ["a FACT"]).rowcount == 1

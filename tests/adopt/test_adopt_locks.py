@@ -159,7 +159,7 @@ def test_hashes_are_given_again_once_earlier_writers_are_through(
 
 
 def test_a_restore_waits_for_a_writer_that_is_nearly_done(db: DB, dsn: str, connect: Connect) -> None:
-    """Two seconds, for what it puts back is not there yet, and nobody waits for that."""
+    """It waits up to two seconds: nobody can wait for rows that are not back yet."""
     make_tables(db, 120)
     finish(dsn, "run", *OPTIONS, "--confirm")
     assert one(db, "select count(*) from memfold.adoption_archive") > 0

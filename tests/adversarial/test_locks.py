@@ -448,7 +448,7 @@ def test_where_the_bucket_is_compared_the_bucket_is_locked(
 
 @pytest.mark.parametrize("bucket", ["busy", "free"])
 def test_a_tree_that_has_grown_over_scopes_meanwhile(db: DB, connect: Connect, bucket: str) -> None:
-    """A person waits for one scope, and then needs the bucket: it is tried, for what is held may be waited for."""
+    """A manual action waits for one scope, then needs the bucket: it only tries, as others may wait for what it holds."""
     tea = ingest(db, "Ann likes tea", subject="Ann")
     drink = ingest(db, "Everyone likes tea", subject="everyone")
     holder, other = connect(), connect()

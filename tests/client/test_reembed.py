@@ -364,7 +364,7 @@ def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
         )
         == "fact 2"
     )
-    # its own vector, with tier 2, which finds a vector of the new model beside those of the old
+    # its own vector, with tier 2, which finds a vector of the new model as well as those of the old
     attached = db.execute("select action from attach_embedding(%s, '[0,0,0,0,0,1]', 'new', 'acme')",
                           [pending.memory_id]).fetchone()  # fmt: skip
     assert attached == ("embedded",)

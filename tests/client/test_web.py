@@ -223,7 +223,7 @@ def test_an_answer_is_applied_and_taken_back(
         again = site.post(form_of(done, "/queue/undo"))
         assert "undone, all are kept" in text_of(again)
         assert (status(db, one), status(db, other)) == ("active", "active")
-        # the same pair, to be answered otherwise, and that taken back as well
+        # the same pair, answered differently, and that undone as well
         done = site.post(form_of(again, "/queue/answer"), verdict="duplicate")
         assert "duplicate: merged, A stands for both" in text_of(done)
         assert status(db, other) == "merged"

@@ -233,7 +233,7 @@ def test_three_pairs_take_as_long_as_one(
             ratios.append((worker.applied[-1] - worker.claims[0][0]) / latency)
 
     work(worker, rounds())
-    # How long it took is for the record, for a busy machine takes its own time: asked at once is what makes it short.
+    # The duration is only recorded, because a busy machine takes its own time: concurrent calls make it short.
     record_property("ratio", min(ratios))
     assert stats_of(url)["max_in_flight"] == 3
     answered_once(db, 7)

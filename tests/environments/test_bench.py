@@ -59,7 +59,7 @@ ASKED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "storage": lambda ask, server, _: ask(server, rounds=1),
     "isolation": lambda ask, server, data: ask(server, data, rounds=1),
 }
-# Asked of servers that a suite does not have, or beside packages that it does not install.
+# Questions for servers that a suite does not have, or that need packages that it does not install.
 ELSEWHERE = {"language", "peers"}
 
 

@@ -389,7 +389,7 @@ def test_the_same_as_outside(py: DB, minilm: Path) -> None:
     vectors = np.array([json.loads(vector) for vector in answer], dtype=np.float32)
     assert vectors.shape == (1000, 384)
     assert np.array_equal(vectors, outside.astype(np.float32))
-    # one by one, other texts do not stand beside: padding moves the last bits
+    # one by one, because other texts in a batch pad it, and padding changes the last bits
     for text, vector in list(zip(TEXTS, vectors, strict=True))[::100]:
         single = np.array(
             json.loads(one(py, "select embed_text(%s, %s)::text", text, MODEL)), dtype=np.float32

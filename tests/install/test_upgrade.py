@@ -191,7 +191,7 @@ def test_an_upgraded_database_is_like_a_new_one(
         len(lines) > 1 for name, lines in was.items() if name in ("memories", "judgements", "antonyms")
     )
     signatures = ask(old, SIGNATURES)
-    # others' objects beside ours: they stay as they are
+    # other owners' objects next to ours: they do not change
     run(old, "create function memfold.helper() returns integer return 1")
     run(old, "create view public.report as select * from memfold.memory_audit")
 

@@ -47,7 +47,7 @@ def texts_of(response: dict[str, Any]) -> list[str]:
 
 
 async def forget(query: str, tool_context: ToolContext) -> dict[str, Any]:
-    """Take back the fact that is nearest."""
+    """Retract the nearest fact."""
     found = await tool_context.search_memory(query)
     await tool_context.delete_memory(found.memories[0].id)
     return {}

@@ -272,7 +272,7 @@ def test_eighteen_months_of_vim(three_tier: DB) -> None:
     dry = three_tier.execute("select run_id, content, action from consolidate('acme', 'default')").fetchall()
     assert len(dry) == 16
     assert three_tier.execute("select count(*) from judgements").fetchone() == (0,)
-    # of two clusters, for a question is about ten at most; then of the two that are left: three calls, not seventeen
+    # two clusters, because a question is about ten at most; then the two that are left: three calls, not seventeen
     for sizes in ([10, 8], [2], []):
         three_tier.execute("select * from consolidate('acme', 'default', dry_run => false)")
         waiting = three_tier.execute(

@@ -470,7 +470,7 @@ def test_hits_at_any_isolation(db: DB) -> None:
     check(db)
 
 
-# Vectors beside the candidates ------------------------------------------------------------------------------
+# Vectors in a separate argument ------------------------------------------------------------------------------
 
 
 def test_vectors_beside_their_candidates(db: DB) -> None:

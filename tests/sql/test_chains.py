@@ -333,7 +333,7 @@ def test_the_guard_looks_at_the_text_that_is_shown(db: DB) -> None:
     found = ingest(db, "Ann keeps 3 cats", **angle(3))
     assert (found.action, event(db, found)["guard"]) == ("escalated", ["numeral: 3 <> 2"])
     assert told(found, root.memory_id)["guard"] == ["numeral: 3 <> 2"]
-    # and one that is clean beside the text that is shown, not beside the alias, merges
+    # and one for which the guard is clean against the shown text, though not against the alias, merges
     assert ingest(db, "Ann keeps 2 cats", **angle(3)).action == "merged"
     check(db)
 

@@ -517,7 +517,7 @@ def test_a_run_is_undone_while_its_question_waits(db: DB) -> None:
     [run] = rows(db, "select run_id from runs")
     rows(db, "select * from undo_run(%s, tenant_id => 'acme')", run["run_id"])
     assert {r["status"] for r in rows(db, "select status from judgements")} == {"obsolete"}
-    assert len(rows(db, "select * from consolidate('acme', 'default')")) == 3, "nothing was taken back"
+    assert len(rows(db, "select * from consolidate('acme', 'default')")) == 3, "nothing was undone"
     assert statuses(db, made) == ["active"] * 4
     check(db)
 
@@ -561,7 +561,7 @@ def test_search_shows_what_was_told_apart(db: DB) -> None:
 @pytest.mark.parametrize("which", [0, 1, 3])
 @pytest.mark.parametrize("when", ["open", "leased", "done"])
 def test_a_member_is_erased(db: DB, which: int, when: str) -> None:
-    """Its question goes, for an answer could say what is gone; that the others were answered stays."""
+    """Its question is deleted, because an answer could quote the erased text; answers about the others stay."""
     made = asking(db, 4)
     asked = the_question(db)
     if when == "leased":

@@ -190,7 +190,7 @@ UNDONE: dict[str, Callable[[DB], None]] = {
 NOTICED: dict[str, Callable[[DB], None]] = {
     "a function": said("create function memfold.f() returns integer language sql return 1"),
     "a function again": said("create function public.f() returns integer language sql return 1; drop function public.f()"),
-    "a function taken back": said("begin; create function public.f() returns integer language sql return 1; rollback"),
+    "a function rolled back": said("begin; create function public.f() returns integer language sql return 1; rollback"),
     "a table": said("create table public.t (n integer)"),
     "a temporary table": said("create temporary table t (n integer)"),
     "an index": said("create index on memfold.memories (content)"),

@@ -165,7 +165,7 @@ def decided() -> Iterator[tuple[str, list[Candidate]]]:
             {"content": "User has a key", "bucket_id": "off"},
         )
     ]  # fmt: skip
-    # last, for a batch with one of them is taken in one by one
+    # last, because a batch with one of them is ingested one by one
     yield "validity", [
         {"content": "Ann is away", **one}
         for one in (

@@ -55,8 +55,8 @@ from unnest(%(vectors_a)s::text[], %(vectors_b)s::text[]) with ordinality as p (
 order by p.place
 """
 
-# What _decide_similar does by the cosine, for a candidate b whose one neighbour is a. Both sets go by it: what the database
-# comes to ask of two texts before it merges them is a change here (and in BY_SCORE).
+# What _decide_similar decides by the cosine for a candidate b whose only neighbour is a. Both sets use it: if the database
+# comes to check more before it merges two texts, change it here (and in BY_SCORE).
 BY_COSINE = """
 select case
     when s.similarity > m.merge_threshold and s.guard = '{}' then 'merged'

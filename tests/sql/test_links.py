@@ -152,7 +152,7 @@ def test_links_have_no_chains(db: DB) -> None:
         with pytest.raises(psycopg.Error) as error:
             link(db, alias, name, "*")
         assert error.value.sqlstate == "MF063", alias
-    # the same again is no error, and taking it back leads the others where they led
+    # repeating it is not an error, and undoing it points the others where they pointed before
     assert link(db, "G. Maier", "georg maier") == run
     db.execute("select undo_run(%s, 'acme')", [run])
     assert db.execute(links).fetchall() == [("georg", "G. Maier"), ("schorsch", "G. Maier")]

@@ -31,13 +31,13 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) memfold(?:_internal)?\.(\w+)")
 
-# Who writes the ledger beside 21_ledger/_record.sql, and why: what a statement has to know of its rows is known there.
+# What writes the ledger apart from 21_ledger/_record.sql, and why: what a statement has to know of its rows is known there.
 LEDGER_WRITERS = {
     "21_ledger/_ledger.sql": "rows that an archive gives back",
     "24_rehash/_rehash.sql": "the fold of a text whose hash the same function has just assigned",
-    "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what it takes back by that",
+    "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what that undoes",
     "31_ingest/_ingest_fast_path.sql": "a copy of the record module's statement",
-    "50_search/_believed_memories.sql": "a copy of what was known, which is taken back",
+    "50_search/_believed_memories.sql": "a copy of what was known, which is rolled back",
     "60_maintenance/prune_memories.sql": "all rows of a run at once",
     "70_lifecycle/_erase.sql": "erasure",
     "70_lifecycle/_erase_events.sql": "erasure",

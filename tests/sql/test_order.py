@@ -90,7 +90,7 @@ def test_a_pruned_memory_that_is_stated_again_while_the_clock_is_behind(
     clock(-back)
     assert ingest(db, "User has a fax").action == "inserted"
     assert status(db, text) == "active"
-    # a later restatement is later than the pruning too: it stays when the first is taken back
+    # a later restatement is later than the pruning too: it stays when the first is undone
     again = ingest(db, "User has a fax", source_turn_ids=["t1"])
     first = one(
         db,

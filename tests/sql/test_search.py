@@ -279,7 +279,7 @@ def test_large_buckets(db: DB, app: Connect) -> None:
         assert found(oldest, session_id="none") == []
     assert scans.count == 0
     assert found(oldest, as_of="now()")[0] == ids[0]
-    # the tenant beside it, too small for the index to be of use
+    # the other tenant, too small for the index to be useful
     assert len(search(app("globex"), oldest, tenant="globex", bucket="wide")) == 10
 
 

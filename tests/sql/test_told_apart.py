@@ -138,7 +138,7 @@ def test_a_value_that_comes_while_two_are_asked_about_retires_both(db: DB, verdi
     check(db)
 
 
-# --- what a run merged and a person took back -------------------------------------------------------------------
+# --- what a run merged and a person undid -------------------------------------------------------------------
 
 
 def asked_by(db: DB, function: str) -> list[dict[str, Any]]:

@@ -163,7 +163,7 @@ def test_hooks_run_what_lint_runs() -> None:
     makefile = (ROOT / "Makefile").read_text()
     goals = re.search(r"^LINT +:= (.*)$", makefile, re.M)
     assert goals is not None
-    # a recipe of one line each, and no goal beside those that are run
+    # a recipe of one line each, and no goals other than those that are run
     recipes = dict(re.findall(r"^(lint-\w+):\n\t(.*)\n(?!\t)", makefile, re.M))
     assert list(recipes) == goals[1].split()
     assert re.search(r"^lint: setup.*\n\t@\$\(MAKE\) .* \$\(LINT\)\n", makefile, re.M)

@@ -35,7 +35,7 @@ FIELDS = ["id", "a", "b", "label", "group", "split", "language", "kind", "cosine
 LABELS = {"duplicate", "refinement", "contradiction", "distinct"}
 SPLITS = ("train", "test")
 OTHERS = {"de", "es", "fr", "it", "ja", "pt", "ru", "zh"}
-# What opposites were merged for (unnoticed by a guard of words), each with paraphrases of the same shape beside it, so
+# What opposites were merged for (unnoticed by a guard of words), each with paraphrases of the same shape, so
 # that raising always is no way to be right.
 TWO_SIDED = """
 antonym approximation cessation change comparison condition contraction direction double_negation environment frequency

@@ -257,7 +257,7 @@ def test_bert_in_numpy_has_the_same_vectors(weights: Path, model: embed.Model) -
     computed = embed.load(str(weights), 1)
     assert (computed.route, computed.dimensions) == ("numpy", 384)
     assert np.abs(computed.encode(texts) - known).max() < 1e-5
-    # what stands beside it, and pads it, does not change a text's vector; what is too long is cut
+    # other texts in a batch, which pad it, do not change a text's vector; a text that is too long is cut
     mixed = ["a dog", "word " * 5_000]
     assert np.abs(computed.encode(mixed) - model.encode(mixed)).max() < 1e-5
 

@@ -85,7 +85,7 @@ class Cluster:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.data = home / "data"
-        # In the title of every process of the cluster, for when their working directory may not be read.
+        # In the title of every process of the cluster, in case their working directory cannot be read.
         self.tag = "memfold-" + hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
         if not self.data.exists():
             self.account = Account.choose()

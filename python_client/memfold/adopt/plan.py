@@ -199,7 +199,7 @@ def kept(definition: Definition) -> str:
     types = {definition.table.columns[one].type.partition("(")[0] for one in definition.key}
     ageless = sorted(types & set(_AGELESS))
     return f"For each text the row with the lowest key ({key}) stays" + (
-        f": ANY ROW, not the oldest, for a key of type {' and '.join(ageless)} need not grow with time."
+        f": ANY ROW, not the oldest: a key of type {' and '.join(ageless)} need not grow with time."
         " To keep the oldest: memfold adopt undo, then start again with --created."
         if ageless
         else ": the oldest, if keys grow with time. Else undo, and start again with --created."
