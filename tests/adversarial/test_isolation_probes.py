@@ -408,7 +408,7 @@ def test_tenants_neither_conflict_nor_wait(stage: Stage, connect: Connect) -> No
 
 
 def test_an_id_of_the_other_is_free(stage: Stage) -> None:
-    """Every unique index leads with the tenant (tests/sql/test_catalog.py): the same memory_id twice is no conflict."""
+    """Every unique index leads with the tenant (tests/sql/test_catalog.py): the same memory_id twice is not a conflict."""
     stage.db.execute("begin; set local session_replication_role = replica")
     for table in ("memories", "memory_counters", "memory_events", "idempotency_keys", "judgements", "runs"):
         statement, rows = prober.intruder(stage.db, table, stage.other)

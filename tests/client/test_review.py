@@ -508,7 +508,7 @@ def test_one_key_without_enter(terminal: Callable[[], Terminal], db: DB) -> None
     shown = screen.until(PROMPT)
     assert "\x1b[1;4;32mvery much\x1b[0m" in shown
     assert "{+" not in shown
-    screen.press(b"\x1b[A")  # an arrow key is no answer
+    screen.press(b"\x1b[A")  # an arrow key is not an answer
     screen.until("d  duplicate: ")
     screen.until(PROMPT)
     screen.press(b"r")
@@ -658,7 +658,7 @@ def test_names_are_shown_side_by_side_and_linked(run: Run, db: DB) -> None:
     assert "tenant acme, bucket default, identity, subject, noticed: contained, facts" in shown
     assert re.search(r"A  name +B  alias\n +Georg \[-Maier-\] +Georg\ntold +Georg Maier plays chess", shown)
     assert "d duplicate, k keep apart, s skip" in shown
-    assert shown.count("A and B name the same thing.") == 1, "refinement is no answer, and help is shown"
+    assert shown.count("A and B name the same thing.") == 1, "refinement is not an answer, and help is shown"
     assert "-> duplicate: linked, A is stored in place of B" in shown
     assert subjects(db) == {"Georg Maier"}
     check(db)

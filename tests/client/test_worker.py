@@ -215,7 +215,7 @@ def test_three_pairs_take_as_long_as_one(
     ratios: list[float] = []
 
     async def rounds() -> None:
-        # The first call of a process loads what it needs; it is no part of a call's latency.
+        # The first call of a process loads what it needs; it is not part of a call's latency.
         await asyncio.to_thread(pairs, dsn, 1)
         await until(lambda: done(db) == 1)
         for turn in range(2):

@@ -405,7 +405,7 @@ def test_what_adopt_made_is_left_alone(stranger: str, make: Make, target: Target
         assert [one for one in members if "docs_1" in one] == []
 
 
-# --- as someone who is no superuser ------------------------------------------------------------------------------
+# --- as someone who is not a superuser ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("printed", [False, True], ids=["init", "script"])

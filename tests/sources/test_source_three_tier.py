@@ -266,7 +266,7 @@ def vim(db: DB, n: int, **more: Any) -> list[Result]:
 
 
 def test_eighteen_months_of_vim(three_tier: DB) -> None:
-    """18 mentions, folded by a consolidation and its judge: repetition_count 17, n 17 (the first is no repetition)."""
+    """18 mentions, folded by a consolidation and its judge: repetition_count 17, n 17 (the first is not a repetition)."""
     memories = vim(three_tier, 18)
     assert [m.action for m in memories] == ["inserted"] * 18
     dry = three_tier.execute("select run_id, content, action from consolidate('acme', 'default')").fetchall()

@@ -307,7 +307,7 @@ def test_answers_that_do_not_fit(db: DB) -> None:
         raises("MF028", resolve, db, asked, "duplicate", member_ids=wrong)
     raises("MF028", resolve, db, asked, "refinement", richer_memory_id=other)
     raises("MF028", resolve, db, asked, "refinement", richer_memory_id=made[2], member_ids=made[:2])
-    # what belongs to it is no question of its own
+    # what belongs to it is not a separate question
     [part, _] = rows(db, "select judgement_id from judgements where status = 'part' order by memory_id")
     raises("MF026", resolve, db, part["judgement_id"], "duplicate")
     raises("MF026", fail, db, part["judgement_id"])

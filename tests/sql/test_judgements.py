@@ -516,7 +516,7 @@ def test_a_warning_when_nobody_judges(m: DB) -> None:
     assert warning() is not None
     resolve(m, b.judgement_id, "distinct", model="a")
     assert warning() is None
-    # what waits for a person is no judge's fault
+    # what waits for a person is not a judge's fault
     ask(m, c, ingest(m, "User hates Vim"), "review")
     elapse(m, "1 day")
     assert warning() is None

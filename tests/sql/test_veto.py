@@ -253,7 +253,7 @@ def test_a_sweep_asks(db: DB) -> None:
         assert plan == [{"action": action, "guard": []}]
     policy(db, preset="three_tier", merge_veto=1, on_merge="synthesise", on_ambiguous="judge")
     assert rows(db, "select action from sweep_duplicates('acme', dry_run => false)") == [{"action": "ask"}]
-    # what may not merge is no synthesis either
+    # what may not merge is not a synthesis either
     assert rows(db, "select kind from judgements") == [{"kind": "consolidation"}]
     check(db)
 

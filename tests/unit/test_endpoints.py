@@ -94,7 +94,7 @@ def test_a_reply_without_end_is_read_up_to_the_limit(
 ) -> None:
     rude.mode = mode
     rude.payload = bomb(128 * MEGABYTES, layers) if layers else b""
-    ask_again = fails(ask, rude)  # what is loaded and cached at the first call is no part of it
+    ask_again = fails(ask, rude)  # what is loaded and cached at the first call is not part of it
     tracemalloc.start()
     try:
         error = fails(ask, rude)

@@ -870,7 +870,7 @@ def test_calls_overlap(server: ChatServer) -> None:
 
 
 def test_cancelled_call_is_cancelled(server: ChatServer) -> None:
-    """A graceful stop of the worker is no failure of the endpoint."""
+    """A graceful stop of the worker is not a failure of the endpoint."""
     server.mode = "stall"
 
     async def run() -> None:

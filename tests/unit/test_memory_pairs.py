@@ -36,7 +36,7 @@ LABELS = {"duplicate", "refinement", "contradiction", "distinct"}
 SPLITS = ("train", "test")
 OTHERS = {"de", "es", "fr", "it", "ja", "pt", "ru", "zh"}
 # What opposites were merged for (unnoticed by a guard of words), each with paraphrases of the same shape, so
-# that raising always is no way to be right.
+# that raising always is not a way to be right.
 TWO_SIDED = """
 antonym approximation cessation change comparison condition contraction direction double_negation environment frequency
 list modality name negation number ordinal pronoun quantifier restriction role stance tense unit
