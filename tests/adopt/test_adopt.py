@@ -95,8 +95,8 @@ def test_expressions_are_rendered_anew(given: str, made: str, columns: tuple[str
         ("", "empty"),
         ("   ", "empty"),
         ("nope", "no column nope"),
-        ("other.content", "no column of"),
-        ("a.b.content", "no column of"),
+        ("other.content", "not a column of"),
+        ("a.b.content", "not a column of"),
         ("memories.*", "has a *"),
         ("*", "has a *"),
         ("(select content)", "sub-query"),
@@ -206,9 +206,7 @@ def test_what_the_plan_does_not_know_it_says(db: DB, run: Run) -> None:
         said,
     )
     assert guess, said
-    ageless = (
-        "the lowest key (id) stays: ANY ROW, not the oldest: a key of type uuid need not grow with time"
-    )
+    ageless = "the lowest key (id) stays: ANY ROW, not the oldest: a key of type uuid need not grow with time"
     assert ageless in said
     reported = run("run", "--table", "public.notes", "--content", "content").stdout
     assert (
@@ -764,14 +762,14 @@ REFUSED = [
     ("app.memories --content 'constant'", "names no column"),
     ("app.memories --content made", "generated column"),
     ("app.memories --content content --id nope", "no column nope"),
-    ("app.memories --content content --id tenant_id", "no usable key"),
-    ("app.memories --content content --id lower(content)", "is a column"),
-    ("app.memories --content content --hash-column content", "where the hash goes"),
+    ("app.memories --content content --id tenant_id", "not a usable key"),
+    ("app.memories --content content --id lower(content)", "must be a column"),
+    ("app.memories --content content --hash-column content", "is the column of the hash"),
     ("app.memories --content content --hash-column payload", "has a column payload already"),
     ("app.taken --content content", "--hash-column"),
     ("app.nokey --content content", "no usable key"),
     ("app.nullable --content content", "no usable key"),
-    ("app.nullable --content content --id id", "no usable key"),
+    ("app.nullable --content content --id id", "not a usable key"),
     ("app.deferred --content content", "no usable key"),
     ("app.shown --content content", "is a view"),
     ("app.kept --content content", "is a materialized view"),
@@ -784,10 +782,10 @@ REFUSED = [
     ("app.memories_pkey --content content", "is an index"),
     ("app.nothing --content content", "there is no table app.nothing"),
     ("nowhere.nothing --content content", "there is no table"),
-    ("a.b.c.d.e --content content", "no name of a table"),
+    ("a.b.c.d.e --content content", "not the name of a table"),
     ("app.'x --content content", "no"),
-    ("pg_catalog.pg_class --content relname", "not yours"),
-    ("memfold.memories --content content", "not yours"),
+    ("pg_catalog.pg_class --content relname", "not a table of an application"),
+    ("memfold.memories --content content", "not a table of an application"),
 ]  # fmt: skip
 
 
@@ -885,7 +883,7 @@ def test_a_full_disk_in_the_backfill(db: DB, run: Run, failing: Callable[[str, i
     result = run("run", *OPTIONS, "--batch", "50", code=1)
     assert "step 3: no space left on device" in result.stderr
     assert "53100" in result.stderr
-    assert "goes on where it stopped" in result.stderr
+    assert "continues where it stopped" in result.stderr
     row = db.execute("select step, position, rows_seen, last_error from memfold.adoptions").fetchone()
     assert row is not None
     assert row[:3] == (2, ["350"], 350)

@@ -226,8 +226,8 @@ def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
     process = start(dsn, "run", *OPTIONS, "--batch", "20", "--rate", "100")
     try:
         wait_for(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
-        assert "at work" in finish(dsn, "status")
-        assert "stops after its batch" in finish(dsn, "pause", *TABLE)
+        assert "is running" in finish(dsn, "status")
+        assert "stops after its current batch" in finish(dsn, "pause", *TABLE)
         _, err = process.communicate(timeout=20)
         assert process.returncode == 0
         assert "paused in step 3" in err

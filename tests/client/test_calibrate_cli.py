@@ -99,7 +99,7 @@ def test_from_a_file_to_thresholds_in_force(db: DB, run: Run, tmp_path: Path) ->
     assert "<svg" in (tmp_path / "r.html").read_text()
     assert (tmp_path / "r.png").stat().st_size > 10_000
     undone = run("calibrate", "m", "--undo")
-    assert "m goes by no calibration" in undone.output
+    assert "m now uses no calibration" in undone.output
     assert thresholds(db) == (0.92, 0.85, None)
     assert "MF043" in run("calibrate", "m", "--undo").output
     # the same data, another day
@@ -115,8 +115,8 @@ def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: 
     file = written(tmp_path / "pairs.jsonl", **APART)
     arguments = ("calibrate", "m", "--tenant", "acme", "--pairs", file, "--score", "fitted", "--apply")
     unread = run(*arguments)
-    assert (unread.exit_code, "--score fitted --apply takes --replay" in unread.output) == (2, True)
-    assert "--replay takes --tenant" in run("calibrate", "m", "--replay", "default").output
+    assert (unread.exit_code, "--score fitted --apply needs --replay" in unread.output) == (2, True)
+    assert "--replay needs --tenant" in run("calibrate", "m", "--replay", "default").output
     ingest(db, "Drinks tea", **vector(1))
     ingest(db, "Drinks tea every day", **vector(0.7))
     ingest(db, "Owns a red car", **vector(0.1))

@@ -413,7 +413,7 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     states = [line.split()[0] for line in result.stdout.splitlines()]
     assert states == ["ok"] * 11 + ["warning"] * 2
     assert "ok       pg_dump as postgres is complete" in result.stdout
-    assert "bypasses row-level security: postgres (" in result.stdout.splitlines()[-2], (
+    assert "bypassing row-level security: postgres (" in result.stdout.splitlines()[-2], (
         "the test's own connection"
     )
     assert "is a superuser and sees every tenant" in result.stdout.splitlines()[-1]

@@ -134,8 +134,8 @@ def test_vectors_come_from_stdin_too(run: Run, db: DB, tmp_path: Path) -> None:
     run("ingest", file, "--tenant", "t", "--vectors", "-", "--model", "toy", lines=arrays.getvalue())
     assert db.execute("select count(*) from memory_vectors").fetchone() == (1,)
     refused = run("ingest", "-", "--vectors", "-", "--model", "toy", code=2)
-    assert "give it once" in refused.stderr
-    assert "--state goes with a file" in run("ingest", "-", "--state", tmp_path / "s", code=2).stderr
+    assert "stdin (-) can be read only once" in refused.stderr
+    assert "--state needs a file" in run("ingest", "-", "--state", tmp_path / "s", code=2).stderr
 
 
 def test_restore_reads_stdin(run: Run, db: DB) -> None:

@@ -98,10 +98,10 @@ def test_where_nothing_can_listen_is_said_without_a_traceback(dsn: str) -> None:
             (("--http", "0", "--host", "a" * 70 + ".example"), "port 0: "),
             # a variable that is not set must not open it to the network
             (("--http", "0", "--host", ""), "every address of this machine"),
-            (("--host", "127.0.0.1"), "go with --http"),
+            (("--host", "127.0.0.1"), "need --http"),
         ):
             done = _ended(dsn, *options, MEMFOLD_MCP_TOKEN=TOKEN)
-            assert done.returncode == (2 if "go with" in part else 1)
+            assert done.returncode == (2 if "need --http" in part else 1)
             assert part in done.stderr
             assert "Traceback" not in done.stderr
             assert "serving" not in done.stderr

@@ -469,7 +469,7 @@ def test_tenants_are_walls(db: DB, dsn: str, app: Connect) -> None:
     where = f"{role} dbname={connection.info.dbname}"
     store(db, "mine too")
     assert reembed.fill(where, "old", "new", EMBEDDER, "acme")[0].added == 1
-    with pytest.raises(errors.MemfoldError, match="does not see all tenants"):
+    with pytest.raises(errors.MemfoldError, match="cannot see all tenants"):
         reembed.fill(where, "old", "new", EMBEDDER)
     assert one(db, "select count(*) from memory_vectors where tenant_id = 'globex'") == 1
 
@@ -546,14 +546,14 @@ def test_command_line(db: DB, dsn: str, tmp_path: Path) -> None:
     assert re.search(r"(?m)^acme  12 vectors of new added in \d+\.\d s, longest call \d+ ms$", done.output)
     shown = run("reembed", *where, "--to", "new", "--status")
     assert re.search(r"(?m)^acme +12 +12 +0 +0 +1$", shown.output), shown.output
-    assert "thresholds of their own" in shown.output
+    assert "policies with their own thresholds" in shown.output
     store(db, "fact 12")
     early = run("reembed", *where, "--to", "new", "--cut-over")
     assert early.exit_code == 1
     assert "has 1 with a vector of 'old' but not of 'new'" in early.output
     failed = run("reembed", *where, "--to", "new", "--embed-url", "http://127.0.0.1:1/v1")
     assert failed.exit_code == 1
-    assert "What was stored stays" in failed.output
+    assert "Stored vectors are kept" in failed.output
     assert run("reembed", *where, "--drop").exit_code == 1
     np.savez(file, texts=np.array([*texts, "fact 12"]),
              vectors=np.array(new_vectors([*texts, "fact 12"]), dtype=np.float32))  # fmt: skip

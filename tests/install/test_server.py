@@ -342,7 +342,7 @@ def test_a_directory_whose_role_is_called_like_the_schema(
         before.setattr(cluster, "ROLE", "memfold")
         server.up(home)
         server.down(home)
-    with pytest.raises(ServerError, match=r"was made by memfold 0\.2\.0 or older") as caught:
+    with pytest.raises(ServerError, match=r"was created by memfold 0\.2\.0 or older") as caught:
         server.up(home)
     assert "pg_dump" in caught.value.hint
     dsn = re.search(r"'(postgresql://memfold@[^']*)'", caught.value.hint)
@@ -417,7 +417,7 @@ def test_tcp_only_when_asked(home: Path, port: int) -> None:
 
 def test_port_in_use(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        with pytest.raises(ServerError, match="does not start") as caught:
+        with pytest.raises(ServerError, match="did not start") as caught:
             server.up(home, port=listener.getsockname()[1])
         assert "Address already in use" in caught.value.hint
     assert ask(server.up(home), "select 1") == 1
@@ -459,8 +459,8 @@ def test_clusters_of_another_version(home: Path) -> None:
 def test_bad_arguments(home: Path) -> None:
     for text, call in {
         "is not a TCP port": lambda: server.up(home, port=70000),
-        "goes with a port": lambda: server.up(home, password="x"),
-        "may not be empty": lambda: server.up(home, port=5499, password=""),
+        "needs a port": lambda: server.up(home, password="x"),
+        "cannot be empty": lambda: server.up(home, port=5499, password=""),
         "unknown mode": lambda: server.down(home, "abort"),
     }.items():
         with pytest.raises(ServerError, match=text):
