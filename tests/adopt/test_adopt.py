@@ -83,7 +83,7 @@ COLUMNS = ["content", "payload", "id", 'Odd "name', "tags"]
         ),
     ],
 )
-def test_expressions_are_rendered_anew(given: str, made: str, columns: tuple[str, ...]) -> None:
+def test_expressions_are_rendered_again(given: str, made: str, columns: tuple[str, ...]) -> None:
     found = x.parse("--content", given, COLUMNS, "public.memories")
     assert re.sub("COALESCE", "coalesce", str(found)) == made
     assert found.columns == columns
@@ -131,7 +131,7 @@ def test_expressions_are_rendered_anew(given: str, made: str, columns: tuple[str
         ("(" * 2000 + "content" + ")" * 2000, "cannot be understood"),
     ],
 )
-def test_what_is_no_scalar_expression_is_refused(given: str, why: str) -> None:
+def test_what_is_not_a_scalar_expression_is_refused(given: str, why: str) -> None:
     with pytest.raises(AdoptError) as error:
         x.parse("--content", given, COLUMNS, "public.memories")
     assert why in str(error.value)
@@ -318,7 +318,7 @@ def _with_archive(db: DB, table: str) -> int:
 
 
 @pytest.mark.one_server
-def test_other_options_than_it_began_with_are_refused(db: DB, run: Run) -> None:
+def test_options_that_differ_from_the_recorded_ones_are_refused(db: DB, run: Run) -> None:
     make_tables(db, 60)
     run("run", *OPTIONS, "--step", "1")
     for other in (

@@ -165,7 +165,7 @@ def test_known_texts_in_another_order_do_not_deadlock(db: DB, absorbing: None, c
     assert db.execute(COUNTED.encode()).fetchall() == [("x", 3), ("y", 3)]
 
 
-def test_a_row_that_goes_meanwhile_does_not_take_the_text_along(
+def test_a_row_deleted_in_the_meantime_does_not_lose_the_text(
     db: DB, absorbing: None, connect: Connect
 ) -> None:
     first, second = connect(), connect()

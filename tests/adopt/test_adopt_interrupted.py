@@ -310,7 +310,7 @@ def test_nobody_queues_behind_a_long_transaction(db: DB, dsn: str, connect: Conn
 
 
 @pytest.mark.one_server
-def test_locked_rows_are_passed_by_and_found_again(db: DB, dsn: str, connect: Connect) -> None:
+def test_locked_rows_are_skipped_and_found_again(db: DB, dsn: str, connect: Connect) -> None:
     make_tables(db, 600)
     before = state(db)
     for step in ("1", "2"):

@@ -132,7 +132,7 @@ def test_duplicates_whose_rows_are_held_are_given_up_in_time(db: DB, dsn: str, c
     assert one(db, "select array_agg(id order by id) from app.memories") == [1, 3]
 
 
-def test_hashes_are_given_again_once_earlier_writers_are_through(
+def test_hashes_are_set_again_after_earlier_writers_end(
     db: DB, dsn: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction that began while rows got no hash may still write one without: the run waits for it before it

@@ -163,7 +163,7 @@ def test_views_partitions_and_other_databases(db: DB, run: Run, dsn: str, connec
         ("--content content; --tenant tenant_id", "semicolon"),
         ("--content content --tenant random()::text", "volatile"),
         ("--content content --tenant tenant_id --embedding meta", "go together"),
-        ("--content content --tenant tenant_id --id reads", "no usable key"),
+        ("--content content --tenant tenant_id --id reads", "not a usable key"),
     ],
 )
 def test_bad_input(db: DB, run: Run, words: str, why: str) -> None:

@@ -119,7 +119,7 @@ HOLD = "select from memory_counters where memory_id = %s for no key update"
 TURNS = 20
 
 
-def test_a_replay_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
+def test_a_replay_of_a_text_merged_in_the_meantime(db: DB, connect: Connect) -> None:
     """It holds what has become an alias, so it may not wait for the root, which those hold who want the alias."""
     root = ingest(db, "User likes tea")
 
@@ -148,7 +148,7 @@ def test_a_replay_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
     check(db)
 
 
-def test_a_batch_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
+def test_a_batch_of_texts_merged_in_the_meantime(db: DB, connect: Connect) -> None:
     root = ingest(db, "User likes tea")
     merged = ingest(db, "User likes coffee")
     ingest(db, "User likes milk")
@@ -171,7 +171,7 @@ def test_a_batch_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
     check(db)
 
 
-def test_a_replay_of_what_is_superseded_meanwhile(db: DB, connect: Connect) -> None:
+def test_a_replay_of_a_text_superseded_in_the_meantime(db: DB, connect: Connect) -> None:
     """It holds the row of a value that is history now, and makes it current again: not while that one is busy."""
     db.execute("select set_predicate('lives in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives in"}
@@ -270,7 +270,7 @@ def test_a_text_becomes_known_while_a_writer_waits(
 
 
 @pytest.mark.parametrize("scope", ["bucket", "predicate"])
-def test_a_policy_that_says_the_same_is_no_reason_to_retry(db: DB, connect: Connect, scope: str) -> None:
+def test_an_unchanged_policy_is_no_reason_to_retry(db: DB, connect: Connect, scope: str) -> None:
     db.execute("select set_policy('acme', 'default', scope => %s)", [scope])
     holder = connect()
     holder.execute("begin")
@@ -318,7 +318,7 @@ def test_a_model_is_replaced_while_a_writer_waits(db: DB, connect: Connect, way:
     assert db.execute("select count(*) from memory_vectors").fetchone() == (0,)
 
 
-def test_a_late_vector_goes_by_the_rules_of_now(db: DB, connect: Connect) -> None:
+def test_a_late_vector_follows_the_current_rules(db: DB, connect: Connect) -> None:
     model(db)
     ingest(db, "User likes tea", **vector(1.0))
     late = ingest(db, "The user likes tea")
@@ -447,7 +447,7 @@ def test_where_the_bucket_is_compared_the_bucket_is_locked(
 
 
 @pytest.mark.parametrize("bucket", ["busy", "free"])
-def test_a_tree_that_has_grown_over_scopes_meanwhile(db: DB, connect: Connect, bucket: str) -> None:
+def test_a_tree_that_has_grown_across_scopes_in_the_meantime(db: DB, connect: Connect, bucket: str) -> None:
     """A manual action waits for one scope, then needs the bucket: it only tries, as others may wait for what it holds."""
     tea = ingest(db, "Ann likes tea", subject="Ann")
     drink = ingest(db, "Everyone likes tea", subject="everyone")
@@ -738,7 +738,7 @@ def test_erasing_what_a_worker_is_about_to_ask_again(db: DB, connect: Connect) -
     check(db)
 
 
-def test_answering_what_is_erased_meanwhile(db: DB, connect: Connect) -> None:
+def test_answering_a_question_erased_in_the_meantime(db: DB, connect: Connect) -> None:
     model(db)
     ingest(db, "Cats are fine", **vector(1.0))
     asked = ingest(db, "Dogs are great", **vector(0.88))

@@ -328,7 +328,7 @@ def test_a_person_labels_the_most_informative_first(db: DB, run: Run, folded: No
     assert "stopped: 0 labels" in again.output
 
 
-def test_a_label_is_taken_back(db: DB, run: Run, folded: None) -> None:
+def test_a_label_is_undone(db: DB, run: Run, folded: None) -> None:
     done = run("review", "--label", "--model", "m", "--tenant", "acme", lines="u\nd\nu\nr\nq\n")
     assert "there is no label to undo" in done.output
     assert "stopped: 1 label (1 refinement)" in done.output

@@ -108,7 +108,7 @@ def test_without_memfold(dsn: str, run: Callable[..., Result]) -> None:
             connection.execute(f"drop database {name} with (force)".encode())
 
 
-def test_an_unreachable_database_is_no_traceback(run: Callable[..., Result]) -> None:
+def test_an_unreachable_database_gives_no_traceback(run: Callable[..., Result]) -> None:
     result = run("stats", "--dsn", "postgresql://nobody@127.0.0.1:1/nothing")
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
@@ -174,7 +174,7 @@ BAD = {
 }
 
 
-def test_bad_lines_are_reported_and_the_rest_goes_on(
+def test_bad_lines_are_reported_and_the_run_continues(
     run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path
 ) -> None:
     lines: list[Mapping[str, Any] | str | bytes] = [

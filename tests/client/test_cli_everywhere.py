@@ -274,7 +274,7 @@ def test_every_file_that_is_read_may_be_stdin() -> None:
 
 # psql hands its arguments on
 @pytest.mark.parametrize("command", [name for name in COMMANDS if "t" in COMMANDS[name] and name != "psql"])
-def test_an_argument_that_is_no_text_is_no_traceback(
+def test_an_argument_that_is_not_a_text_gives_no_traceback(
     db: DB, dsn: str, files: dict[str, str], command: str
 ) -> None:
     """Bytes that are not UTF-8, as the shell passes them on."""

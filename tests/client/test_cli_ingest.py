@@ -63,7 +63,7 @@ def test_a_line_that_is_appended_counts_and_no_other(run: Run, db: DB, tmp_path:
     assert observations(db) == {"Alice has a cat.": 3, "Alice has a dog.": 1, "Alice has a horse.": 1}
 
 
-def test_a_line_that_is_mended_counts_and_no_other(run: Run, db: DB, tmp_path: Path) -> None:
+def test_a_corrected_line_counts_and_no_other(run: Run, db: DB, tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(jsonl(CAT, {"content": ""}, DOG))
     run("ingest", file, "--tenant", "t", code=1)
@@ -87,9 +87,7 @@ def test_another_file_is_another_source(run: Run, db: DB, tmp_path: Path) -> Non
     assert observations(db) == {"Alice has a cat.": 3}
 
 
-def test_a_run_that_is_gone_on_with_counts_equal_lines_right(
-    run: Run, db: DB, tmp_path: Path, dsn: str
-) -> None:
+def test_a_resumed_run_counts_equal_lines_correctly(run: Run, db: DB, tmp_path: Path, dsn: str) -> None:
     """The lines before it are not sent again, but they are what equal ones are counted from."""
     from memfold.cli._files import Ingestion
 
@@ -194,7 +192,7 @@ def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> Non
     assert "has no memories" not in run("doctor", "--tenant", "acme").output
 
 
-def test_a_bucket_that_has_rules_alone_is_exported(run: Run, db: DB) -> None:
+def test_a_bucket_that_has_only_rules_is_exported(run: Run, db: DB) -> None:
     db.execute("select set_policy('acme', 'notes', merge_threshold => 0.95)")
     told = run("export", "acme", "notes")
     assert "has no memories; is its name spelled correctly?" in told.stderr

@@ -417,7 +417,7 @@ def test_a_missing_extra_is_named() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_errors_are_told_as_memfold_says_them(dsn: str) -> None:
+def test_errors_are_reported_in_memfolds_words(dsn: str) -> None:
     async def work() -> None:
         async with over_stdio(dsn) as client:
             said = await refused(client, "remember", content=" . ")
@@ -612,7 +612,7 @@ def test_words_are_found_in_any_case_and_by_their_beginning(dsn: str, db: DB) ->
     run(work)
 
 
-def test_what_is_not_complete_is_told(dsn: str, db: DB) -> None:
+def test_incomplete_results_are_reported(dsn: str, db: DB) -> None:
     for text in ("Alice keeps bees.", "Alice keeps goats.", "Alice keeps geese."):
         ingest(db, text)
     db.execute(

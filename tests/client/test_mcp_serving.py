@@ -213,7 +213,7 @@ def test_what_the_model_cannot_mend_is_logged_and_for_others(caplog: pytest.LogC
     assert "HINT: Try again." in plain(errors.RetryableError("deadlock detected", sqlstate="40P01"))
 
 
-def test_what_no_text_can_hold_is_said_by_every_tool(dsn: str, db: DB) -> None:
+def test_every_tool_reports_characters_that_no_text_can_have(dsn: str, db: DB) -> None:
     nothing = str(uuid4())
 
     async def work() -> None:

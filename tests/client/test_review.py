@@ -331,7 +331,7 @@ def test_a_judge_may_answer_and_not_undo(run: Run, db: DB, dsn: str, connect: An
         ("s", ("active", "active")),
     ],
 )
-def test_an_answer_is_taken_back_and_given_anew(
+def test_an_answer_is_undone_and_given_again(
     run: Run, db: DB, first: str, then: str, after: tuple[str, str]
 ) -> None:
     """Whatever the first answer was, the result is as if only the second had been given."""
@@ -404,7 +404,7 @@ def test_somebody_else_is_faster(run: Run, db: DB, meanwhile: Callable[[str], No
 
 
 @pytest.mark.usefixtures("persons")
-def test_a_side_that_has_changed_is_asked_anew(run: Run, db: DB, meanwhile: Callable[[str], None]) -> None:
+def test_a_side_that_has_changed_is_asked_again(run: Run, db: DB, meanwhile: Callable[[str], None]) -> None:
     pair(db, "User likes Vim.", "User likes Vim very much.")
     third = ingest(db, "Vim it is.")
     meanwhile(

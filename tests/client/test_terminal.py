@@ -272,7 +272,7 @@ def test_no_command_repeats_what_an_endpoint_says(
     assert rude.asked
 
 
-def test_what_nobody_expected_is_told_without_what_it_says(
+def test_unexpected_errors_are_reported_without_their_text(
     run: Ran, monkeypatch: pytest.MonkeyPatch, dsn: str
 ) -> None:
     from memfold.client import blocking as client

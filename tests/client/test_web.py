@@ -169,7 +169,7 @@ def test_hostile_texts_are_text(db: DB, login: str) -> None:
         assert "window.owned" in site.get(link)
 
 
-def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
+def test_search_by_words_and_by_meaning(db: DB, login: str) -> None:
     model(db)
     ingest(db, "Bob has a dog.", **vector(1))
     ingest(db, "Rome is old.", **vector(0, 2))
@@ -210,7 +210,7 @@ def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
         ("distinct", "active", "active", "distinct: both are kept"),
     ],
 )  # fmt: skip
-def test_an_answer_is_applied_and_taken_back(
+def test_an_answer_is_applied_and_undone(
     db: DB, login: str, verdict: str, older: str, newer: str, said: str
 ) -> None:
     persons(db)
@@ -232,7 +232,7 @@ def test_an_answer_is_applied_and_taken_back(
     check(db)
 
 
-def test_what_was_closed_meanwhile_is_told(db: DB, login: str) -> None:
+def test_what_was_closed_in_the_meantime_is_reported(db: DB, login: str) -> None:
     persons(db)
     pairs(db, 2)
     with served(login) as site:
@@ -263,7 +263,7 @@ def test_the_queue_goes_on_behind_what_is_skipped_and_a_person_comes_first(db: D
         assert seen == ["Alice 0", "Alice 1", "Bob"]
 
 
-def test_of_a_cluster_those_that_are_named_are_merged(db: DB, login: str) -> None:
+def test_the_named_memories_of_a_cluster_are_merged(db: DB, login: str) -> None:
     ids = cluster(db)
     with served(login) as site:
         page = site.get("/queue")
@@ -380,7 +380,7 @@ def test_a_login_sees_its_tenants_and_no_other(db: DB, dsn: str, login: str, app
         site.get(f"/memory/{mine.memory_id}?tenant=acme", 404)
 
 
-def test_who_may_only_read_reads(db: DB, dsn: str) -> None:
+def test_a_role_that_may_only_read_can_read(db: DB, dsn: str) -> None:
     persons(db)
     pairs(db, 1)
     role = f"auditor_{db.info.dbname}"

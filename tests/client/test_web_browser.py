@@ -125,7 +125,7 @@ def test_a_key_that_is_typed_or_held_with_another_does_nothing(
     assert db.execute("select count(*) from memfold.judgements where status = 'open'").fetchone() == (2,)
 
 
-def test_of_a_cluster_keys_name_the_memories(db: DB, dsn: str, driver: webdriver.Chrome) -> None:
+def test_keys_name_the_memories_of_a_cluster(db: DB, dsn: str, driver: webdriver.Chrome) -> None:
     ids = cluster(db)
     with served(dsn) as site:
         enter(driver, site)

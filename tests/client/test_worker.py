@@ -605,7 +605,7 @@ def test_a_pair_that_keeps_failing_while_others_get_through_counts(
     assert row[0] >= 1
 
 
-def test_somebody_else_answers_meanwhile(dsn: str, db: DB, caplog: pytest.LogCaptureFixture) -> None:
+def test_somebody_else_answers_in_the_meantime(dsn: str, db: DB, caplog: pytest.LogCaptureFixture) -> None:
     pairs(dsn, 2)
 
     async def overtake(question: Question) -> None:
@@ -834,7 +834,7 @@ def test_one_process_judges_and_maintains(
     assert db.execute("select count(*) from memfold.memories where not is_ingested").fetchone() == (0,)
 
 
-def test_maintenance_that_fails_is_told_and_nothing_ends(
+def test_failing_maintenance_is_logged_and_nothing_ends(
     dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pairs(dsn, 1)

@@ -235,7 +235,7 @@ select sum(texts) from loaded_models();
 
 
 @pytest.mark.full_server
-def test_psql_alone_folds_paraphrases(py: DB, target: Target) -> None:
+def test_psql_alone_merges_paraphrases(py: DB, target: Target) -> None:
     """The client knows no models: a paraphrase is merged, and a known text is never embedded again."""
     done = subprocess.run(
         [
@@ -278,7 +278,7 @@ def test_a_look_says_what_the_call_does(py: DB) -> None:
 
 
 @pytest.mark.full_server
-def test_whoever_brings_a_vector_is_not_asked(py: DB) -> None:
+def test_callers_with_a_vector_are_not_asked(py: DB) -> None:
     py.execute("select register_embedding_model('theirs', 3)")
     py.execute("select ingest_memory('a', 'acme', embedding => '[1,0,0]', embedding_model => 'theirs')")
     py.execute("select ingest_memory('b', 'acme', embedding_model => 'theirs')")
@@ -428,7 +428,7 @@ def test_words_without_spaces(py: DB, language: str, known: str, candidate: str,
 
 
 @pytest.mark.full_server
-def test_another_segmenter_writes_the_words_anew(py: DB) -> None:
+def test_another_segmenter_rewrites_the_words(py: DB) -> None:
     py.execute("select set_policy('acme', 'w', lexical_threshold => 0.7, embed => 'client')")
     py.execute("select ingest_memory('用户喜欢喝绿茶', 'acme', 'w')")
     written = "select array_agg(token order by token) from memory_tokens where bucket_id = 'w'"

@@ -157,7 +157,7 @@ def calibrated(dsn: str) -> None:
         run(dsn, f"select memfold.apply_calibration('{found}')")
 
 
-def test_a_copy_is_equal_and_goes_on(
+def test_a_copy_is_equal_and_can_be_written_to(
     stranger: str, make: Make, way: str, target: Target, tmp_path: Path
 ) -> None:
     """With a table that was adopted, and what an administrator has granted, after an upgrade."""
@@ -319,7 +319,7 @@ def said(dsn: str) -> tuple[bool, str]:
     return _dump(found)
 
 
-def test_a_dump_by_the_owner_who_is_no_superuser(
+def test_a_dump_by_an_owner_without_superuser(
     make: Make, target: Target, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     """memfold_auditor's policies show it every row. Without that role row-level security would leave rows out, silently."""

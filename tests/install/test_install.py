@@ -214,7 +214,7 @@ def test_pgvector_that_this_role_may_not_install(make: Make, db: psycopg.Connect
         db.execute(f"drop role {role}".encode())
 
 
-def test_an_owner_who_is_no_superuser(make: Make, db: psycopg.Connection) -> None:
+def test_an_owner_without_superuser(make: Make, db: psycopg.Connection) -> None:
     """On a server where another database has made memfold's roles: their administrator grants them."""
     role = f"owner_{uuid.uuid4().hex[:8]}"
     db.execute(f"create role {role} login createrole password 'owner'".encode())
@@ -233,7 +233,7 @@ def test_an_owner_who_is_no_superuser(make: Make, db: psycopg.Connection) -> Non
         db.execute(f"drop role {role}".encode())
 
 
-def test_a_fresh_server_and_an_owner_who_is_no_superuser() -> None:
+def test_a_fresh_server_and_an_owner_without_superuser() -> None:
     """No role of memfold's is there yet: CREATEROLE is enough."""
     place = servers.directory("memfold-test-")
     place.chmod(0o755)

@@ -273,7 +273,7 @@ def test_up_killed_at_any_moment(place: Path) -> None:
         server.down(home, "immediate")
 
 
-def test_half_made_cluster_is_made_anew(home: Path) -> None:
+def test_a_half_made_cluster_is_made_again(home: Path) -> None:
     process = start_up(home)
     until(
         lambda: process.poll() is not None or list(home.glob("data.init-*/base")),

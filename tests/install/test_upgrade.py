@@ -409,7 +409,7 @@ def test_what_adopt_made_is_left_alone(stranger: str, make: Make, target: Target
 
 
 @pytest.mark.parametrize("printed", [False, True], ids=["init", "script"])
-def test_an_owner_who_is_no_superuser_upgrades(
+def test_an_owner_without_superuser_upgrades(
     make: Make, db: psycopg.Connection[Any], target: Target, tmp_path: Path, printed: bool
 ) -> None:
     """With CREATEROLE, and pgvector where managed servers put it."""
@@ -685,9 +685,7 @@ def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make, target: Tar
     ],
     ids=["function", "view"],
 )
-def test_what_others_built_on_what_is_dropped_is_named(
-    make: Make, target: Target, way: str, built: str
-) -> None:
+def test_objects_built_on_dropped_ones_are_named(make: Make, target: Target, way: str, built: str) -> None:
     """The upgrade does not take it with it: it fails, whole, and says what is in the way."""
     old = make(way, release=servers.PRESENT)
     run(old, f"create view public.mine as {built}")

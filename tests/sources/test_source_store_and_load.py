@@ -60,7 +60,7 @@ def test_the_store_time_threshold(store_and_load: DB, distance: float, action: s
 
 
 @pytest.mark.parametrize(("distance", "stored"), [(0.12, 3), (0.2, 3)])
-def test_before_paraphrases_were_stored_thrice(store_and_load: DB, distance: float, stored: int) -> None:
+def test_before_paraphrases_were_stored_three_times(store_and_load: DB, distance: float, stored: int) -> None:
     """Distances 0.28 and 0.25 pass through what was set before."""
     store_and_load.execute("select set_policy('acme', judge_threshold => %s)", [1 - distance])
     assert [coffee(store_and_load, i).action for i in range(3)] == ["inserted"] * 3

@@ -352,7 +352,7 @@ def test_explain_says_what_was_archived(db: DB) -> None:
     assert lines[-1].endswith(", from 8 source turns")
 
 
-def test_writers_meanwhile(db: DB, connect: Connect) -> None:
+def test_writers_in_the_meantime(db: DB, connect: Connect) -> None:
     """Restatements, new facts, folds and undos while two archive: nothing is counted twice or lost."""
     model(db)
     calls, writers = 60, 6

@@ -473,7 +473,7 @@ def test_hits_at_any_isolation(db: DB) -> None:
 # Vectors in a separate argument ------------------------------------------------------------------------------
 
 
-def test_vectors_beside_their_candidates(db: DB) -> None:
+def test_vectors_in_a_separate_argument(db: DB) -> None:
     """Element by element: null if a candidate has none; a bad one is that candidate's error."""
     model(db)
     candidates: list[Candidate] = [

@@ -154,7 +154,7 @@ def test_in_a_batch_a_cosine_at_the_threshold_is_enough(
 
 
 @pytest.mark.parametrize(("subject", "action"), [("Ann", "rejected"), ("Anna", "superseded")])
-def test_a_contradiction_across_scopes_goes_by_the_buckets_rule(db: DB, subject: str, action: str) -> None:
+def test_a_contradiction_across_scopes_follows_the_buckets_rule(db: DB, subject: str, action: str) -> None:
     """The predicate's own rule is of one subject's values."""
     model(db)
     db.execute("select set_policy('acme', scope => 'bucket', conflict => 'newest_wins')")

@@ -68,7 +68,9 @@ def plain(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.core
-def test_all_ways_in_give_the_same_catalog(db: DB, target: Target, extension_available: bool) -> None:
+def test_all_installation_methods_create_the_same_catalog(
+    db: DB, target: Target, extension_available: bool
+) -> None:
     found = snapshot(db)
     assert len(found) > 400
     other = "extension" if target.way == "alembic" else "alembic"

@@ -252,7 +252,7 @@ def test_words_name_the_text_that_matched(db: DB) -> None:
     }  # fmt: skip
 
 
-def test_what_the_result_is_about_is_always_told(db: DB) -> None:
+def test_the_result_always_names_its_memory(db: DB) -> None:
     """Below the similarity that is reported, by a score, by words, and where nothing was compared at all."""
     model(db)
     policy(db, similar_threshold=0.99)

@@ -101,7 +101,7 @@ def test_scripts_without_spaces_pass(db: DB, a: str, b: str) -> None:
     assert guard(db, a, b) == guard(db, b, a) == []
 
 
-def test_english_goes_by_the_lexicon(db: DB) -> None:
+def test_english_uses_the_lexicon(db: DB) -> None:
     """Its synonyms pass, and words such as "former" are recognized in English, with or without names and rare words
     next to them."""
     a, b = "The physician feeds ducks at Łódź Główny.", "The doctor feeds ducks at Łódź Główny."

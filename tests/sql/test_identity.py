@@ -135,7 +135,7 @@ def test_names_that_were_unlinked_are_kept_apart(db: DB) -> None:
     assert judgements(db) == [("done", "distinct", "georg", "Georg Maier")]
 
 
-def test_a_link_that_is_made_meanwhile_closes_the_question(db: DB) -> None:
+def test_a_link_made_in_the_meantime_closes_the_question(db: DB) -> None:
     tell(db)
     asked(db)
     [question] = claim(db, tenant_id="acme")
@@ -237,7 +237,7 @@ def test_what_is_erased_takes_its_questions_along(db: DB) -> None:
     check(db)
 
 
-def test_what_is_being_erased_is_no_evidence(db: DB, connect: Connect) -> None:
+def test_what_is_being_erased_is_not_evidence(db: DB, connect: Connect) -> None:
     tell(db)
     other = connect()
     with other.transaction():
@@ -258,7 +258,7 @@ def test_a_question_is_exported_and_restored(db: DB) -> None:
     check(db)
 
 
-def test_answers_about_names_are_no_labels_of_pairs(db: DB) -> None:
+def test_answers_about_names_are_not_labels_of_pairs(db: DB) -> None:
     tell(db)
     asked(db)
     [question] = claim(db, tenant_id="acme")

@@ -59,7 +59,7 @@ def told(db: DB) -> list[Any]:
     ).fetchall()
 
 
-def test_alias_is_stored_under_its_name_and_told_as_it_was(db: DB) -> None:
+def test_an_alias_is_stored_under_its_name_and_shown_unchanged(db: DB) -> None:
     link(db, "Georg", "Georg Maier")
     first = ingest(db, "likes tea", subject="georg.")
     second = ingest(db, "likes tea", subject="Georg Maier")
@@ -71,7 +71,7 @@ def test_alias_is_stored_under_its_name_and_told_as_it_was(db: DB) -> None:
     check(db)
 
 
-def test_every_way_in_resolves(db: DB) -> None:
+def test_every_entry_point_resolves(db: DB) -> None:
     model(db)
     link(db, "Georg", "Georg Maier")
     link(db, "employer", "works at", what="predicate")
@@ -122,7 +122,7 @@ def test_every_way_in_resolves(db: DB) -> None:
     check(db)
 
 
-def test_batch_with_keys_is_answered_by_what_was_told(db: DB) -> None:
+def test_a_batch_with_keys_returns_the_first_answers(db: DB) -> None:
     link(db, "Georg", "Georg Maier")
     batch = (
         "select action, memory_id, sqlstate from ingest_memories("
@@ -311,7 +311,7 @@ def test_predicates_are_linked_as_subjects_are(db: DB) -> None:
     check(db)
 
 
-def test_what_was_told_since_goes_back_with_its_alias(db: DB) -> None:
+def test_later_statements_go_back_with_their_alias(db: DB) -> None:
     ingest(db, "likes tea", subject="Georg Maier")
     link(db, "Georg", "Georg Maier")
     later = ingest(db, "likes jazz", subject="Georg")

@@ -150,7 +150,7 @@ COUNTING = {
 }  # fmt: skip
 
 
-def test_counters_are_read_with_what_is_beside_them() -> None:
+def test_counters_are_read_with_their_stripes() -> None:
     """Others touch the bare row only to lock it, or to write what no stripe has: feedback, decay."""
     reads = re.compile(r"(?:from|join) memfold\.memory_counters as (\w+)([^;]*)")
     found = {file: reads.findall((FUNCTIONS / file).read_text()) for file in files()}
@@ -173,7 +173,7 @@ def test_the_ledger_is_written_by_the_record_module() -> None:
 
 
 @pytest.mark.one_server
-def test_a_module_calls_only_what_stands_before_it(db: DB) -> None:
+def test_a_module_calls_only_earlier_modules(db: DB) -> None:
     at, called = homes(), calls(db)
     assert sorted(called.keys() - at.keys()) == [], "functions or views that no file under sql/ makes"
     assert sorted(at.keys() - called.keys()) == [], "made by a file, and not in the catalog"

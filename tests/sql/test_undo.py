@@ -475,7 +475,7 @@ def open_judgements(db: DB) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.core
-def test_a_fold_whose_child_lived_on(db: DB) -> None:
+def test_a_merge_whose_child_lived_on(db: DB) -> None:
     """X is merged into R, gets 3 more observations, Y is merged (X is nearer): undoing X -> R leaves Y where it is."""
     model(db)
     r = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.3, **vector(1.0))
@@ -555,7 +555,7 @@ def test_a_refinement(db: DB) -> None:
     check(db)
 
 
-def test_a_synthesis_is_two_folds(db: DB) -> None:
+def test_a_synthesis_is_two_merges(db: DB) -> None:
     a = ingest(db, "User likes Vim")
     b = ingest(db, "User dislikes arrow keys")
     db.execute(

@@ -126,7 +126,7 @@ def test_the_same_on_every_server(db: DB) -> None:
 SCORES = ["0.640941", "0.902277", "0.113210", "0.911454"]
 
 
-def test_numbers_and_forms_are_no_difference(db: DB) -> None:
+def test_numbers_and_forms_are_not_a_difference(db: DB) -> None:
     same = score(db, "The team has 3 engineers", "The team has 3 engineers")
     assert score(db, "The team has three engineers", "The team has 3 engineers") == same
     assert same > 0.5
@@ -175,7 +175,7 @@ def test_off_it_is_as_before(db: DB, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("veto", [-0.1, 1.1, "nan"])
-def test_what_is_no_veto(db: DB, veto: Any) -> None:
+def test_what_is_not_a_veto(db: DB, veto: Any) -> None:
     with pytest.raises(psycopg.Error) as error:
         policy(db, merge_veto=veto)
     assert error.value.sqlstate == "MF017"

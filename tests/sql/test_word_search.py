@@ -92,7 +92,7 @@ def test_a_query_is_words_and_nothing_else(way: DB, hostile: str) -> None:
     assert texts(words(way, f"hostile {hostile}"))[0] == f"hostile {hostile} text"
 
 
-def test_a_merged_text_leads_to_its_memory(way: DB) -> None:
+def test_a_merged_text_resolves_to_its_memory(way: DB) -> None:
     model(way)
     root = ingest(way, "Ann keeps bees", **vector(1.0))
     ingest(way, "Ann is a beekeeper in spare hours", **vector(0.97))

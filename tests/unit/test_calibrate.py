@@ -248,7 +248,7 @@ def test_pairs_that_are_never_scored_are_kept() -> None:
     assert (found.by_label["distinct"]["kept"], found.by_label["duplicate"]["merged"]) == (400, 397)
 
 
-def test_what_is_stored_holds_numbers_and_no_texts() -> None:
+def test_stored_reports_contain_numbers_and_no_texts() -> None:
     told = calibrate_pairs(normal(**APART), "m").report()
     assert "text " not in str(told)
     assert told["pairs"] == {
@@ -309,7 +309,7 @@ def test_refused_where_they_overlap_and_what_can_be_had() -> None:
         assert made.frontier.escalation <= budget.max_escalation
 
 
-def test_refused_without_pairs_and_where_all_hang_together() -> None:
+def test_refused_without_pairs_and_if_all_share_texts() -> None:
     refused([], "no_pairs")
     star = [
         dataclasses.replace(one, key_a="the same text")
@@ -486,7 +486,7 @@ def test_pairs_of_a_file(tmp_path: Path) -> None:
         '{"a": "x", "b": "y", "label": "distinct", "embeddings": [[0, 0], [1, 1]]}',
     ],
 )  # fmt: skip
-def test_lines_that_are_no_pairs(tmp_path: Path, line: str) -> None:
+def test_lines_that_are_not_pairs(tmp_path: Path, line: str) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_text('{"a": "x", "b": "y", "label": "distinct"}\n' + line + "\n")
     with pytest.raises(InvalidPairError) as error:

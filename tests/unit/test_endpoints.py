@@ -126,7 +126,7 @@ def vectors(count: int, size: int, extra: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("mode", ["plain", "compressed"])
-def test_the_limit_of_an_embedder_goes_by_texts_and_dimensions(rude: RudeEndpoint, mode: str) -> None:
+def test_the_limit_of_an_embedder_depends_on_texts_and_dimensions(rude: RudeEndpoint, mode: str) -> None:
     rude.mode = mode
     allowed = _endpoint.MAX_REPLY + 2 * 3 * NUMBER_BYTES
     bare = len(vectors(2, 3))
@@ -183,7 +183,7 @@ def test_a_reply_that_drips_has_an_end() -> None:
 
 
 @ASKS
-def test_a_reply_that_is_cut_is_told_as_such_by_every_release_of_openai(
+def test_a_truncated_reply_is_reported_as_such_with_every_release_of_openai(
     rude: RudeEndpoint, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before 3.0 whatever happens while a reply is read is an APIConnectionError, and tried again."""
@@ -252,7 +252,7 @@ def test_what_an_endpoint_says_is_not_repeated(rude: RudeEndpoint, ask: Ask, mod
     assert not STEERS.search(said)
 
 
-def test_what_a_judge_says_beside_its_verdict_holds_no_key(rude: RudeEndpoint) -> None:
+def test_a_judges_reason_contains_no_key(rude: RudeEndpoint) -> None:
     rude.mode = "plain"
     rude.payload = verdict(f"because {KEY}", model=f"model {KEY}")
     answer = judged(rude)

@@ -347,7 +347,9 @@ def fallen(monkeypatch: pytest.MonkeyPatch, server: ChatServer, setting: Setting
     }
 
 
-def test_without_any_wall_most_attacks_succeed(monkeypatch: pytest.MonkeyPatch, server: ChatServer) -> None:
+def test_without_any_isolation_most_attacks_succeed(
+    monkeypatch: pytest.MonkeyPatch, server: ChatServer
+) -> None:
     names = fallen(monkeypatch, server, (careless, KNOWN_NONCE))
     assert len(names) > len(ATTACKS) / 2
     assert names >= {
@@ -736,7 +738,7 @@ def test_errors_under_status_200(server: ChatServer, body: Any, transient: bool,
     assert (error.transient, part in str(error)) == (transient, True)
 
 
-def test_bytes_that_are_no_text(server: ChatServer) -> None:
+def test_bytes_that_are_not_text(server: ChatServer) -> None:
     server.script((200, {"content-type": "application/json"}, b"\xff\xfe\x00{}"))
     assert not failure(server).transient
     server.script((200, {"content-type": "application/json", "content-encoding": "gzip"}, b"not gzip"))

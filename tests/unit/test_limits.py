@@ -204,7 +204,7 @@ def test_the_first_call_tells_what_one_costs() -> None:
     assert (budget.left(0, 0), budget.left(4, 0), budget.left(9, 0)) == (9, 5, 0)
 
 
-def test_money_goes_by_the_dearest_call() -> None:
+def test_budgets_assume_the_most_expensive_call() -> None:
     budget = Budget(None, 1.0)
     budget.paid(0.1, 0)
     budget.paid(0.3, 100)
@@ -226,14 +226,14 @@ def test_money_is_spent_to_the_cent() -> None:
     assert budget.left(0, 3) == 0
 
 
-def test_a_call_dearer_than_the_budget_is_made_once_an_hour() -> None:
+def test_a_call_more_expensive_than_the_budget_is_made_once_an_hour() -> None:
     budget = Budget(None, 1.0)
     budget.paid(5.0, 0)
     assert budget.left(0, HOUR - 1) == 0
     assert (budget.left(0, HOUR), budget.left(1, HOUR)) == (1, 0)
 
 
-def test_an_absurd_price_holds_for_an_hour_and_no_longer() -> None:
+def test_an_absurd_price_counts_for_an_hour_and_no_longer() -> None:
     budget = Budget(None, 1.0)
     budget.paid(1e11, 0)
     assert budget.left(0, HOUR - 1) == 0
@@ -734,7 +734,7 @@ def seen(older: int, newer: int) -> Question:
     [(seen(1, 2), OLDER, NEWER), (seen(2, 1), NEWER, OLDER), (seen(1, 1), OLDER, NEWER)],
     ids=["newer", "older", "tie"],
 )
-def test_of_a_contradiction_the_one_stated_last_holds(item: Question, loser: UUID, winner: UUID) -> None:
+def test_the_most_recent_statement_wins_a_contradiction(item: Question, loser: UUID, winner: UUID) -> None:
     assert manually(item, "contradiction") == (queries.SUPERSEDE, loser, winner)
 
 
@@ -748,7 +748,7 @@ def test_of_a_contradiction_the_one_stated_last_holds(item: Question, loser: UUI
     ],
     ids=["older", "newer", "tie", "said"],
 )
-def test_of_a_refinement_the_longer_text_stays(
+def test_the_longer_text_of_a_refinement_stays(
     older: str, newer: str, richer_memory_id: UUID | None, loser: UUID, winner: UUID
 ) -> None:
     assert manually(question(older, newer), "refinement", richer_memory_id) == (queries.MERGE, loser, winner)

@@ -115,7 +115,7 @@ def test_the_halves_are_alike() -> None:
         assert min(halves[split] for split in SPLITS) >= 0.3 * halves.total(), kind
 
 
-def test_what_is_the_same_stands_beside_what_is_not() -> None:
+def test_equal_texts_next_to_different_ones() -> None:
     sides = defaultdict(set)
     groups = defaultdict(set)
     for pair in PAIRS:
