@@ -189,7 +189,7 @@ check: setup ## what answers fast: lint, unit tests, the SQL on the embedded ser
 	    tests/unit tests/sql tests/sources
 
 # Without a full server the tests run on the embedded one and say at their end what that leaves out.
-test: setup ## everything that has to hold: lint, then the tests on each server that is to be had
+test: setup ## everything that has to hold: lint, then the tests on each available server
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n 2 --dist loadgroup

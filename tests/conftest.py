@@ -142,7 +142,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _makes_up_for(target: Target) -> bool:
-    """The other way, where a server's main way is not to be had."""
+    """The other installation method, if the main one of a server is unavailable."""
     main = MAIN_WAY[target.cluster.name]
     return target.way == (main if Target(target.cluster, main).available else "alembic")
 

@@ -419,7 +419,7 @@ class Function:
         """The call that a server gets. Arguments are computed before it, so it finds itself in its tenant.
 
         By name, so that a server of another release gets what is meant or refuses; quoted, or PL/Proxy would put
-        the value in the place of its name.
+        the value in place of its name.
         """
         values = [
             f"pg_catalog.set_config('memfold.tenant_id', ${place}, true)"

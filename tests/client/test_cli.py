@@ -289,7 +289,7 @@ def test_a_run_that_was_killed_goes_on(
     lines = [bad if n == 3 else {"content": f"fact {n % 175}", "subject": f"s{n % 7}"} for n in range(total)]
     file = write(tmp_path / "m.jsonl", *lines)
     state = tmp_path / "state"
-    # a state every tenth of a second, not every second: fewer lines are left to go on with
+    # a state every tenth of a second, not every second: fewer lines are left to ingest
     program = "from memfold import cli; from memfold.cli import _files; _files._SAVE_EVERY = 0.1; cli.main()"
     command = [sys.executable, "-c", program, "ingest", str(file), "--tenant", "t", "--state", str(state)]
     process = subprocess.Popen(command, env={**os.environ, "MEMFOLD_DSN": dsn}, stderr=subprocess.DEVNULL)

@@ -291,7 +291,7 @@ FAILURES: dict[str, tuple[Any, int, str, float]] = {
     "its own cancellation": (asyncio.CancelledError(), 1, "RuntimeError: the judge cancelled", 0),
     "no answer": ("duplicate", 1, "AttributeError", 0),
     "an unknown verdict": (Answer("maybe", 0.9, usage=Usage(cost=0.5)), 1, "MF028", 0.5),  # type: ignore[arg-type]
-    "a verdict that is no text": (Answer(["duplicate"], 0.9), 1, "TypeError", 0),  # type: ignore[arg-type]
+    "a verdict that is not a text": (Answer(["duplicate"], 0.9), 1, "TypeError", 0),  # type: ignore[arg-type]
     "an unlikely confidence": (Answer("duplicate", 1.5), 1, "MF028", 0),
     "a confidence that is none": (Answer("duplicate", "high"), 1, "TypeError", 0),  # type: ignore[arg-type]
     "a side of another pair": (Answer("refinement", 0.9, richer_memory_id=uuid4()), 1, "MF028", 0),

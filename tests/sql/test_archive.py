@@ -245,7 +245,7 @@ def test_a_repeated_call_is_answered_from_the_archive(db: DB) -> None:
 def test_undo_finds_what_is_archived(db: DB) -> None:
     said = [ingest(db, "User likes tea", source_turn_ids=[f"t{i}"]) for i in range(8)]
     db.execute("select undo(%s, tenant_id => 'acme')", [said[3].event_id])
-    # the undone one and the row that took it back go as well
+    # the undone row and the row that undid it are archived as well
     assert archive(db) == (8, 1)
     assert [
         row[0] for row in db.execute("select method from memory_events order by event_id").fetchall()

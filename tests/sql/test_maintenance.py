@@ -110,7 +110,7 @@ def test_words_of_a_plain_row(db: DB) -> None:
 
 
 def test_a_plain_row_by_the_rules_of_before(db: DB, connect: Connect) -> None:
-    """Its transaction had not ended when the bucket was rehashed: it is brought under the rules of now."""
+    """Its transaction had not ended when the bucket was rehashed: it is brought under the current rules."""
     ingest(db, "I use C")
     late = connect()
     late.execute("begin")

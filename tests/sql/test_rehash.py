@@ -580,7 +580,7 @@ def test_both_hashes_while_it_runs(db: DB) -> None:
     for function in ("preview_memory", "ingest_memory"):
         found = ingest(db, "I use C++", function=function)
         assert (found.action, found.tier, found.memory_id) == ("merged", 1, old.memory_id)
-    # by the rules of before the same, by those of now another text
+    # the same text by the previous rules, a different one by the current ones
     assert db.execute("select from known_memory('i use c++', 'acme')").fetchall() == []
     for function in ("preview_memory", "ingest_memory"):
         assert ingest(db, "i use c++", function=function).action == "inserted"

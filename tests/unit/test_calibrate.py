@@ -382,7 +382,7 @@ def test_percentiles_of_too_few_are_refused() -> None:
 
 
 def fitting(monkeypatch: pytest.MonkeyPatch, quality: float) -> None:
-    """In the place of a fitted model: the truth, as clearly as quality says."""
+    """In place of a fitted model: the truth, blurred according to quality."""
 
     def fitted(pairs: Sequence[Pair], *_: Any) -> tuple[Any, Any, float]:
         random = np.random.default_rng(1)

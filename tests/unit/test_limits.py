@@ -133,7 +133,7 @@ def test_a_probe_that_gets_through_closes_the_breaker() -> None:
         0,
         0.0,
     )
-    # and as many failures as ever open it again, for the first pause
+    # and the same number of failures opens it again, for the first pause
     assert [breaker.failed(104, 104, None) for _ in range(3)] == [False, False, True]
     assert breaker.pause(104) == FIRST_PAUSE
 
@@ -411,7 +411,7 @@ def test_a_client_is_tried_once_at_least() -> None:
 
 
 class Sleeps:
-    """In the place of asyncio.sleep and time.sleep: what was asked for, at once."""
+    """In place of asyncio.sleep and time.sleep: records the request, returns immediately."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

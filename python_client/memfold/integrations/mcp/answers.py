@@ -19,7 +19,7 @@ class Near(BaseModel):
 
     memory_id: UUID
     similarity: float | None = Field(description="Cosine, from -1 to 1; null: compared only by words.")
-    differences: list[str] = Field(description="What speaks against a merge, such as another number.")
+    differences: list[str] = Field(description="What argues against a merge, such as another number.")
 
 
 class Remembered(BaseModel):
@@ -113,7 +113,7 @@ class Question(BaseModel):
     memories: list[Side] = Field(description="Oldest to newest.")
     subject: str | None
     predicate: str | None
-    differences: list[str] = Field(description="What speaks against a merge, such as another number.")
+    differences: list[str] = Field(description="What argues against a merge, such as another number.")
     similarity: float | None
     asked_at: datetime
 
