@@ -107,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for cluster in CLUSTERS:
         cluster.start()
-    # the processes that pytest-xdist starts test on these servers, in databases of their own
+    # the processes of pytest-xdist use these servers, with separate databases
     os.environ[servers.STARTED] = servers.describe(CLUSTERS)
     if servers.pgbouncer() is None:
         LEFT_OUT.append(

@@ -1,6 +1,6 @@
 """Servers that are killed, clients that write down what they sent, and the questions to ask afterwards.
 
-``Server`` is a cluster of its own whose every process can be killed. ``World`` is a set of clients (writers, judges,
+``Server`` is a separate cluster, each of whose processes can be killed. ``World`` is a set of clients (writers, judges,
 maintenance) that stop where the server goes and go on where it comes back; each keeps its account outside of the database.
 ``Audit`` compares the accounts with what the database holds.
 """

@@ -455,7 +455,7 @@ def _word(text: str) -> Give:
     return lambda side: side.say(text)
 
 
-# What calls hand in, by the name of the argument (function.argument where one name means two things). Of a side:
+# What calls pass, by the name of the argument (function.argument where one name means two things). Of a side:
 SIDED: dict[str, Give] = {
     "tenant_id": lambda side: side.tenant,
     "bucket_id": _word("bucket"),
@@ -527,11 +527,11 @@ GIVEN = {
     "find_similar.threshold", "search_memories.embedding_model", "consolidate.threshold", "collect_pairs.min_age",
     "prune_memories.unused_for", "consolidate.embedding_model", "sweep_duplicates.embedding_model",
 }  # fmt: skip
-# (dry_run is left to its default, which is to do nothing, and handed in as well)
+# (dry_run is left to its default, which is to do nothing, and passed as well)
 
 
 class UnknownError(Exception):
-    """Nobody has said what to hand in for an argument."""
+    """Nobody has said what to pass for an argument."""
 
 
 def value(function: Function, argument: Argument, side: Side) -> Any:
@@ -541,7 +541,7 @@ def value(function: Function, argument: Argument, side: Side) -> Any:
         if name in NEUTRAL:
             return NEUTRAL[name]
     raise UnknownError(
-        f"{function.name}({argument.name} {argument.kind}): say in tests/prober.py what to hand in"
+        f"{function.name}({argument.name} {argument.kind}): say in tests/prober.py what to pass"
     )
 
 
@@ -672,7 +672,7 @@ def probe_functions(
             ]
         if all(outcome.state for outcome in outcomes) and function.name not in REFUSING:
             wrong.append(
-                f"{session.name}: {function.name} refuses all ({outcomes[0].state}): say in tests/prober.py what to hand in"
+                f"{session.name}: {function.name} refuses all ({outcomes[0].state}): say in tests/prober.py what to pass"
             )
         calls += len(own_calls)
     # then what is kept, which must change nothing of the other; last what leaves little to work on

@@ -1,6 +1,6 @@
 """memfold's decisions and state once more, small and slow: what tests/adversarial/test_stateful.py compares the SQL with.
 
-Written from the design, not from the SQL. ``World`` keeps a ledger of its own; ``derive`` computes all state as a
+Written from the design, not from the SQL. ``World`` keeps its own ledger; ``derive`` computes all state as a
 pure function of it, computed again each time. Memories, events and judgements are numbered from 0 in the order in which
 they came, which is also the order of their ids in the database.
 """
@@ -25,7 +25,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Text:
-    """One text that may be handed in: its object, its vector, and what the guard tells it apart by."""
+    """One text that may be submitted: its object, its vector, and what the guard tells it apart by."""
 
     content: str
     vector: tuple[float, ...]

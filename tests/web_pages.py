@@ -79,7 +79,7 @@ def persons(db: DB) -> None:
 
 
 def pairs(db: DB, count: int) -> list[tuple[UUID, UUID]]:
-    """Pairs that wait for a person, each of a subject of its own: the older and the newer memory."""
+    """Pairs that wait for a person, each of a separate subject: the older and the newer memory."""
     made = []
     for number in range(count):
         subject = f"Alice {number}"

@@ -262,7 +262,7 @@ def test_a_function_that_leaks_is_found(stage: Stage) -> None:
     wrong, _ = prober.probe_functions(
         stage.db, stage.bound, stage.own, stage.other, stage.nobody, only=[mutant]
     )
-    assert wrong == ["mutant(colour text): say in tests/prober.py what to hand in"]
+    assert wrong == ["mutant(colour text): say in tests/prober.py what to pass"]
 
 
 @pytest.mark.one_server

@@ -353,7 +353,7 @@ class Machine(RuleBasedStateMachine):
             type(self).failed = True
             raise AssertionError(f"{self.told()}\ninvariants broken: {self.held['invariants']}")
 
-    # What the database has done by choices of its own ---------------------------------------------------------------
+    # What the database has chosen itself ---------------------------------------------------------------
 
     def new_events(self) -> list[Event]:
         """The rows that the ledger has got, as the model would write them."""

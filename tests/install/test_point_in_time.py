@@ -16,7 +16,7 @@ from tests import servers
 from tests.conftest import Target
 from tests.install.test_install import rows, rows_of
 
-# A server of its own, and what is in it is the same whatever way memfold was installed.
+# A separate server, because its contents are the same with both installation methods.
 pytestmark = pytest.mark.one_server
 
 WRITERS = 4

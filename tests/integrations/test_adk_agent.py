@@ -77,7 +77,7 @@ def test_eight_sessions_of_an_agent(dsn: str, db: DB) -> None:
         runner = Runner(app_name="acme", agent=agent, session_service=sessions, memory_service=service)
 
         async def talk(*texts: str) -> tuple[str, list[str]]:
-            """Of a session of its own; its id, and the agent's answers."""
+            """Run a separate session; returns its id, and the agent's answers."""
             session = await sessions.create_session(app_name="acme", user_id="alice")
             answers = []
             for text in texts:

@@ -1,4 +1,4 @@
-"""Every way to hand in a candidate decides alike: the same outcome, the same SQLSTATE, the same rows."""
+"""All ways of submitting a candidate decide alike: the same outcome, the same SQLSTATE, the same rows."""
 
 from __future__ import annotations
 

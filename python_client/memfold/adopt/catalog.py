@@ -319,7 +319,7 @@ def key_of(connection: Connection, table: Table, given: str | None) -> tuple[str
             return known
     raise AdoptError(
         f"{', '.join(columns)} is not a usable key of {table}",
-        detail="A key has a unique index of its own, over all of the table, and its columns are NOT NULL.",
+        detail="A key has its own unique index, over the whole table, and its columns are NOT NULL.",
         hint=f"Usable: {'; '.join(', '.join(known) for known in usable)}." if usable else None,
     )
 
