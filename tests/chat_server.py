@@ -222,14 +222,14 @@ _KNOWN = {*_LETTERS, "guard"}
 
 
 def _folded(text: str) -> str:
-    """As a reader takes it who does not mind how letters are written: full-width, invisible, mirrored."""
+    """The text for a reader who ignores how letters are written: full-width, invisible, mirrored."""
     return "".join(
         char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) not in ("Cf", "Mn")
     )
 
 
 def _unescaped(text: str) -> str:
-    """As a reader takes it who undoes the escapes of JSON before looking for the fence."""
+    """The text for a reader who decodes JSON's escapes before looking for the fence."""
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found.group(1), 16)), text)
     return re.sub(
         r"\\([nrt\"/\\])", lambda found: {"n": "\n", "r": "\r", "t": "\t"}.get(found[1], found[1]), text

@@ -279,7 +279,7 @@ def db(target: Target, request: pytest.FixtureRequest) -> psycopg.Connection[tup
 
 @pytest.fixture
 def dsn(db: psycopg.Connection[tuple[object, ...]], target: Target) -> str:
-    """Where ``db`` leads, for further connections."""
+    """The DSN of ``db``, for further connections."""
     return target.cluster.dsn(db.info.dbname) + " options='-csearch_path=public,memfold'"
 
 

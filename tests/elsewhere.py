@@ -128,7 +128,7 @@ def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> Non
 
 
 def summary(place: Place) -> list[str]:
-    """What the run says in its last lines."""
+    """The last lines of the run's output."""
     return [
         f"ran on {place.cluster.name}{place.cluster.major} ({place.cluster.bindir})",
         *(f"left out: {count} tests: {reason}" for reason, count in _left_out.most_common()),

@@ -322,7 +322,7 @@ class Values:
         return "".join(some) * (size // 500 or 1)
 
     def raw(self, text: str) -> Value:
-        """As a parameter, now and then broken: a NUL, or no UTF-8. The server refuses it."""
+        """The value as a parameter, sometimes broken: a NUL, or invalid UTF-8, which the server refuses."""
         data = text.encode("utf-8", "replace")
         if self.random.random() < 0.01:
             data += self.one([b"\0", b"\xff", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe2\x82"])
@@ -695,7 +695,7 @@ class Fuzzer:
                     )
 
     def _session(self, dsn: str, name: str) -> DB:
-        """Of a superuser that has become another: at the end it can be asked for its memory."""
+        """A superuser's session that has become another role: at the end its memory can be read."""
         session = psycopg.connect(dsn, autocommit=True)
         session.execute("set statement_timeout = '60s'")
         session.execute("set search_path = pg_catalog, public")

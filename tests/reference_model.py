@@ -132,7 +132,7 @@ class Near:
 
     @property
     def merges(self) -> bool:
-        """What merges is compared with the text that will be shown for it."""
+        """Texts that merge are compared with the text that will be shown for them."""
         return self.clean and self.own is not None and self.own > MERGE
 
 
@@ -373,7 +373,7 @@ class World:
         return event
 
     def stated_now(self, event: Event) -> float:
-        """By the clock, but not before what was said last of the memories concerned, or of the slot."""
+        """The clock's time, but not before the last statement of the memories concerned, or of the slot."""
         roots = {self.state.root(x) for x in (event.memory, event.target) if x is not None}
         said = [self.state.counters[r]["last_seen"] for r in roots if r in self.state.counters]
         if event.memory is not None and (
@@ -476,7 +476,7 @@ class World:
             self.take_over(self.rehashed.pop(0))
 
     def misplaced(self) -> list[str]:
-        """Where no rehash is under way: what has a hash that it should not have, or none."""
+        """Without a rehash in progress: texts that have a wrong hash, or lack one."""
         wrong = []
         in_force = [e for e in self.in_force() if e.method == "rehash"]
         active: dict[tuple[str, str], int] = {}

@@ -53,7 +53,7 @@ class Outcome:
     states: Counter[str] = field(default_factory=Counter)
     """SQLSTATEs of calls that failed."""
     deadlocks: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """By the calls that waited for one another."""
+    """Deadlocks, by the calls that waited for one another."""
     surprises: list[str] = field(default_factory=list)
     """Errors that are neither memfold's own nor a reason to retry."""
     acknowledged: set[str] = field(default_factory=set)

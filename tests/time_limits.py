@@ -36,7 +36,7 @@ _deadline = pytest.StashKey[float]()
 
 
 def watch(dsn: str) -> None:
-    """What runs in this database is ended when the time of the test is over; the database postgres: all of its server."""
+    """End what runs in this database when the test's time is over; the database postgres: in its whole server."""
     _databases.add(dsn)
 
 
@@ -86,7 +86,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
 
 
 def allow(item: pytest.Item, seconds: float) -> None:
-    """What a test has left from here on."""
+    """The time that a test has left."""
     item.stash[_deadline] = seconds
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
 

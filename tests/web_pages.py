@@ -1,4 +1,4 @@
-"""What tests of the page say often: a server of a database, what somebody with its token gets, memories to look at."""
+"""Shared by tests of the page: a server for a database, a client with its token, memories to look at."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Site:
     client: httpx2.Client
 
     csrf: str = ""
-    """What forms carry, as the last page with a form has said."""
+    """The CSRF token of the last page with a form."""
 
     def get(self, path: str, status: int = 200) -> str:
         return self._page(self.client.get(path, follow_redirects=True), status)
@@ -73,7 +73,7 @@ def served(dsn: str, tenant: str | None = "acme", embedder: Any = None) -> Itera
 
 
 def persons(db: DB) -> None:
-    """What is unclear is for a person."""
+    """Unclear pairs are for a person."""
     model(db)
     db.execute("select memfold.set_policy('acme', on_ambiguous => 'review')")
 

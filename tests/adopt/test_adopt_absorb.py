@@ -152,7 +152,7 @@ def test_another_text_and_another_tenant_do_not_wait(db: DB, absorbing: None, co
 
 
 def test_known_texts_in_another_order_do_not_deadlock(db: DB, absorbing: None, connect: Connect) -> None:
-    """As they do not without memfold: a writer that repeats what is there waits for nobody."""
+    """They do not without memfold either: a writer that repeats an existing text waits for nobody."""
     for text in ("x", "y", "X", "Y"):
         db.execute(INSERT, [text])
     first, second = connect(), connect()
@@ -252,7 +252,7 @@ def test_a_large_insert_takes_no_locks_by_the_row(db: DB, absorbing: None) -> No
 
 @pytest.mark.slow
 def test_eight_writers_of_the_same_texts(db: DB, absorbing: None, connect: Connect) -> None:
-    """None fails, each text is there once, and each insert is a row or a repeat."""
+    """No insert fails, each text is stored once, and each insert is a row or a repeat."""
     sessions = [connect() for _ in range(8)]
     errors: list[Exception] = []
 

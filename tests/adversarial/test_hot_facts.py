@@ -55,12 +55,12 @@ def totals(db: DB, memory_id: UUID | None) -> tuple[int, int]:
 
 
 def striped(db: DB) -> int:
-    """What is counted in stripes."""
+    """The observations counted in stripes."""
     return int(one(db, "select coalesce(sum(observations), 0) from memfold.memory_counter_stripes"))
 
 
 def join(db: DB) -> int:
-    """Of how many memories maintenance joins the stripes."""
+    """The number of memories whose stripes maintenance joins."""
     return int(one(db, "select memfold.run_maintenance('acme', '{counters}') -> 'counts' ->> 'counters'"))
 
 

@@ -856,7 +856,7 @@ def test_pruning_waits_for_a_writer(db: DB, connect: Connect, writes: str) -> No
 
 
 def test_the_last_failure_of_a_judge_waits_for_a_writer(db: DB, connect: Connect) -> None:
-    """Where it lets the newer memory replace the older, that is a decision, under the lock of their scope."""
+    """If the newer memory replaces the older, that is a decision, under the lock of their scope."""
     model(db)
     policy(db, preset="replace_newer")
     older = ingest(db, "User likes tea", **vector(1.0))
@@ -900,7 +900,7 @@ def test_a_batch_locks_buckets_before_scopes(db: DB, connect: Connect) -> None:
 
 
 def test_batches_of_one_scope_take_turns(db: DB, connect: Connect) -> None:
-    """Of two with facts that are alike, the second finds what the first has stored."""
+    """If two writers have similar facts, the second one finds what the first has stored."""
     model(db)
     first = connect()
     first.execute("begin")

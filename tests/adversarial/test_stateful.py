@@ -578,7 +578,7 @@ class Machine(RuleBasedStateMachine):
 
     @staticmethod
     def told_of(similar: list[tuple[Any, ...]]) -> dict[str, Any]:
-        """What was told as similar, by memory, in the form in which it is compared."""
+        """The reported similar memories, by id, in the form in which they are compared."""
         return {x[0]: {"own similarity": x[1], "matched": x[2], "matched similarity": x[3]} for x in similar}
 
     def differences(self, where: str, a: Any, b: Any) -> Any:
@@ -673,7 +673,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.linked - self.told_by_alias)
     @rule()
     def unlink(self) -> None:
-        """Where nothing has first come by the alias: then nothing is to change."""
+        """If nothing was first stated under the alias, nothing may change."""
         bucket = min(self.linked - self.told_by_alias)
         said = self.call("unlink_subject", alias=ALIAS, bucket_id=bucket)
         self.linked.remove(bucket)

@@ -434,7 +434,7 @@ def test_one_text_that_cannot_be_embedded(client: Memfold, vectors: Vectors, db:
 def test_one_text_alone_that_cannot_be_embedded(
     client: Memfold, vectors: Vectors, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That says nothing of the embedder: the text is named, and that is all."""
+    """That says nothing about the embedder: only the text is named."""
     vectors.spoilt = lambda texts: "bad" in texts
     assert actions(client.ingest_many(["bad"])) == ["inserted"]
     [said] = [line for line in caplog.messages if "DEDUP_FAIL" in line]

@@ -302,7 +302,7 @@ def test_a_cancelled_call_leaves_no_statement_behind(dsn: str, db: DB, raw: Raw)
 
 
 def test_a_call_is_cancelled_once_and_may_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As over TCP, where psycopg needs some time to cancel a statement; over a socket it is as good as done."""
+    """As over TCP, where psycopg needs some time to cancel a statement; over a socket it takes almost none."""
     seen: list[str] = []
 
     async def slow(_: object, function: str) -> None:

@@ -39,7 +39,7 @@ DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.one_server
 
 JUDGEMENTS = int(os.environ.get("MEMFOLD_JUDGEMENTS", "200"))
-"""Of the throughput test; from 2,000 on it holds the worker to 45 a second."""
+"""Judgements of the throughput test; from 2,000 on, the worker must answer 45 per second."""
 
 
 # what there is to judge --------------------------------------------------------------------------------------

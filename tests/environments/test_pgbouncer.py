@@ -158,7 +158,7 @@ def test_many_clients_share_one_connection(db: DB, pooler: Pooler) -> None:
 
 
 def test_a_session_setting_goes_to_the_next_client(db: DB, pooler: Pooler) -> None:
-    """What docs/security.md warns of: SET without LOCAL stays in the server's session, no matter who comes next."""
+    """docs/security.md warns of this: SET without LOCAL stays in the server's session, no matter who gets it next."""
     ingest(db, "said by acme")
     with pooler.connect() as careless, pooler.connect() as next_one:
         careless.execute("set memfold.tenant_id = 'acme'")

@@ -296,7 +296,7 @@ def test_the_extension_where_init_was_is_refused(installed: str, extension_avail
 
 
 def test_cascade_puts_pgvector_where_create_would(empty: str, extension_available: bool) -> None:
-    """What README says of it."""
+    """As README says."""
     if not extension_available:
         pytest.skip("no CREATE EXTENSION memfold on this server")
     where = "select extnamespace::regnamespace::text from pg_extension where extname = 'vector'"
@@ -372,7 +372,7 @@ def test_roles_are_dropped_as_the_docs_say(own_cluster: servers.Cluster) -> None
 
 @pytest.mark.one_server
 def test_unscheduled_as_the_docs_say(installed: str) -> None:
-    """Where there is no pg_cron it says so; where there is, tests/sql/test_maintenance.py calls it."""
+    """Without pg_cron it says so; with it, tests/sql/test_maintenance.py calls it."""
     with pytest.raises(psycopg.DatabaseError, match="pg_cron is not installed in this database"):
         rows_of(installed, uninstalling()[0])
 

@@ -80,7 +80,7 @@ def restore(cluster: servers.Cluster, moment: str) -> str:
 
 
 def test_a_moment_amid_writers_is_restored(cluster: servers.Cluster) -> None:
-    """What was acknowledged before it is there, nothing that was sent after it, and what is sent again counts once."""
+    """It has what was acknowledged before, and nothing that was sent later; calls that are sent again count once."""
     migrate.install(cluster.dsn())
     rows_of(cluster.dsn(), "select memfold.set_predicate('lives_in', 'acme', cardinality => 'one')")
     end = threading.Event()

@@ -323,7 +323,7 @@ def test_up_and_down_at_once(home: Path) -> None:
 
 
 def test_a_table_of_the_caller_is_not_in_memfolds_schema(home: Path) -> None:
-    """Who takes the DSN that `memfold up` prints and knows of no schema gets tables in public, as anywhere."""
+    """A program that uses the DSN of `memfold up` and names no schema creates its tables in public, as anywhere."""
     result = CliRunner().invoke(cli.main, ["up", "--data", str(home)])
     assert result.exit_code == 0, result.output
     dsn = result.stdout.strip()

@@ -380,7 +380,7 @@ def stranger(db: psycopg.Connection[Any]) -> Iterator[str]:
 
 
 def test_what_adopt_made_is_left_alone(stranger: str, make: Make, target: Target, way: str) -> None:
-    """By memfold init, as often as it is called, and by the upgrade to a later version."""
+    """By memfold init, no matter how often it is called, and by the upgrade to a later version."""
     adopted = make(way)
     adopt_docs(adopted, stranger)
     was, granted = ask(adopted, ADOPTED), ask(adopted, GRANTED)

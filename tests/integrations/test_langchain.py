@@ -49,7 +49,7 @@ def store(dsn: str) -> Iterator[MemfoldVectorStore]:
 
 
 class TestMemfoldVectorStore(VectorStoreIntegrationTests):
-    """All of LangChain's."""
+    """All of LangChain's own tests."""
 
     @pytest.fixture
     def vectorstore(self, dsn: str) -> Iterator[VectorStore]:  # type: ignore[override]

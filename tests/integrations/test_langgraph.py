@@ -68,7 +68,7 @@ def left_of(db: DB) -> float:
 
 
 def expire_in(db: DB, minutes: float) -> None:
-    """As if it had been put so long ago that this is left."""
+    """Set the time left, as if it had been put earlier."""
     with db.transaction():
         db.execute("set local session_replication_role = replica")
         until = "set valid_until = now() + %s * interval '1 minute'"

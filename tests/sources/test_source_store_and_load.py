@@ -144,7 +144,7 @@ def shown(db: DB, query: list[float], **more: Any) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def three_stored(store_and_load: DB) -> DB:
-    """As they were before: three paraphrases stored, and another fact."""
+    """The state before: three stored paraphrases, and another fact."""
     store_and_load.execute("select set_policy('acme', on_ambiguous => 'insert')")
     # each 0.72 or more from the others
     for i, values in enumerate(([1.0, 0, 0, 0], [0.8, 0.6, 0, 0], [0.9, 0.3, 0.3162, 0])):

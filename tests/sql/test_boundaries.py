@@ -133,7 +133,7 @@ def test_at_the_moment_of_change_the_new_value_holds(db: DB) -> None:
 def test_in_a_batch_a_cosine_at_the_threshold_is_enough(
     db: DB, scope: str, older: str, threshold: float, action: str
 ) -> None:
-    """As one by one. The cosine of the two is 0.5 to the last bit."""
+    """As in single calls. The cosine of the two is 0.5 to the last bit."""
     model(db)
     rules = "set_policy(%s, scope => %s, judge_threshold => %s, merge_threshold => 0.9)"
     pair: list[dict[str, Any]] = [

@@ -58,7 +58,7 @@ NINE_DECIDED = [
 
 
 def shown_similarities(db: DB) -> list[float]:
-    """Of every alias the cosine to the text that is shown for it."""
+    """The cosine of every alias to the text that is shown for it."""
     return [
         row["similarity"]
         for row in rows(

@@ -65,7 +65,7 @@ def at(db: DB) -> str:
 
 
 def seen(db: DB) -> dict[str, Any]:
-    """All that a test could find: rows, catalogs, what is set on either side of the session."""
+    """Everything that a test could find: rows, catalogs, the settings of the session on both sides."""
     assert db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     found: dict[str, Any] = {name: db.execute(query.encode()).fetchall() for name, query in SESSION.items()}
     found["client"] = (db.autocommit, db.row_factory, db.prepare_threshold, db.isolation_level)

@@ -119,7 +119,7 @@ def literals() -> dict[str, str]:
 
 
 def decided(db: DB, pairs: list[Pair], similarities: list[float], *, guard: bool = True) -> list[str]:
-    """By the thresholds that a model has where nobody has calibrated it."""
+    """With the thresholds of a model that nobody has calibrated."""
     given = {"guard": guard, "model": MODEL, "similarities": similarities}
     given |= {side: [pair[side] for pair in pairs] for side in ("a", "b")}
     return [row[0] for row in db.execute(BY_COSINE, given).fetchall()]

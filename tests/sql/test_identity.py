@@ -146,7 +146,7 @@ def test_a_link_made_in_the_meantime_closes_the_question(db: DB) -> None:
 
 
 def test_an_answer_that_other_links_do_not_admit(db: DB) -> None:
-    """By now links of all buckets point at the alias: the links would be a chain."""
+    """In the meantime, links of all buckets point at the alias: the links would form a chain."""
     tell(db)
     asked(db)
     [question] = claim(db, tenant_id="acme")

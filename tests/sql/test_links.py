@@ -203,7 +203,7 @@ def shown(db: DB, bucket: str = "default") -> list[Any]:
 
 
 def state(db: DB) -> list[list[Any]]:
-    """All that is derived; a merge that was undone may leave counters of zero."""
+    """All derived state; an undone merge may leave counters of zero."""
     statements = (
         "select memory_id, subject, predicate, content, content_hash, scope_key, status, merged_into, root_id, metadata"
         " from memories",

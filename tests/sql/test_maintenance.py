@@ -173,7 +173,7 @@ def test_plain_rows_out_of_range(db: DB, rows: int) -> None:
 
 @pytest.mark.new_database
 def test_nothing_is_read_completely_without_need(db: DB) -> None:
-    """With none to be found, a few pages, however many memories there are."""
+    """With nothing to find, it reads a few pages, no matter how many memories there are."""
     db.execute(
         "insert into memories (tenant_id, content, canonicalizer, key_fields, is_ingested)"
         " select 'acme', 'Fact ' || n, 'prose/1', 'type', true from generate_series(1, 5000) as n"

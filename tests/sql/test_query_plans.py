@@ -78,7 +78,7 @@ def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
 
     def call(name: str, turn: int) -> tuple[int, int]:
-        """As in an application: the same session, each time another fact."""
+        """As in an application: the same session, a different fact each time."""
         even = 2 * turn + 2
         batch = json.dumps([{"content": f"Fact {even}"}, {"content": f"New, too, {even}"}])
         query = CALLS[name].format(even=even, odd=even + 1, batch=batch)

@@ -464,7 +464,7 @@ def test_merges_that_a_rehash_has_taken_over_never_form_a_cycle(db: DB) -> None:
 
 
 def test_texts_beneath_texts_come_apart_in_small_batches(db: DB) -> None:
-    """Of three that are one, the newest may have been merged into the middle one before that was into the oldest."""
+    """Of three equal texts, the newest may have been merged into the middle one before that into the oldest."""
     db.execute("select set_policy('acme', 'default', canonicalizer => 'exact')")
     for n in range(10):  # in which order a rehash meets them is by their hashes
         for text in ("I use C!", "I use C", "I use C."):

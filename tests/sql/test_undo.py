@@ -658,7 +658,7 @@ def test_a_supersession_and_the_review_it_leaves(db: DB, verdict: str, statuses:
 
 
 def test_a_supersession_before_others(db: DB) -> None:
-    """Of VW, Stripe, BMW the first supersession is undone: BMW keeps its place, VW and Stripe are contested."""
+    """VW, Stripe, BMW: if the first supersession is undone, BMW keeps its place, and VW and Stripe are contested."""
     db.execute("select set_predicate('works_at', 'acme')")
     a, b, c = says(db, "VW", "01-01"), says(db, "Stripe", "03-01"), says(db, "BMW", "05-01")
     undo(db, b.event_id)

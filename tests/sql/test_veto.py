@@ -182,7 +182,7 @@ def test_what_is_not_a_veto(db: DB, veto: Any) -> None:
 
 
 def test_another_neighbour_may_merge(db: DB) -> None:
-    """As where the guard is raised: the next one is looked at."""
+    """As if the guard is raised: the next neighbour is compared."""
     model(db)
     policy(db, merge_veto=(score(db, PAIR[1], SAME) + score(db, *PAIR)) / 2)
     nearest = ingest(db, PAIR[0], **vector(0.99, 2))

@@ -221,7 +221,7 @@ from pg_index where indrelid = 'memfold.memories'::regclass
 
 
 def test_the_index_is_read_for_one_tenant(db: DB) -> None:
-    """By no index that begins with the tenant: that one would have each of its texts parted into words."""
+    """Without an index that begins with the tenant, which would need every text of the tenant split into words."""
     db.execute(FILL.replace("%(rows)s", "3000").encode())
     for number in range(3):
         ingest(db, f"Fact {number} of globex", tenant_id="globex")

@@ -104,7 +104,7 @@ def test_as_many_errors_as_the_bound_allows(budget: float) -> None:
 
 
 def test_the_budget_holds_as_often_as_it_promises() -> None:
-    """Of thresholds chosen on samples of a known distribution, at most 5 % let more through than the budget."""
+    """At most 5 % of thresholds chosen on samples of a known distribution exceed the budget."""
     random = np.random.default_rng(0)
     budget = Budget()
     broken = [0, 0]

@@ -235,7 +235,7 @@ def test_a_client_that_is_given_follows_none_either(rude: RudeEndpoint) -> None:
 
 
 def shown(error: BaseException) -> str:
-    """All that printing it could show: its text, its traceback, and how memfold prints both."""
+    """Everything that printing an error could show: its text, its traceback, and memfold's form of both."""
     printed = "".join(traceback.format_exception(error))
     return "\n".join([str(error), repr(error), printed, describe_error(error), format_error(error)])
 
@@ -268,7 +268,7 @@ def test_an_embedder_without_a_key_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class LoudError(Exception):
-    """What a plugged-in embedder or judge may raise."""
+    """Errors that a plugged-in embedder or judge may raise."""
 
 
 def test_what_others_raise_is_masked_and_escaped(monkeypatch: pytest.MonkeyPatch) -> None:

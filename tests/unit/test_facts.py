@@ -1,4 +1,4 @@
-"""What a model extracts, and what becomes of it."""
+"""Facts that a model extracts, and their ingestion."""
 
 from __future__ import annotations
 

@@ -908,7 +908,7 @@ def test_given_client_is_used_without_retries_and_left_open(server: ChatServer) 
 
 
 def test_one_judge_serves_several_event_loops(server: ChatServer) -> None:
-    """As where a client without an event loop of its own judges at once."""
+    """As if a client without its own event loop judges immediately."""
     judge = OpenAIJudge("some-model", base_url=server.base_url)
     for _ in range(3):
         assert asyncio.run(judge.judge(question())).verdict == "duplicate"
@@ -930,7 +930,7 @@ def test_api_key(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_server_in_a_process_of_its_own() -> None:
-    """What the tests that kill things stand on."""
+    """The basis of the tests that kill things."""
     command = [sys.executable, "-m", "tests.chat_server", "--port", "0", "--latency", "0.01"]
     with subprocess.Popen(command, cwd=servers.ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -578,7 +578,7 @@ class Spoilt:
 
 
 def embedded(toy: Spoilt, texts: list[str]) -> tuple[list[list[str]], int]:
-    """What it was asked, and how many texts got a vector."""
+    """The requests it got, and the number of texts that got a vector."""
     embedder = Embedder(toy, "toy", 2)
     steps = Core("acme", embedder, False, 1).vectors_or_none(embedder, texts)
     try:
@@ -642,7 +642,7 @@ def test_pending_texts_stop_at_the_first_batch_that_fails_whole() -> None:
 
 
 def test_the_window_of_pending_texts_grows_by_what_stays_pending_alone() -> None:
-    """What has its vector is not read again and again."""
+    """Texts that have a vector are not read again and again."""
     bad = Spoilt(lambda text: text in ("fact 3", "fact 17"))
     steps = Core("acme", Embedder(bad, "toy", 2), False, 1).embed_pending(None, None, 10)
     waiting = [{"memory_id": UUID(int=n), "content": f"fact {n}"} for n in range(45)]

@@ -1,4 +1,4 @@
-"""What the tests put into a directory of the system's is gone after the run, and what was there before is there again."""
+"""Files that tests put into a system directory are removed after the run, and replaced ones are restored."""
 
 from __future__ import annotations
 

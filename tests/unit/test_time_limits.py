@@ -103,7 +103,7 @@ def test_that_is_all_right(db):
 
 
 def run(place: Path, *options: str) -> str:
-    """What pytest printed of the tests in a directory, with the settings of this repository."""
+    """The output of pytest for the tests in a directory, with the settings of this repository."""
     (place / "conftest.py").write_text(CONFTEST)
     command = [
         sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", place, "-p", "no:cacheprovider",
