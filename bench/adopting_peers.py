@@ -48,7 +48,7 @@ ABSORBED = 100
 
 
 def vector(text: str) -> list[float]:
-    """A vector that depends on the text alone."""
+    """A vector that depends only on the text."""
     return [byte / 255 - 0.5 for byte in hashlib.sha256(text.encode()).digest()[:DIMENSIONS]]
 
 

@@ -30,7 +30,7 @@ DOCUMENTED = set(
     re.findall(r"\bMF\d{3}\b", (Path(__file__).parent.parent / "docs" / "errors.md").read_text())
 )
 EPISODE = 600
-"""Calls until a new tenant, with new models, takes its turn: what was set is not in the way for ever."""
+"""Calls until a new tenant, with new models, takes its turn, so that settings do not block the rest."""
 TOGETHER = 40
 """Calls between two looks for ids that calls can be about."""
 SECRET = "the bystander keeps a secret"

@@ -273,7 +273,7 @@ def prefix(release: str) -> str:
     return ".".join(f"{int(part):02}" for part in release.split("."))
 
 
-# What the later release changes of functions, views and triggers: file under sql/functions/, what stands there, what will.
+# Changes of functions, views and triggers in the later release: file under sql/functions/, the old text, the new one.
 LATER_FUNCTIONS = [
     # a function of the way of every write has one more argument
     ("21_ledger/_record.sql", "observation boolean, judgement_id uuid\n)",

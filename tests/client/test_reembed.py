@@ -93,7 +93,7 @@ def refused(db: DB, code: str, query: str, *given: Any) -> psycopg.Error:
 
 
 def alone(db: DB) -> int:
-    """How many memories, of all tenants, have a vector of the old model alone."""
+    """The number of memories, of all tenants, that only have a vector of the old model."""
     return int(
         one(
             db,
@@ -250,7 +250,7 @@ def test_both_models_side_by_side_until_cut_over(db: DB, dsn: str) -> None:
         assert error.diag.message_detail == "'old' was replaced by 'new'."
     assert ingest(db, "said by who has the new one", **vector).action == "merged"
     assert ingest(db, "without a vector").action == "inserted"
-    # tier 2 goes by the new vectors, of what the old model had seen too
+    # tier 2 uses the new vectors, also for texts that the old model had seen
     like = {"embedding": json.dumps(new_vectors(["fact 0"])[0]), "embedding_model": "new"}
     again = ingest(db, "Fact zero", **like)
     assert again.action in ("merged", "escalated")

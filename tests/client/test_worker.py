@@ -314,7 +314,7 @@ def test_the_endpoint_is_down_for_a_while(
     answered_once(db, count)
     assert summary.judged == count
     assert summary.failed == summary.dead == 0
-    # Not churned: the calls under way, and a probe now and then.
+    # No churn: only the running calls, and an occasional probe.
     assert slots <= summary.given_back <= 5 * slots
     assert summary.calls <= count + 2 * slots + 4
     assert db.execute("select distinct attempts from memfold.judgements").fetchall() == [(1,)]

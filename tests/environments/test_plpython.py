@@ -159,7 +159,7 @@ def test_one_fact_in_two_tenses(py: DB) -> None:
     batch = json.dumps([{"content": "user like dogs", "bucket_id": "words"}])
     assert one(py, "select action, method from ingest_memories(%s, 'acme')", batch) == ("merged", "hash")
     assert one(py, "select method from preview_memory('User liked DOGS', 'acme', 'words')") == "vector"
-    # what stands in the row is all that its hash needs
+    # the row contains all that its hash needs
     assert one(py, "select count(*) from check_invariants('acme')") == 0
 
 

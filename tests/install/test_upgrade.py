@@ -602,7 +602,7 @@ class Writers:
 def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
     make: Make, target: Target, record_property: Callable[[str, object], None]
 ) -> None:
-    """A transaction that has read stands in the way for seconds: nobody queues behind the upgrades that wait for it."""
+    """A transaction that has read blocks the upgrades for seconds: nobody queues behind those that wait for it."""
     old = make("alembic", release=servers.PRESENT)
     with psycopg.connect(old) as reader, Writers(old, 2) as writers:
         reader.execute("select count(*) from memfold.memory_events, memfold.dedup_stats")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.one_server
 
 
 class Scripted(BaseLlm):
-    """Calls the tool that stands before the user's colon, with what stands after it; answers with what the tool gives."""
+    """Calls the tool named before the user's colon, with the text after it; answers with the tool's result."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

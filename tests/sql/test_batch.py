@@ -604,7 +604,7 @@ def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
 
 
 def test_the_winner_of_a_judged_contradiction_is_stated_again(db: DB) -> None:
-    """It is a value of a timeline, though it has no predicate: a batch cannot simply add to it, nor wait for ever."""
+    """It is a value of a timeline, though it has no predicate: a batch cannot simply add to it, nor wait indefinitely."""
     model(db)
     ingest(db, "The box is held", subject="box", observed_at="2025-01-01", **vector(1.0))
     winner = ingest(db, "The box is held there", subject="box", observed_at="2025-01-02", **vector(0.88))

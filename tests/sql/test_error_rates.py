@@ -10,7 +10,7 @@ all-MiniLM-L6-v2, are in ``pairs.npz``. ``demo/make_vectors.py``, which says wha
 ``tests/data/memory_pairs.jsonl`` has short ones, in the style of memories that agents store, in nine languages;
 ``tests/unit/test_memory_pairs.py`` says what they are. No vectors ship with them: their cosines are enough.
 
-``tests/data/error_rates.json`` says what becomes of them all; ``pytest tests/sql/test_error_rates.py --pin`` rewrites it,
+``tests/data/error_rates.json`` records the decisions; ``pytest tests/sql/test_error_rates.py --pin`` rewrites it,
 for review. The texts were written to be hard, so that these rates are worse than those of a store's daily bread: they
 compare one version of memfold with the next. docs/error-rates.md has what was measured on pairs of others.
 

@@ -112,7 +112,7 @@ def test_distinct_names_are_never_suggested_again_in_either_order(db: DB) -> Non
     assert (suggested(db), asked(db)) == ([], 0)
     assert judgements(db) == [("done", "distinct", "Georg", "Georg Maier")]
     assert db.execute("select count(*) from links").fetchone() == (0,)
-    # a person can link it all the same
+    # a person can still link it
     link(db, "Georg", "Georg Maier")
 
 

@@ -99,7 +99,7 @@ def test_a_waiting_plain_row_is_not_damage(db: DB) -> None:
         "insert into memories (tenant_id, content, metadata) values ('acme', 'User likes tea', '{\"a\": 1}')"
     )
     check(db)
-    # what such a row may not be is damage all the same, and so is anything about it once it was taken up
+    # an invalid row is still damage, and so is any difference once it was ingested
     db.execute("update memories set status = 'superseded'")
     assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: status",)]
     db.execute("update memories set status = 'active'")

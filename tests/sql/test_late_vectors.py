@@ -119,7 +119,7 @@ def test_three_phrasings(db: DB, order: tuple[int, ...]) -> None:
         for row in db.execute("select content from memories where tenant_id = 'acme' and status = 'active'")
     ]
     assert texts == ["Ida wohnt in Bonn"]
-    # in another order the aliases may hang on one another, but it is one memory all the same
+    # in another order the aliases may form a different tree, but it is still one memory
     db.execute("select set_predicate('lives_in', 'other'), set_policy('other', 'default', guard => 'off')")
     late = [say(db, "other", f"Ida ist {word}", {}, i + 1) for i, word in enumerate(("hier", "da", "dort"))]
     for i in order:

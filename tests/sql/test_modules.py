@@ -1,4 +1,4 @@
-"""The modules of sql/functions/: each calls only what stands before it in the load order, or in itself.
+"""The modules of sql/functions/: each calls only earlier modules in the load order, or itself.
 
 The load order is that of the paths (sql/README.md). The calls are read from the catalog of an installed database: what
 bodies and views name. Not read: which trigger an INSERT fires (90_install makes the triggers), calls whose name is put

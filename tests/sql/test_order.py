@@ -26,7 +26,7 @@ from tests.support import Result, check, counters, ingest, model, status, vector
 DB = psycopg.Connection[Any]
 YEARS = 5 * 365 * DAY
 
-# The server's clock, moved by the setting test.shift; ids of version 7 go by it, as those of memfold do.
+# The server's clock, moved by the setting test.shift; ids of version 7 follow it, as those of memfold do.
 SHIFTED = """
 create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as
 $$begin return pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => {shift}); end;$$;

@@ -45,7 +45,7 @@ class MemfoldStore(BaseStore):
     embedder it ignores a query, as LangGraph's own stores do.
 
     ``ttl`` minutes after a put, or after a ``get`` or ``search`` that showed it (unless ``refresh_ttl`` is false), a fact
-    and its keys are no longer shown. A later put shows it again, without a ``ttl`` for ever: if several keys have one
+    and its keys are no longer shown. A later put shows it again, permanently without a ``ttl``: if several keys have one
     fact, the last put counts. The store's ``ttl`` (``TTLConfig``) uses only ``default_ttl`` and ``refresh_on_read``:
     expired facts are never shown, so nothing needs to sweep them.
     """

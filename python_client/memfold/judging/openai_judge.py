@@ -255,7 +255,7 @@ class OpenAIJudge:
             refuse("the confidence is not a number from 0 to 1")
         names = {letter: side.memory_id for letter, side in zip(LETTERS, question.sides, strict=False)}
         if question.names is not None:
-            richer = merged_text = None  # of memories alone
+            richer = merged_text = None  # only for memories
         if not (richer is None or (isinstance(richer, str) and richer in names)):
             refuse(f"richer is neither {', '.join(names)} nor null")
         about = given.get("members") if question.members else None
