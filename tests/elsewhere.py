@@ -2,7 +2,7 @@
 
 ``contrib/<place>/tests/expected_failures.txt`` lists the expected failures of a place: a line ``# <reason>`` for each row of
 the table in ``contrib/<place>/README.md``, and under it the tests that it makes fail. A listed test that passes fails the
-run, unless the reason says ``(now and then)``; ``(not run)``: it would wait minutes for something that does not happen there.
+run, unless the reason says ``(now and then)``; ``(not run)``: it would wait minutes for what never happens there.
 A listed test that no longer exists stops the run.
 """
 

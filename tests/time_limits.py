@@ -1,8 +1,8 @@
 """No test runs indefinitely: each has a limit, ``timeout`` of pyproject.toml unless its marker ``timeout`` sets another.
 
-pytest-timeout counts. Its alarm raises once, and only in the main thread; a test that hangs often does so in threads that wait
-for the server, and those who open them wait for these as they leave. So the alarm of this plugin first ends what the test
-has under way on the servers, then raises, and comes again until the test is over, through its teardown.
+pytest-timeout counts. Its alarm raises once, and only in the main thread; a test that hangs often does so in threads that
+wait for the server, and those who open them wait for these as they leave. So the alarm of this plugin first ends what the
+test has under way on the servers, then raises, and comes again until the test is over, through its teardown.
 """
 
 from __future__ import annotations
