@@ -110,7 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for cluster in CLUSTERS:
         cluster.start()
-    # the processes that pytest-xdist starts test on these servers, in databases of their own
+    # the processes of pytest-xdist use these servers, with separate databases
     os.environ[servers.STARTED] = servers.describe(CLUSTERS)
     if servers.pgbouncer() is None:
         LEFT_OUT.append(
@@ -145,7 +145,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _makes_up_for(target: Target) -> bool:
-    """The other way, where a server's main way is not to be had."""
+    """The other installation method, if the main one of a server is unavailable."""
     main = MAIN_WAY[target.cluster.name]
     return target.way == (main if Target(target.cluster, main).available else "alembic")
 
@@ -282,7 +282,7 @@ def db(target: Target, request: pytest.FixtureRequest) -> psycopg.Connection[tup
 
 @pytest.fixture
 def dsn(db: psycopg.Connection[tuple[object, ...]], target: Target) -> str:
-    """Where ``db`` leads, for further connections."""
+    """The DSN of ``db``, for further connections."""
     return target.cluster.dsn(db.info.dbname) + " options='-csearch_path=public,memfold'"
 
 

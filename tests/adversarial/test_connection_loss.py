@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class Plans:
-    """Where each new connection is cut: most at a random byte of one of the two directions, until there are enough."""
+    """The point at which each new connection is cut: usually a random byte in one direction, until there are enough."""
 
     def __init__(
         self, seed: int, share: float = 0.85, longest: int = 9000,
@@ -88,7 +88,7 @@ def proxy(target: Target, plan: Callable[[], Cut | None]) -> Iterator[Proxy]:
 
 
 def nothing_is_held(db: DB) -> None:
-    """Of this database: pg_locks shows those of all."""
+    """The locks of this database: pg_locks shows those of all."""
     queries = (
         "select pid, mode from pg_locks where locktype = 'advisory'"
         " and database = (select oid from pg_database where datname = current_database())",

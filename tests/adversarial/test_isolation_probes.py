@@ -265,7 +265,7 @@ def test_a_function_that_leaks_is_found(stage: Stage) -> None:
     stage.db.execute((head.format("colour text", "begin return null; end") + grant).encode())
     [mutant] = [f for f in functions(stage.db, "memfold_app") if f.name == "mutant"]
     wrong, _ = probe_functions(stage.db, stage.bound, stage.own, stage.other, stage.nobody, only=[mutant])
-    assert wrong == ["mutant(colour text): say in tests/isolation_prober/calls.py what to hand in"]
+    assert wrong == ["mutant(colour text): say in tests/isolation_prober/calls.py what to pass"]
 
 
 @pytest.mark.one_server
@@ -411,7 +411,7 @@ def test_tenants_neither_conflict_nor_wait(stage: Stage, connect: Connect) -> No
 
 
 def test_an_id_of_the_other_is_free(stage: Stage) -> None:
-    """Every unique index leads with the tenant (tests/sql/test_catalog.py): the same memory_id twice is no conflict."""
+    """Every unique index leads with the tenant (tests/sql/test_catalog.py): the same memory_id twice is not a conflict."""
     stage.db.execute("begin; set local session_replication_role = replica")
     for table in ("memories", "memory_counters", "memory_events", "idempotency_keys", "judgements", "runs"):
         statement, rows = intruder(stage.db, table, stage.other)

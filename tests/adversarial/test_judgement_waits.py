@@ -98,7 +98,7 @@ def test_erasing_what_a_worker_is_about_to_ask_again(db: DB, connect: Connect) -
     check(db)
 
 
-def test_answering_what_is_erased_meanwhile(db: DB, connect: Connect) -> None:
+def test_answering_a_question_erased_in_the_meantime(db: DB, connect: Connect) -> None:
     model(db)
     ingest(db, "Cats are fine", **vector(1.0))
     asked = ingest(db, "Dogs are great", **vector(0.88))
@@ -118,7 +118,7 @@ def test_answering_what_is_erased_meanwhile(db: DB, connect: Connect) -> None:
 
 
 def test_the_last_failure_of_a_judge_waits_for_a_writer(db: DB, connect: Connect) -> None:
-    """Where it lets the newer memory replace the older, that is a decision, under the lock of their scope."""
+    """If the newer memory replaces the older, that is a decision, under the lock of their scope."""
     model(db)
     policy(db, preset="replace_newer")
     older = ingest(db, "User likes tea", **vector(1.0))

@@ -89,7 +89,7 @@ def test_a_transaction_that_may_not_have_the_bucket(db: DB, connect: Connect) ->
         facts(writer, 3, "too many")
     assert "ingest_memories" in str(error.value.diag.message_hint)
     writer.execute("rollback")
-    # once the other has left, the bucket is to be had
+    # after the other one ends, the bucket is free
     writer.execute("begin")
     facts(writer, 98)
     other.execute("commit")

@@ -31,7 +31,7 @@ HOLD = "select from memory_counters where memory_id = %s for no key update"
 TURNS = 20
 
 
-def test_a_replay_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
+def test_a_replay_of_a_text_merged_in_the_meantime(db: DB, connect: Connect) -> None:
     """It holds what has become an alias, so it may not wait for the root, which those hold who want the alias."""
     root = ingest(db, "User likes tea")
 
@@ -60,7 +60,7 @@ def test_a_replay_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
     check(db)
 
 
-def test_a_batch_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
+def test_a_batch_of_texts_merged_in_the_meantime(db: DB, connect: Connect) -> None:
     root = ingest(db, "User likes tea")
     merged = ingest(db, "User likes coffee")
     ingest(db, "User likes milk")
@@ -83,7 +83,7 @@ def test_a_batch_of_what_is_merged_meanwhile(db: DB, connect: Connect) -> None:
     check(db)
 
 
-def test_a_replay_of_what_is_superseded_meanwhile(db: DB, connect: Connect) -> None:
+def test_a_replay_of_a_text_superseded_in_the_meantime(db: DB, connect: Connect) -> None:
     """It holds the row of a value that is history now, and makes it current again: not while that one is busy."""
     db.execute("select set_predicate('lives in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives in"}
@@ -141,8 +141,8 @@ def test_where_the_bucket_is_compared_the_bucket_is_locked(
 
 
 @pytest.mark.parametrize("bucket", ["busy", "free"])
-def test_a_tree_that_has_grown_over_scopes_meanwhile(db: DB, connect: Connect, bucket: str) -> None:
-    """A person waits for one scope, and then needs the bucket: it is tried, for what is held may be waited for."""
+def test_a_tree_that_has_grown_across_scopes_in_the_meantime(db: DB, connect: Connect, bucket: str) -> None:
+    """A manual action waits for one scope, then needs the bucket: it only tries, as others may wait for what it holds."""
     tea = ingest(db, "Ann likes tea", subject="Ann")
     drink = ingest(db, "Everyone likes tea", subject="everyone")
     holder, other = connect(), connect()
@@ -188,7 +188,7 @@ def test_a_batch_locks_buckets_before_scopes(db: DB, connect: Connect) -> None:
 
 
 def test_batches_of_one_scope_take_turns(db: DB, connect: Connect) -> None:
-    """Of two with facts that are alike, the second finds what the first has stored."""
+    """If two writers have similar facts, the second one finds what the first has stored."""
     model(db)
     first = connect()
     first.execute("begin")

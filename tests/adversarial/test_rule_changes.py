@@ -76,7 +76,7 @@ def test_a_text_becomes_known_while_a_writer_waits(
 
 
 @pytest.mark.parametrize("scope", ["bucket", "predicate"])
-def test_a_policy_that_says_the_same_is_no_reason_to_retry(db: DB, connect: Connect, scope: str) -> None:
+def test_an_unchanged_policy_is_no_reason_to_retry(db: DB, connect: Connect, scope: str) -> None:
     db.execute("select set_policy('acme', 'default', scope => %s)", [scope])
     holder = connect()
     holder.execute("begin")
@@ -124,7 +124,7 @@ def test_a_model_is_replaced_while_a_writer_waits(db: DB, connect: Connect, way:
     assert db.execute("select count(*) from memory_vectors").fetchone() == (0,)
 
 
-def test_a_late_vector_goes_by_the_rules_of_now(db: DB, connect: Connect) -> None:
+def test_a_late_vector_follows_the_current_rules(db: DB, connect: Connect) -> None:
     model(db)
     ingest(db, "User likes tea", **vector(1.0))
     late = ingest(db, "The user likes tea")

@@ -185,7 +185,7 @@ class Audit:
         return wrong
 
     def hot_counters(self, db: DB) -> list[str]:
-        """Of texts that nobody folds or takes back: the counter is the number of calls."""
+        """For texts that are neither merged nor undone, the counter is the number of calls."""
         shown = {
             (tenant, int(text.rpartition(" ")[2])): observations
             for tenant, text, observations in db.execute(

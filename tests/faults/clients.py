@@ -15,7 +15,7 @@ LEASE = 2.0
 
 
 class Writer(Client):
-    """Singles with and without keys, batches, vectors beside them or not, several calls in one transaction, late vectors."""
+    """Single calls with and without keys, batches with and without vectors, several calls per transaction, late vectors."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -143,7 +143,7 @@ class Judge(Client):
 
 
 class Maintenance(Client):
-    """Consolidates, approves, sweeps, ends sessions, prunes; takes back events and whole runs."""
+    """Consolidates, approves, sweeps, ends sessions, prunes; undoes events and whole runs."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)

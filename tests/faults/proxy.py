@@ -18,7 +18,7 @@ from tests.faults.patience import PATIENCE
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a connection is cut: after this many bytes to the server, or to the client; and how."""
+    """The point at which a connection is cut: after this many bytes to the server or the client; and how."""
 
     kind: str
     """close: both ends see the end. reset: the client sees a reset. stall: silence, then close. orphan: the client sees

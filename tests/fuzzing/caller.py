@@ -72,7 +72,7 @@ class Caller(Stage):
             candidates = json.loads(values["candidates"][0] or b"[]")
             values["embeddings"] = (array_literal(self.values.vector() for _ in candidates).encode(), False)
         if function.name == "import_bucket":
-            # beside what is there, for a bucket is imported into an empty one
+            # not what is there, because a bucket can only be imported into an empty one
             if "tenant_id" not in hostile:
                 values["tenant_id"] = (f"{self.tenant} copied".encode(), False)
             if "bucket_id" not in hostile and self.values.exported:

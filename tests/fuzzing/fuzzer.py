@@ -14,7 +14,7 @@ from tests.fuzzing.stage import ROLES
 from tests.fuzzing.values import Values
 
 EPISODE = 600
-"""Calls until a new tenant, with new models, takes its turn: what was set is not in the way for ever."""
+"""Calls until a new tenant, with new models, takes its turn, so that settings do not block the rest."""
 TOGETHER = 40
 """Calls between two looks for ids that calls can be about."""
 IDS: dict[str, str] = {

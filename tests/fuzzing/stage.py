@@ -63,7 +63,7 @@ class Stage:
                     )
 
     def _session(self, dsn: str, name: str) -> DB:
-        """Of a superuser that has become another: at the end it can be asked for its memory."""
+        """A superuser's session that has become another role: at the end its memory can be read."""
         session = psycopg.connect(dsn, autocommit=True)
         session.execute("set statement_timeout = '60s'")
         session.execute("set search_path = pg_catalog, public")

@@ -103,7 +103,7 @@ class Values:
         return "".join(some) * (size // 500 or 1)
 
     def raw(self, text: str) -> Value:
-        """As a parameter, now and then broken: a NUL, or no UTF-8. The server refuses it."""
+        """The value as a parameter, sometimes broken: a NUL, or invalid UTF-8, which the server refuses."""
         data = text.encode("utf-8", "replace")
         if self.random.random() < 0.01:
             data += self.one([b"\0", b"\xff", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe2\x82"])
@@ -321,7 +321,7 @@ class Values:
         return array_literal(element(self.random.random() < 0.6) for _ in range(self.random.randint(1, 5)))
 
     def draw(self, argument: Argument, *, hostile: bool) -> Value:
-        """A value for an argument; of a type that is new here: KeyError, for the fuzzer has to learn it."""
+        """A value for an argument. KeyError for a type that is new here: teach it to the fuzzer."""
         name, kind = argument.name, argument.type
         if hostile and self.random.random() < 0.08:
             return None, False

@@ -66,7 +66,7 @@ def _word(text: str) -> Give:
     return lambda side: side.say(text)
 
 
-# What calls hand in, by the name of the argument (function.argument where one name means two things). Of a side:
+# What calls pass, by the name of the argument (function.argument where one name means two things). Of a side:
 SIDED: dict[str, Give] = {
     "tenant_id": lambda side: side.tenant,
     "bucket_id": _word("bucket"),
@@ -140,11 +140,11 @@ GIVEN = {
 }  # fmt: skip
 
 
-# (dry_run is left to its default, which is to do nothing, and handed in as well)
+# (dry_run is left to its default, which is to do nothing, and passed as well)
 
 
 class UnknownError(Exception):
-    """Nobody has said what to hand in for an argument."""
+    """Nobody has said what to pass for an argument."""
 
 
 def value(function: Function, argument: Argument, side: Side) -> Any:
@@ -154,7 +154,7 @@ def value(function: Function, argument: Argument, side: Side) -> Any:
         if name in NEUTRAL:
             return NEUTRAL[name]
     raise UnknownError(
-        f"{function.name}({argument.name} {argument.kind}): say in tests/isolation_prober/calls.py what to hand in"
+        f"{function.name}({argument.name} {argument.kind}): say in tests/isolation_prober/calls.py what to pass"
     )
 
 

@@ -30,7 +30,7 @@ def probe_functions(
     calls = 0
     hidden = secrets(db, other)
     asked: list[tuple[Function, dict[str, Any]]] = []
-    # first what is taken back, so that all calls meet one state
+    # first what is rolled back, so that all calls see one state
     for function in only or functions(db, session.connection.info.user):
         try:
             found = list(arrangements(function, own, other))
@@ -67,7 +67,7 @@ def probe_functions(
         if all(outcome.state for outcome in outcomes) and function.name not in REFUSING:
             wrong.append(
                 f"{session.name}: {function.name} refuses all ({outcomes[0].state}):"
-                " say in tests/isolation_prober/calls.py what to hand in"
+                " say in tests/isolation_prober/calls.py what to pass"
             )
         calls += len(own_calls)
     # then what is kept, which must change nothing of the other; last what leaves little to work on

@@ -85,7 +85,7 @@ def snapshot(db: DB, *tenants: str) -> dict[str, str]:
 
 
 def secrets(db: DB, side: Side) -> set[str]:
-    """What is nobody else's to see: the word, and every id, hash and key of the side's rows."""
+    """What nobody else may see: the word, and every id, hash and key of the side's rows."""
     if side.hidden:
         return side.hidden
     found = {side.word}

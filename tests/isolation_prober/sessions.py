@@ -49,7 +49,7 @@ class Session:
         return psycopg.ClientCursor(self.connection).mogrify(statement.encode(), parameters)
 
     def listen(self, statements: str, *, before: int = 0) -> Outcome:
-        """What the statement says that stands behind so many others."""
+        """The result of the statement that follows so many others."""
         self.heard.clear()
         try:
             cursor = self.connection.execute(statements.encode())
@@ -72,7 +72,7 @@ class Session:
 
 
 def told(diagnostic: psycopg.errors.Diagnostic) -> str:
-    """All that an error or a notice says."""
+    """The complete text of an error or a notice."""
     names = ("sqlstate", "message_primary", "message_detail", "message_hint", "context", "internal_query",
              "schema_name", "table_name", "column_name", "datatype_name", "constraint_name")  # fmt: skip
     return "\n".join(f"{name}: {getattr(diagnostic, name)}" for name in names if getattr(diagnostic, name))
@@ -98,7 +98,7 @@ class Outcome:
         return found + re.findall(r"shadow \S+ as \w+", text)
 
     def shape(self) -> str:
-        """What remains when the names asked for, and what is new in every call, are taken out."""
+        """The text without the names asked for, and without what is new in every call."""
         text = "\n".join([str(self.state), *sorted(self.rows), self.error, *self.notices])
         text = re.sub(r"(birch|cedar)wood", "<word>", text, flags=re.IGNORECASE)
         text = re.sub(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", "<id>", text)

@@ -138,7 +138,7 @@ def probe_writes(db: DB, session: Session, other: Side) -> tuple[list[str], int]
                 done = outcome.state or "done"
                 wrong.append(f"{session.name}: {write.format(r=full(relation), c=column)}: {done}")
         if isolated and may:
-            # what may be written at all (staging), in one's own name only; the same row again is no conflict
+            # what may be written at all (staging), in one's own name only; the same row again is not a conflict
             outcome = session.run(*intruder(db, relation, other))
             calls += 1
             if outcome.state != "MF002":

@@ -66,7 +66,7 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     undone = {e.undoes: e.number for e in events if e.undoes is not None}
     decided_late = {e.undoes for e in events if e.undoes is not None and e.tier is not None}
     in_force = [e for e in events if e.number not in undone]
-    # The later of two holds: a rehash takes an alias out of its tree, until it is taken back.
+    # The later of two counts: a rehash takes an alias out of its tree until it is undone.
     for e in in_force:
         if e.fold:
             s.parent[e.fold[0]] = e.fold[1]

@@ -20,7 +20,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Text:
-    """One text that may be handed in: its object, its vector, and what the guard tells it apart by."""
+    """One text that may be submitted: its object, its vector, and what the guard tells it apart by."""
 
     content: str
     vector: tuple[float, ...]
@@ -127,7 +127,7 @@ class Near:
 
     @property
     def merges(self) -> bool:
-        """What merges is compared with the text that will be shown for it."""
+        """Texts that merge are compared with the text that will be shown for them."""
         return self.clean and self.own is not None and self.own > MERGE
 
 

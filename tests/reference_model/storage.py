@@ -46,7 +46,7 @@ class Storage:
         return event
 
     def stated_now(self, event: Event) -> float:
-        """By the clock, but not before what was said last of the memories concerned, or of the slot."""
+        """The clock's time, but not before the last statement of the memories concerned, or of the slot."""
         roots = {self.state.root(x) for x in (event.memory, event.target) if x is not None}
         said = [self.state.counters[r]["last_seen"] for r in roots if r in self.state.counters]
         if event.memory is not None and (
@@ -116,7 +116,7 @@ class Storage:
         return [e for e in self.events if e.number not in undone]
 
     def is_beneath(self, memory: int, ancestor: int) -> bool:
-        """Also by merges that wait for a later one to be taken back."""
+        """Also by merges that take effect when a later one is undone."""
         above, new = {memory}, {memory}
         folds = [e.fold for e in self.in_force() if e.fold]
         while new := {into for folded, into in folds if folded in new} - above:
@@ -149,7 +149,7 @@ class Storage:
             self.take_over(self.rehashed.pop(0))
 
     def misplaced(self) -> list[str]:
-        """Where no rehash is under way: what has a hash that it should not have, or none."""
+        """Without a rehash in progress: texts that have a wrong hash, or lack one."""
         wrong = []
         in_force = [e for e in self.in_force() if e.method == "rehash"]
         active: dict[tuple[str, str], int] = {}

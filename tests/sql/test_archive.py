@@ -245,7 +245,7 @@ def test_a_repeated_call_is_answered_from_the_archive(db: DB) -> None:
 def test_undo_finds_what_is_archived(db: DB) -> None:
     said = [ingest(db, "User likes tea", source_turn_ids=[f"t{i}"]) for i in range(8)]
     db.execute("select undo(%s, tenant_id => 'acme')", [said[3].event_id])
-    # the undone one and the row that took it back go as well
+    # the undone row and the row that undid it are archived as well
     assert archive(db) == (8, 1)
     assert [
         row[0] for row in db.execute("select method from memory_events order by event_id").fetchall()
@@ -352,7 +352,7 @@ def test_explain_says_what_was_archived(db: DB) -> None:
     assert lines[-1].endswith(", from 8 source turns")
 
 
-def test_writers_meanwhile(db: DB, connect: Connect) -> None:
+def test_writers_in_the_meantime(db: DB, connect: Connect) -> None:
     """Restatements, new facts, folds and undos while two archive: nothing is counted twice or lost."""
     model(db)
     calls, writers = 60, 6

@@ -27,7 +27,7 @@ from tests.support import Result, check, counters, ingest, model, status, vector
 DB = psycopg.Connection[Any]
 YEARS = 5 * 365 * DAY
 
-# The server's clock, moved by the setting test.shift; ids of version 7 go by it, as those of memfold do.
+# The server's clock, moved by the setting test.shift; ids of version 7 follow it, as those of memfold do.
 SHIFTED = """
 create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as
 $$begin return pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => {shift}); end;$$;
@@ -91,7 +91,7 @@ def test_a_pruned_memory_that_is_stated_again_while_the_clock_is_behind(
     clock(-back)
     assert ingest(db, "User has a fax").action == "inserted"
     assert status(db, text) == "active"
-    # a later restatement is later than the pruning too: it stays when the first is taken back
+    # a later restatement is later than the pruning too: it stays when the first is undone
     again = ingest(db, "User has a fax", source_turn_ids=["t1"])
     first = one(
         db,
@@ -106,7 +106,7 @@ def test_a_pruned_memory_that_is_stated_again_while_the_clock_is_behind(
 
 
 @pytest.mark.parametrize("back", [5, YEARS])
-def test_a_person_decides_anew_while_the_clock_is_behind(db: DB, clock: Any, back: float) -> None:
+def test_a_person_decides_again_while_the_clock_is_behind(db: DB, clock: Any, back: float) -> None:
     single(db)
     paris = lives(db, "Paris", observed_at="2026-01-01")
     rome = lives(db, "Rome", observed_at="2026-01-02")
@@ -120,7 +120,7 @@ def test_a_person_decides_anew_while_the_clock_is_behind(db: DB, clock: Any, bac
     check(db)
 
 
-def test_of_two_folds_the_later_one_holds(db: DB, clock: Any) -> None:
+def test_the_later_of_two_merges_counts(db: DB, clock: Any) -> None:
     a, b, c = (ingest(db, f"User likes {thing}") for thing in ("tea", "coffee", "milk"))
     fold = "select event_id from memfold.merge_memories(%s, %s, tenant_id => 'acme')"
     first = one(db, fold, a.memory_id, b.memory_id)
@@ -402,7 +402,7 @@ def test_a_recalled_restatement_comes_after_what_its_memory_has(db: DB, clock: A
     check(db)
 
 
-def test_a_person_s_word_holds_after_a_clock_that_was_ahead(db: DB, clock: Any) -> None:
+def test_a_manual_action_counts_after_a_clock_that_was_ahead(db: DB, clock: Any) -> None:
     single(db)
     clock(YEARS)
     paris, rome = lives(db, "Paris"), lives(db, "Rome")
@@ -420,7 +420,7 @@ def test_a_person_s_word_holds_after_a_clock_that_was_ahead(db: DB, clock: Any) 
     check(db)
 
 
-def test_metadata_told_now_is_the_newest(db: DB, clock: Any) -> None:
+def test_metadata_stated_now_is_the_newest(db: DB, clock: Any) -> None:
     for i, shift in enumerate([0, YEARS, 0, -5]):
         clock(shift)
         text = ingest(db, "User likes Vim", metadata={"version": i})
@@ -443,7 +443,7 @@ def test_now_is_the_call_not_the_transaction(db: DB, call: Any) -> None:
     check(db)
 
 
-def test_a_batch_places_what_is_told_now_after_what_its_memory_has(db: DB, clock: Any) -> None:
+def test_a_batch_orders_statements_after_those_of_their_memory(db: DB, clock: Any) -> None:
     ingest(db, "User likes Vim")
     clock(100)
     ingest(db, "User likes Vim")
@@ -704,7 +704,7 @@ def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("MEMFOLD_SEEDS", "2"))))
 @pytest.mark.slow
-def test_what_is_said_now_holds_now_by_any_clock(db: DB, clock: Any, seed: int) -> None:
+def test_a_statement_of_now_counts_now_by_any_clock(db: DB, clock: Any, seed: int) -> None:
     single(db)
     rnd = random.Random(seed)
     done: list[Any] = []
@@ -722,7 +722,7 @@ def test_what_is_said_now_holds_now_by_any_clock(db: DB, clock: Any, seed: int) 
     check(db)
 
 
-def test_a_supersession_is_taken_back_by_vectors_while_the_clock_is_behind(db: DB, clock: Any) -> None:
+def test_a_supersession_is_reverted_by_vectors_while_the_clock_is_behind(db: DB, clock: Any) -> None:
     single(db)
     model(db)
     slot = {"subject": "Ann", "predicate": "lives_in"}
@@ -736,7 +736,7 @@ def test_a_supersession_is_taken_back_by_vectors_while_the_clock_is_behind(db: D
     check(db)
 
 
-def test_the_key_of_a_batch_leads_to_the_row_that_was_written(db: DB) -> None:
+def test_the_key_of_a_batch_identifies_the_row_that_was_written(db: DB) -> None:
     """As if another call had restated the memory since the batch took its ids: the row gets a higher one."""
     ingest(db, "Ann likes tea")
     db.execute("update memory_counters set last_event = 'ffffffff-0000-7000-8000-000000000000'")

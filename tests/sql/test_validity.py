@@ -143,7 +143,7 @@ def test_a_merge_and_its_undo(db: DB) -> None:
     check(db)
 
 
-def test_a_value_of_a_timeline_that_has_expired_brings_no_other_back(db: DB) -> None:
+def test_an_expired_value_of_a_timeline_brings_no_other_back(db: DB) -> None:
     db.execute("select set_predicate('lives_in', 'acme')")
     slot: dict[str, Any] = {"subject": "Ann", "predicate": "lives_in"}
     ingest(db, "Ann lives in Rome", object="Rome", observed_at=day(1), **slot)

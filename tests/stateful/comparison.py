@@ -177,7 +177,7 @@ class Comparison(Tenant):
 
     @staticmethod
     def told_of(similar: list[tuple[Any, ...]]) -> dict[str, Any]:
-        """What was told as similar, by memory, in the form in which it is compared."""
+        """The reported similar memories, by id, in the form in which they are compared."""
         return {x[0]: {"own similarity": x[1], "matched": x[2], "matched similarity": x[3]} for x in similar}
 
     def differences(self, where: str, a: Any, b: Any) -> Any:

@@ -136,7 +136,7 @@ class IngestSteps(Comparison):
     @precondition(lambda self: self.linked - self.told_by_alias)
     @rule()
     def unlink(self) -> None:
-        """Where nothing has first come by the alias: then nothing is to change."""
+        """If nothing was first stated under the alias, nothing may change."""
         bucket = min(self.linked - self.told_by_alias)
         said = self.call("unlink_subject", alias=ALIAS, bucket_id=bucket)
         self.linked.remove(bucket)

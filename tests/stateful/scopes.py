@@ -22,8 +22,8 @@ def _unit(*parts: float) -> tuple[float, ...]:
     return tuple(values)
 
 
-# Cosines: 1 is a paraphrase of 0, 2 unclear beside both, 3 closer than 1 but with another number in it, 9 a paraphrase
-# of 3, 8 a paraphrase of 1 that is below the thresholds beside 0; 5 a paraphrase of 4, 6 unclear beside 4; 7 is alone.
+# Cosines: 1 is a paraphrase of 0, 2 unclear next to both, 3 closer than 1 but with another number in it, 9 a paraphrase
+# of 3, 8 a paraphrase of 1 that is below the thresholds next to 0; 5 a paraphrase of 4, 6 unclear next to 4; 7 is alone.
 VECTORS = [
     _unit(1.0, 7), _unit(0.97, 1), _unit(0.90, 2), _unit(0.985, 3), _unit(0, 0, 0, 0, 1.0, 7),
     _unit(0, 0, 0, 0, 0.95, 5), _unit(0, 0, 0, 0, 0.88, 6), _unit(0, 7), _unit(0.84, 0.53, 2),
