@@ -1,7 +1,7 @@
 """Adoption of the tables of mem0 and langchain-postgres while they are in use:
 ``python bench/adopting_peers.py DSN``.
 
-Needs both libraries beside memfold, best in an environment of their own (`pip install mem0ai langchain-postgres
+Needs both libraries and memfold, best in a separate environment (`pip install mem0ai langchain-postgres
 'memfold[adopt,migrate]'`), and DSN: a server with pgvector, as a role that may create databases. It makes a database
 ``memfold_peers``, again if need be. Each library writes rows, is adopted while another of its clients goes on writing,
 and is then used as before; at last the adoption absorbs, and the library adds 1,000 texts of which 100 are duplicates.
@@ -48,7 +48,7 @@ ABSORBED = 100
 
 
 def vector(text: str) -> list[float]:
-    """A vector that depends on the text alone."""
+    """A vector that depends only on the text."""
     return [byte / 255 - 0.5 for byte in hashlib.sha256(text.encode()).digest()[:DIMENSIONS]]
 
 

@@ -68,7 +68,7 @@ def run(server: harness.Server, *, rounds: int, rows: int) -> harness.Report:
             ]
         )
         report.data[kind] = {"seconds": times, "wal": wal}
-    report.table("", ["", "seconds", "rows a second", "WAL, MB", "WAL a row, bytes"], lines)
+    report.table("", ["", "seconds", "rows per second", "WAL, MB", "WAL a row, bytes"], lines)
     return report
 
 

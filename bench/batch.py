@@ -341,7 +341,7 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
                 ("vectors apart", "vectors apart"),
             )
         },
-        unit="rows a second",
+        unit="rows per second",
     )
     report.table(
         "Against our own single calls, in one psycopg pipeline and one transaction, the client's part included (wall time):",

@@ -162,7 +162,7 @@ def _source(server: harness.Server, data: dataset.Dataset, report: harness.Repor
             for phase, number in (
                 ("one of the wordings", MERGES // 2),
                 ("the first, which the others were merged into", 0),
-                ("another wording, beside a writer of the same fact", MERGES // 3),
+                ("another wording, with a writer of the same fact", MERGES // 3),
             ):
                 before = _untouched(connection)
                 stop = threading.Event()

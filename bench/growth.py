@@ -50,7 +50,7 @@ FIND = (
     "select memory_id, matched_similarity from memfold.find_similar(%b, 'bench', '{tenant}', 'default', -1,"
     f" max_results => {NEIGHBOURS})"
 )
-# A tenant beside the largest one, of a fortieth of its size: what is near is mostly the other's.
+# A second tenant, a fortieth of the size of the largest one: most near vectors belong to the other.
 BESIDE = 40
 
 Pool = tuple[str, int, str, str, Any]

@@ -224,7 +224,7 @@ def _crowds(
             )
             _check(connection)
     report.table(
-        f"Writers of the hot fact, and the same number on facts of their own, in turn, {CROWD_SECONDS} s each (medians of"
+        f"Writers of the hot fact, and the same number on separate facts, in turn, {CROWD_SECONDS} s each (medians of"
         f" {rounds} rounds); counters equal the ledger after each:",
         ["", "writers", "hot, calls/s", "own, calls/s", "hot / own"],
         rows,

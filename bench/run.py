@@ -1,6 +1,6 @@
 """Asks the questions of the bench: ``python bench/run.py [QUESTION ...]``; see bench/README.md.
 
-Starts a server of its own on a directory of its own, installs memfold by its migrations, measures, prints
+Starts its own server in its own directory, installs memfold by its migrations, measures, prints
 tables and writes bench/results/QUESTION.md and .json.
 """
 

@@ -33,7 +33,7 @@ def _text(kind: str, n: int) -> Candidate:
 
 
 def _kinds(rows: int) -> Iterator[tuple[str, str, Callable[[], Iterator[Candidate]]]]:
-    """What is measured: its name, a statement that comes before, the candidates."""
+    """One measurement: its name, a preparatory statement, the candidates."""
     random = np.random.default_rng(7)
     vectors = random.standard_normal((rows, DIMENSIONS)).astype(np.float32)
     # a merge by vector and a question: both sides of one subject
@@ -190,7 +190,7 @@ def _sizes(connection: psycopg.Connection[Any]) -> dict[str, int]:
 
 
 def _sessions(server: harness.Server, rows: int) -> list[tuple[str, float, float]]:
-    """What sessions take that do one kind of work, each a new one: MB in the end, and at most."""
+    """Memory of new sessions that each do one kind of work: MB at the end, and the maximum."""
     vector = f"[{','.join(['0.1'] * DIMENSIONS)}]"
 
     def batch(size: int) -> str:

@@ -270,7 +270,7 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
 
 
 def halved() -> float:
-    """By how much half precision moves a cosine near the thresholds, at most."""
+    """The maximum change of a cosine near the thresholds by half precision."""
     centre = np.random.default_rng(1).standard_normal((10_000, 384), dtype=np.float32)
     centre /= np.linalg.norm(centre, axis=1, keepdims=True)
     near = load.around(centre, 0.9, seed=2)

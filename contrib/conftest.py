@@ -1,4 +1,4 @@
-"""What tests/conftest.py sets for every run, where these tests are run without it."""
+"""The settings that tests/conftest.py makes for every run, for runs of these tests without it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``make demo``: merges and finds real memories, on the embedded server.
 
-It starts the server (or finds it running), sets its rules, hands in ``memories.jsonl`` through the command
+It starts the server (or finds it running), sets its rules, ingests ``memories.jsonl`` through the command
 line, and shows from the ledger what was decided. It touches the tenant ``demo`` alone and leaves the server
 running. Run again, it shows that nothing happens twice.
 """
@@ -132,7 +132,7 @@ def count(database: psycopg.Connection[Any]) -> int:
 
 
 def ingest(database: psycopg.Connection[Any]) -> None:
-    """Hand in the file, and report how much of it was new."""
+    """Ingest the file, and report how much of it was new."""
     file, vectors = HERE / "memories.jsonl", HERE / "vectors.npz"
     lines = len(file.read_text(encoding="utf-8").splitlines())
     before = count(database)

@@ -1,7 +1,7 @@
 """Installs memfold without an extension: executes the files from which the extension is built.
 
 One transaction, no matter who comes first: the schema files of the revisions that are missing, then every file of
-sql/functions/. All statements are in files under sql/; nothing here makes an object of its own but alembic's
+sql/functions/. All statements are in files under sql/; nothing here creates objects of its own except alembic's
 version table. With ``--sql``, the same statements are printed instead.
 """
 

@@ -216,6 +216,6 @@ def drop_roles(db: DB, *roles: str) -> None:
         )
     )
     for role in roles:
-        # DROP OWNED takes back what an owner has granted, but not what memfold_owner has
+        # DROP OWNED revokes what an owner has granted, but not what memfold_owner has
         db.execute(f"set role memfold_owner; revoke usage on schema memfold from {role}; reset role")
         db.execute(f"reassign owned by {role} to postgres; drop owned by {role} cascade; drop role {role}")

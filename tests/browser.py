@@ -61,7 +61,7 @@ def started(*, javascript: bool = True) -> Iterator[webdriver.Chrome]:
 
 
 def look(driver: webdriver.Chrome, *, dark: bool = False, narrow: bool = False) -> None:
-    """As a person has set it up, and on a phone or not."""
+    """A browser with a person's settings, on a phone or not."""
     scheme: dict[str, Any] = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     width, height = (360, 740) if narrow else (1100, 800)

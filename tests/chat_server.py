@@ -9,7 +9,7 @@ In a test:
         server.script("500", "nonsense")  # only the next two requests
         assert server.max_in_flight == 3 and max(server.asked_judgements().values()) == 1
 
-As a process of its own, for tests that kill things: ``python -m tests.chat_server --port 0 --latency 0.2``
+As a separate process, for tests that kill things: ``python -m tests.chat_server --port 0 --latency 0.2``
 prints its base URL on one line; GET /stats and POST /control (see ``control``) stand in for the attributes.
 
 The models: ``honest_model`` compares what the data say. ``obeying_model`` does what it is told by anything that
@@ -222,14 +222,14 @@ _KNOWN = {*_LETTERS, "guard"}
 
 
 def _folded(text: str) -> str:
-    """As a reader takes it who does not mind how letters are written: full-width, invisible, mirrored."""
+    """The text for a reader who ignores how letters are written: full-width, invisible, mirrored."""
     return "".join(
         char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) not in ("Cf", "Mn")
     )
 
 
 def _unescaped(text: str) -> str:
-    """As a reader takes it who undoes the escapes of JSON before looking for the fence."""
+    """The text for a reader who decodes JSON's escapes before looking for the fence."""
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found.group(1), 16)), text)
     return re.sub(
         r"\\([nrt\"/\\])", lambda found: {"n": "\n", "r": "\r", "t": "\t"}.get(found[1], found[1]), text
@@ -629,7 +629,7 @@ class ChatServer:
         return True
 
 
-# --- as a process of its own ------------------------------------------------------------------------------------
+# --- as a separate process ------------------------------------------------------------------------------------
 
 
 def stats_of(base_url: str) -> Json:

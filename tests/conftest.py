@@ -65,12 +65,15 @@ class Target:
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
-# Groups of few tests that take long, which pytest-xdist would begin with last, by their number: one of two processes would
-# have nothing left to do then. What takes long and has many tests is among the first in any case.
+# Groups of few tests that take long, which pytest-xdist would begin with last, by their number: a process would have nothing
+# left to do then. What takes long and has many tests is among the first in any case.
 LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful",
         "test_preview", "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress",
         "test_connection_loss", "test_differential", "test_time_limits", "test_settings", "test_linking",
-        "test_isolation_probes"}  # fmt: skip
+        "test_isolation_probes", "test_archive", "test_archives", "test_batch", "test_calibrate_cli",
+        "test_cli_streams", "test_mcp", "test_mcp_processes", "test_mcp_serving", "test_metrics", "test_packages",
+        "test_plproxy", "test_point_in_time", "test_recall_quality", "test_replication", "test_suggest_links",
+        "test_uninstall", "test_web_browser"}  # fmt: skip
 # Of frameworks that are too large for every run: `make test-frameworks` has them. By module, the file that needs it.
 LARGE = {
     "crewai": "integrations/test_crewai.py",
@@ -107,7 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for cluster in CLUSTERS:
         cluster.start()
-    # the processes that pytest-xdist starts test on these servers, in databases of their own
+    # the processes of pytest-xdist use these servers, with separate databases
     os.environ[servers.STARTED] = servers.describe(CLUSTERS)
     if servers.pgbouncer() is None:
         LEFT_OUT.append(
@@ -142,7 +145,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _makes_up_for(target: Target) -> bool:
-    """The other way, where a server's main way is not to be had."""
+    """The other installation method, if the main one of a server is unavailable."""
     main = MAIN_WAY[target.cluster.name]
     return target.way == (main if Target(target.cluster, main).available else "alembic")
 
@@ -172,7 +175,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for place in ELSEWHERE:
         elsewhere.choose(place, config, items)
-    # Two processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
+    # Several processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         name = item.path.stem
@@ -279,7 +282,7 @@ def db(target: Target, request: pytest.FixtureRequest) -> psycopg.Connection[tup
 
 @pytest.fixture
 def dsn(db: psycopg.Connection[tuple[object, ...]], target: Target) -> str:
-    """Where ``db`` leads, for further connections."""
+    """The DSN of ``db``, for further connections."""
     return target.cluster.dsn(db.info.dbname) + " options='-csearch_path=public,memfold'"
 
 

@@ -1,6 +1,6 @@
 """A client of test_cut that is killed: transactions of several calls, and a line before and after each COMMIT.
 
-Started as a process of its own: ``python -m tests.cut_client DSN SEED``. What it sends follows from the seed, so that
+Started as a separate process: ``python -m tests.cut_client DSN SEED``. What it sends follows from the seed, so that
 the one that killed it can send the same again.
 """
 
@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import psycopg
 
-from tests import faults
+from tests.faults.accounts import TURN, Call, ingest_one
+from tests.faults.candidates import candidate
 
 
-def calls(seed: str, tenant: str) -> Iterator[faults.Call]:
+def calls(seed: str, tenant: str) -> Iterator[Call]:
     """Its transactions, in order; each has up to four calls, each with a key."""
     choice = random.Random(seed)
     number = 0
@@ -23,11 +24,11 @@ def calls(seed: str, tenant: str) -> Iterator[faults.Call]:
         items, marks = [], []
         for _ in range(choice.randint(1, 4)):
             number += 1
-            mark = f"{faults.TURN}{seed}.{number}"
-            item = faults.candidate(choice, tenant, number)
+            mark = f"{TURN}{seed}.{number}"
+            item = candidate(choice, tenant, number)
             items.append({**item, "source_turn_ids": [mark], "idempotency_key": f"key {mark}"})
             marks.append(mark)
-        yield faults.Call("together", tenant, items, True, marks)
+        yield Call("together", tenant, items, True, marks)
 
 
 def main() -> None:
@@ -40,7 +41,7 @@ def main() -> None:
                     with db.transaction():
                         print(f"sent {number}", flush=True)
                         for item in call.items:
-                            faults.ingest_one(db, item)
+                            ingest_one(db, item)
                             print("held", flush=True)
                     break
                 except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):

@@ -2,7 +2,7 @@
 
 ``contrib/<place>/tests/expected_failures.txt`` lists the expected failures of a place: a line ``# <reason>`` for each row of
 the table in ``contrib/<place>/README.md``, and under it the tests that it makes fail. A listed test that passes fails the
-run, unless the reason says ``(now and then)``; ``(not run)``: it would wait for minutes for what does not come about there.
+run, unless the reason says ``(now and then)``; ``(not run)``: it would wait minutes for what never happens there.
 A listed test that no longer exists stops the run.
 """
 
@@ -128,7 +128,7 @@ def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> Non
 
 
 def summary(place: Place) -> list[str]:
-    """What the run says in its last lines."""
+    """The last lines of the run's output."""
     return [
         f"ran on {place.cluster.name}{place.cluster.major} ({place.cluster.bindir})",
         *(f"left out: {count} tests: {reason}" for reason, count in _left_out.most_common()),

@@ -1,6 +1,6 @@
 """One writer of test_adopt_fire: inserts, updates and reads without pause until SIGTERM, then reports its errors.
 
-Started as a process of its own, as applications are: ``python -m tests.fire_writer DSN SEED ROWS THINK``.
+Started as a separate process, as applications are: ``python -m tests.fire_writer DSN SEED ROWS THINK``.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Writer:
         self.done["touched"] += 1
 
     def rewrite(self) -> None:
-        """The text of a row of its own."""
+        """The text of one of its rows."""
         if not self.own:
             return
         row = self.text()

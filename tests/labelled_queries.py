@@ -54,7 +54,7 @@ def _texts(name: str) -> dict[str, str]:
 
 
 def load(db: DB) -> None:
-    """Store the texts of the pairs as memories of their own, of tenant acme."""
+    """Store the texts of the pairs as separate memories of tenant acme."""
     vectors = _texts("pairs.npz")
     db.execute("select memfold.register_embedding_model(%s, 384)", [MODEL])
     db.execute("select memfold.set_policy('acme', on_ambiguous => 'insert', merge_threshold => 1)")

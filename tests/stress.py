@@ -1,7 +1,7 @@
 """Many concurrent writers that call everything: deadlocks, lost calls, broken invariants.
 
 python -m tests.stress --calls 20000 --writers 10          # a server of its own, started and stopped
-python -m tests.stress --folds 60 --dsn ...                # replays beside merges and undos, for 60 seconds
+python -m tests.stress --folds 60 --dsn ...                # replays concurrent with merges and undos, for 60 seconds
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Outcome:
     states: Counter[str] = field(default_factory=Counter)
     """SQLSTATEs of calls that failed."""
     deadlocks: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """By the calls that waited for one another."""
+    """Deadlocks, by the calls that waited for one another."""
     surprises: list[str] = field(default_factory=list)
     """Errors that are neither memfold's own nor a reason to retry."""
     acknowledged: set[str] = field(default_factory=set)

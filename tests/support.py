@@ -72,11 +72,26 @@ def counters(db: DB, memory_id: UUID | None) -> dict[str, Any]:
     return row
 
 
+# check_invariants() of a few memories takes 12 ms of CPU, 8 of them to plan by its arguments.
+GENERIC_PLANS = "set plan_cache_mode = force_generic_plan"
+
+
+def broken_invariants(db: DB) -> list[Any]:
+    """What check_invariants() says, in all tenants."""
+    tenants = [row[0] for row in db.execute("select distinct tenant_id from memfold.memories").fetchall()]
+    db.execute(GENERIC_PLANS)
+    found = [
+        row
+        for tenant in tenants
+        for row in db.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
+    ]
+    db.execute("reset plan_cache_mode")
+    return found
+
+
 def check(db: DB) -> None:
     """No invariant is broken, in any tenant."""
-    tenants = [row[0] for row in db.execute("select distinct tenant_id from memfold.memories").fetchall()]
-    for tenant in tenants:
-        assert db.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall() == []
+    assert broken_invariants(db) == []
 
 
 def answer(db: DB, verdict: str, confidence: float, **named: Any) -> Any:

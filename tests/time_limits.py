@@ -1,8 +1,8 @@
-"""No test goes on for ever: each has a limit, by default ``timeout`` of pyproject.toml, by its marker ``timeout`` otherwise.
+"""No test runs indefinitely: each has a limit, ``timeout`` of pyproject.toml unless its marker ``timeout`` sets another.
 
-pytest-timeout counts. Its alarm raises in the main thread alone, once; a test that hangs often does so in threads that wait
-for the server, and those who open them wait for these as they leave. So the alarm of this plugin first ends what the test
-has under way on the servers, then raises, and comes again until the test is over, through its teardown.
+pytest-timeout counts. Its alarm raises once, and only in the main thread; a test that hangs often does so in threads that
+wait for the server, and those who open them wait for these as they leave. So the alarm of this plugin first ends what the
+test has under way on the servers, then raises, and comes again until the test is over, through its teardown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _deadline = pytest.StashKey[float]()
 
 
 def watch(dsn: str) -> None:
-    """What runs in this database is ended when the time of the test is over; the database postgres: all of its server."""
+    """End what runs in this database when the test's time is over; the database postgres: in its whole server."""
     _databases.add(dsn)
 
 
@@ -86,7 +86,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
 
 
 def allow(item: pytest.Item, seconds: float) -> None:
-    """What a test has left from here on."""
+    """The time that a test has left."""
     item.stash[_deadline] = seconds
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
 

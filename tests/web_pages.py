@@ -1,4 +1,4 @@
-"""What tests of the page say often: a server of a database, what somebody with its token gets, memories to look at."""
+"""Shared by tests of the page: a server for a database, a client with its token, memories to look at."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Site:
     client: httpx2.Client
 
     csrf: str = ""
-    """What forms carry, as the last page with a form has said."""
+    """The CSRF token of the last page with a form."""
 
     def get(self, path: str, status: int = 200) -> str:
         return self._page(self.client.get(path, follow_redirects=True), status)
@@ -73,13 +73,13 @@ def served(dsn: str, tenant: str | None = "acme", embedder: Any = None) -> Itera
 
 
 def persons(db: DB) -> None:
-    """What is unclear is for a person."""
+    """Unclear pairs are for a person."""
     model(db)
     db.execute("select memfold.set_policy('acme', on_ambiguous => 'review')")
 
 
 def pairs(db: DB, count: int) -> list[tuple[UUID, UUID]]:
-    """Pairs that wait for a person, each of a subject of its own: the older and the newer memory."""
+    """Pairs that wait for a person, each of a separate subject: the older and the newer memory."""
     made = []
     for number in range(count):
         subject = f"Alice {number}"

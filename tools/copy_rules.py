@@ -49,7 +49,7 @@ def _copy(match: re.Match[str], homes: dict[str, str]) -> str:
     lines = homes[name]
     for swap in match["swaps"].splitlines():
         old, new = (part.strip() for part in swap.replace("--", "", 1).split(" =>"))
-        # whole words; a qualifier, which ends in a dot, stands before others
+        # whole words; a qualifier, which ends in a dot, precedes others
         end = "" if old.endswith(".") else r"(?!\w)"
         lines, found = re.subn(rf"(?<![\w.]){re.escape(old)}{end}", new, lines)
         if not found:

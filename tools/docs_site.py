@@ -33,7 +33,7 @@ WRITTEN: Final[dict[str, str]] = {}
 
 
 def site_path(path: str) -> str:
-    """Where a file of the repository is on the site."""
+    """The path on the site of a file of the repository."""
     if path == "README.md":
         return "index.md"
     return path.removeprefix("docs/")

@@ -62,7 +62,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select bucket_id, touch, key_retention from set_options('acme', 'snippets', touch => true)",
         ],
     },
-    "Hand in": {
+    "Ingest": {
         "ingest_memory": [
             "select action, tier, method, memory_id\n"
             "from ingest_memory('Alice has a cat.', 'acme', subject => 'Alice',\n"

@@ -57,7 +57,7 @@ the role that reads it. For what each role is for, see [operations](operations.m
 
 
 def scope(row_security: bool, right: dict[str, Any]) -> str:
-    """What a role may do with a table."""
+    """The privileges of a role on a table."""
     if not right["reads"]:
         return "writes" if right["writes"] else NO
     shown = {SHOWN[expression] for expression in right["policies"]} if row_security else {"all"}

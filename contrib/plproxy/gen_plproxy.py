@@ -5,7 +5,7 @@
     gen_plproxy.py DSN --check    exit 1, and say where, if the file is not what would be written
 
 The file makes a router: a database without memfold, with a PL/Proxy function for each public function that can be
-handed on to the server of its tenant. README.md beside it says how it is used.
+handed on to the server of its tenant. README.md in the same folder says how to use it.
 """
 
 from __future__ import annotations
@@ -419,7 +419,7 @@ class Function:
         """The call that a server gets. Arguments are computed before it, so it finds itself in its tenant.
 
         By name, so that a server of another release gets what is meant or refuses; quoted, or PL/Proxy would put
-        the value in the place of its name.
+        the value in place of its name.
         """
         values = [
             f"pg_catalog.set_config('memfold.tenant_id', ${place}, true)"

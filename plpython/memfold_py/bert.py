@@ -1,7 +1,7 @@
 """BERT in numpy, from its weights in safetensors: models without an ONNX file run without torch.
 
 Small models only are worth it: all-MiniLM-L6-v2 takes some milliseconds a sentence, in a process that needs neither a
-compiler nor a file beside the weights. The vectors are those of torch to 1e-6.
+compiler nor files other than the weights. The vectors are those of torch to 1e-6.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _read(file: Path, np: Any) -> dict[str, Any]:
     data = np.memmap(file, dtype=np.uint8, mode="r")  # shared by all processes that read it
     size = int.from_bytes(data[:8].tobytes(), "little")
     if not 2 <= size <= len(data) - 8:
-        raise ValueError(f"{file} is no safetensors file")
+        raise ValueError(f"{file} is not a safetensors file")
     head: dict[str, Any] = json.loads(data[8 : 8 + size].tobytes())
     tensors = {}
     for name, entry in head.items():

@@ -58,7 +58,7 @@ def find(name: str) -> str:
     the local Hugging Face cache. Raises LookupError, which says where it was looked for.
     """
     if not name or "\0" in name or ".." in Path(name).parts:
-        raise LookupError(f"{name!r} is no name of a model")
+        raise LookupError(f"{name!r} is not the name of a model")
     if Path(name).is_absolute():
         if Path(name).is_dir():
             return name
@@ -270,7 +270,7 @@ def _json(file: Path, missing: Any) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else missing
     except ValueError as error:
-        raise ModelError(f"{file} is no JSON: {error}") from error
+        raise ModelError(f"{file} is not JSON: {error}") from error
 
 
 def _missing(*packages: str) -> str:

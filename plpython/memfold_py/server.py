@@ -1,6 +1,6 @@
 """The functions behind the SQL functions of the extension memfold_py.
 
-They call ``run``, and hand in ``plpy``, which this package does not import; all else needs no database. Expected failures
+They call ``run``, and pass ``plpy``, which this package does not import; all else needs no database. Expected failures
 are a ``Refusal``, with the four parts of an error of memfold. Models stay in GD, PL/Python's dictionary
 of the session.
 """

@@ -45,7 +45,7 @@ _CODES: Final = frozenset(
     }
 )
 _REDIRECTED: Final = (
-    "it redirects to another address, which is not followed; give that as base_url if you trust it"
+    "it redirects to another address, which memfold does not follow; pass it as base_url if you trust it"
 )
 _MEANINGS: Final = {
     **dict.fromkeys((301, 302, 303, 307, 308), _REDIRECTED),
@@ -73,7 +73,7 @@ def describe_status(status: int, body: object) -> str:
     """The meaning of an error status, with the known codes of the reply."""
     named = {body.get("code"), body.get("type")} if isinstance(body, dict) else set()
     codes = sorted(_CODES & {name for name in named if isinstance(name, str)})
-    text = _MEANINGS.get(status, "it is in trouble" if status >= 500 else "an unexpected status")
+    text = _MEANINGS.get(status, "it has failed" if status >= 500 else "an unexpected status")
     return f"status {status}: {text}" + (f" ({', '.join(codes)})" if codes else "")
 
 

@@ -29,13 +29,13 @@ def check_token(token: str) -> None:
         raise InvalidOptionError(
             "the token is too short",
             detail=f"It has {len(token)} characters.",
-            hint=f"Take {SHORTEST_TOKEN} or more, such as those of: openssl rand -hex 32",
+            hint=f"Use {SHORTEST_TOKEN} or more, such as the output of: openssl rand -hex 32",
         )
     if not (token.isascii() and token.isprintable() and " " not in token):
         raise InvalidOptionError(
             "no client can send the token",
             detail="It has a space, a line break, or a character that is not ASCII.",
-            hint="Take one line of letters and digits, such as that of: openssl rand -hex 32",
+            hint="Use one line of letters and digits, such as the output of: openssl rand -hex 32",
         )
 
 
@@ -74,5 +74,5 @@ def listen(host: str, port: int) -> socket.socket:
         raise InvalidOptionError(
             "the server cannot listen there",
             detail=f"Address {host!r}, port {port}: {getattr(error, 'strerror', None) or error}.",
-            hint="Take another port, 0 for one that is free; an address is one of this machine's.",
+            hint="Use another port, or 0 for a free one; the address must be one of this machine's.",
         ) from error

@@ -83,7 +83,7 @@ COLUMNS = ["content", "payload", "id", 'Odd "name', "tags"]
         ),
     ],
 )
-def test_expressions_are_rendered_anew(given: str, made: str, columns: tuple[str, ...]) -> None:
+def test_expressions_are_rendered_again(given: str, made: str, columns: tuple[str, ...]) -> None:
     found = x.parse("--content", given, COLUMNS, "public.memories")
     assert re.sub("COALESCE", "coalesce", str(found)) == made
     assert found.columns == columns
@@ -95,8 +95,8 @@ def test_expressions_are_rendered_anew(given: str, made: str, columns: tuple[str
         ("", "empty"),
         ("   ", "empty"),
         ("nope", "no column nope"),
-        ("other.content", "no column of"),
-        ("a.b.content", "no column of"),
+        ("other.content", "not a column of"),
+        ("a.b.content", "not a column of"),
         ("memories.*", "has a *"),
         ("*", "has a *"),
         ("(select content)", "sub-query"),
@@ -131,7 +131,7 @@ def test_expressions_are_rendered_anew(given: str, made: str, columns: tuple[str
         ("(" * 2000 + "content" + ")" * 2000, "cannot be understood"),
     ],
 )
-def test_what_is_no_scalar_expression_is_refused(given: str, why: str) -> None:
+def test_what_is_not_a_scalar_expression_is_refused(given: str, why: str) -> None:
     with pytest.raises(AdoptError) as error:
         x.parse("--content", given, COLUMNS, "public.memories")
     assert why in str(error.value)
@@ -168,7 +168,7 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
     for row in rows[:50]:
         assert row["kept_content"] == one(db, contents, [row["kept_id"]])
         assert row["archived_content"] == one(db, contents, [row["archived_id"]])
-    assert 'Of each text the oldest row stays, by "created_at", then by key.' in first.stdout
+    assert 'For each text the oldest row stays, by "created_at", then by key.' in first.stdout
     assert {table: len(rows) for table, rows in state(db).items()} == {t: len(r) for t, r in before.items()}
     assert "step 3 of 6 is done" in run("status").stdout
     assert "no content" in run("status").stdout
@@ -201,14 +201,12 @@ def test_what_the_plan_does_not_know_it_says(db: DB, run: Run) -> None:
     db.execute("analyze public.notes")
     said = run("plan", "--table", "public.notes", "--content", "content").stdout
     guess = re.search(
-        r"duplicates +perhaps 250 rows; step 4 counts them. A guess from a sample that ANALYZE took \(20[-: 0-9]+\):"
-        " about 250 different texts, letter by letter",
+        r"duplicates +perhaps 250 rows; step 4 counts them. An estimate from the sample that ANALYZE took \(20[-: 0-9]+\):"
+        " about 250 distinct texts, compared letter by letter",
         said,
     )
     assert guess, said
-    ageless = (
-        "the lowest key (id) stays: ANY ROW, not the oldest, for a key of type uuid need not grow with time"
-    )
+    ageless = "the lowest key (id) stays: ANY ROW, not the oldest: a key of type uuid need not grow with time"
     assert ageless in said
     reported = run("run", "--table", "public.notes", "--content", "content").stdout
     assert (
@@ -320,7 +318,7 @@ def _with_archive(db: DB, table: str) -> int:
 
 
 @pytest.mark.one_server
-def test_other_options_than_it_began_with_are_refused(db: DB, run: Run) -> None:
+def test_options_that_differ_from_the_recorded_ones_are_refused(db: DB, run: Run) -> None:
     make_tables(db, 60)
     run("run", *OPTIONS, "--step", "1")
     for other in (
@@ -484,7 +482,7 @@ def test_functions_that_a_superuser_makes_belong_to_the_tables_owner(db: DB, run
         drop_roles(db, role)
 
 
-# The catch --------------------------------------------------------------------------------------------------
+# The insert function --------------------------------------------------------------------------------------------------
 
 
 async def _async_conflict(dsn: str, error: psycopg.Error, row: dict[str, Any]) -> MemfoldError:
@@ -764,14 +762,14 @@ REFUSED = [
     ("app.memories --content 'constant'", "names no column"),
     ("app.memories --content made", "generated column"),
     ("app.memories --content content --id nope", "no column nope"),
-    ("app.memories --content content --id tenant_id", "no usable key"),
-    ("app.memories --content content --id lower(content)", "is a column"),
-    ("app.memories --content content --hash-column content", "where the hash goes"),
+    ("app.memories --content content --id tenant_id", "not a usable key"),
+    ("app.memories --content content --id lower(content)", "must be a column"),
+    ("app.memories --content content --hash-column content", "is the column of the hash"),
     ("app.memories --content content --hash-column payload", "has a column payload already"),
     ("app.taken --content content", "--hash-column"),
     ("app.nokey --content content", "no usable key"),
     ("app.nullable --content content", "no usable key"),
-    ("app.nullable --content content --id id", "no usable key"),
+    ("app.nullable --content content --id id", "not a usable key"),
     ("app.deferred --content content", "no usable key"),
     ("app.shown --content content", "is a view"),
     ("app.kept --content content", "is a materialized view"),
@@ -784,10 +782,10 @@ REFUSED = [
     ("app.memories_pkey --content content", "is an index"),
     ("app.nothing --content content", "there is no table app.nothing"),
     ("nowhere.nothing --content content", "there is no table"),
-    ("a.b.c.d.e --content content", "no name of a table"),
+    ("a.b.c.d.e --content content", "not the name of a table"),
     ("app.'x --content content", "no"),
-    ("pg_catalog.pg_class --content relname", "not yours"),
-    ("memfold.memories --content content", "not yours"),
+    ("pg_catalog.pg_class --content relname", "not a table of an application"),
+    ("memfold.memories --content content", "not a table of an application"),
 ]  # fmt: skip
 
 
@@ -885,7 +883,7 @@ def test_a_full_disk_in_the_backfill(db: DB, run: Run, failing: Callable[[str, i
     result = run("run", *OPTIONS, "--batch", "50", code=1)
     assert "step 3: no space left on device" in result.stderr
     assert "53100" in result.stderr
-    assert "goes on where it stopped" in result.stderr
+    assert "continues where it stopped" in result.stderr
     row = db.execute("select step, position, rows_seen, last_error from memfold.adoptions").fetchone()
     assert row is not None
     assert row[:3] == (2, ["350"], 350)

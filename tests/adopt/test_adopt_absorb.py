@@ -125,7 +125,7 @@ def test_the_second_of_two_at_once_is_absorbed(db: DB, absorbing: None, connect:
     first.execute("commit")
     assert waiting.end() == 0
     assert db.execute(COUNTED.encode()).fetchall() == [("A new fact.", 1)]
-    # and where the first one takes it back, the second one goes in
+    # and if the first one rolls back, the second one is inserted
     first.execute("begin")
     assert first.execute(INSERT, ["Another fact."]).rowcount == 1
     waiting = Waiting(db, second, INSERT, ["another FACT"])
@@ -152,7 +152,7 @@ def test_another_text_and_another_tenant_do_not_wait(db: DB, absorbing: None, co
 
 
 def test_known_texts_in_another_order_do_not_deadlock(db: DB, absorbing: None, connect: Connect) -> None:
-    """As they do not without memfold: a writer that repeats what is there waits for nobody."""
+    """They do not without memfold either: a writer that repeats an existing text waits for nobody."""
     for text in ("x", "y", "X", "Y"):
         db.execute(INSERT, [text])
     first, second = connect(), connect()
@@ -165,7 +165,7 @@ def test_known_texts_in_another_order_do_not_deadlock(db: DB, absorbing: None, c
     assert db.execute(COUNTED.encode()).fetchall() == [("x", 3), ("y", 3)]
 
 
-def test_a_row_that_goes_meanwhile_does_not_take_the_text_along(
+def test_a_row_deleted_in_the_meantime_does_not_lose_the_text(
     db: DB, absorbing: None, connect: Connect
 ) -> None:
     first, second = connect(), connect()
@@ -179,7 +179,7 @@ def test_a_row_that_goes_meanwhile_does_not_take_the_text_along(
         assert one(db, "select count(*) from app.memories where content = 'a FACT'") == 1
         db.execute("delete from app.memories where content in ('a FACT', 'Something else')")
     assert one(db, REPEATS) == 0
-    # deleted and stated again in one transaction, beside a writer of the same
+    # deleted and stated again in one transaction, concurrently with a writer of the same
     db.execute(INSERT, ["A fact."])
     first.execute("begin; delete from app.memories where content = 'A fact.'")
     assert first.execute(INSERT, ["a FACT"]).rowcount == 1
@@ -252,7 +252,7 @@ def test_a_large_insert_takes_no_locks_by_the_row(db: DB, absorbing: None) -> No
 
 @pytest.mark.slow
 def test_eight_writers_of_the_same_texts(db: DB, absorbing: None, connect: Connect) -> None:
-    """None fails, each text is there once, and each insert is a row or a repeat."""
+    """No insert fails, each text is stored once, and each insert is a row or a repeat."""
     sessions = [connect() for _ in range(8)]
     errors: list[Exception] = []
 
@@ -301,13 +301,13 @@ def test_switched_on_and_off(db: DB, run: Run) -> None:
     assert "absorbed after step 6" in run("status")
     assert "memfold_internal._adopted_claim('app_memories'" in run("plan", *TABLE)
     done = run("run", *TABLE, "--confirm")
-    assert "or plainly: a text that is there is absorbed." in done
+    assert "or with a plain INSERT: a known text is absorbed." in done
     db.execute(INSERT, ["A fact."])
     for text in ("a FACT", "a fact!"):
         assert db.execute(INSERT, [text]).rowcount == 0
     said = run("status")
-    assert "an INSERT of a text that is there is absorbed\n" in said
-    assert "inserts absorbed 2, of the texts of 1 rows" in said
+    assert "an INSERT of a known text is absorbed\n" in said
+    assert "inserts absorbed 2, for the texts of 1 rows" in said
     run("run", *TABLE, "--no-absorb")
     with pytest.raises(psycopg.errors.UniqueViolation):
         db.execute(INSERT, ["a FACT"])

@@ -156,7 +156,7 @@ def test_killed_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> 
         )
         db.execute("insert into app.memories (tenant_id, content) values ('t7', 'twin'), ('t7', 'TWIN')")
         said = finish(dsn, "status")
-        assert "is at work" in said
+        assert "is running" in said
         assert "get no hash" in said
         kill(process)
     finally:
@@ -226,8 +226,8 @@ def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
     process = start(dsn, "run", *OPTIONS, "--batch", "20", "--rate", "100")
     try:
         wait_for(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
-        assert "at work" in finish(dsn, "status")
-        assert "stops after its batch" in finish(dsn, "pause", *TABLE)
+        assert "is running" in finish(dsn, "status")
+        assert "stops after its current batch" in finish(dsn, "pause", *TABLE)
         _, err = process.communicate(timeout=20)
         assert process.returncode == 0
         assert "paused in step 3" in err
@@ -310,7 +310,7 @@ def test_nobody_queues_behind_a_long_transaction(db: DB, dsn: str, connect: Conn
 
 
 @pytest.mark.one_server
-def test_locked_rows_are_passed_by_and_found_again(db: DB, dsn: str, connect: Connect) -> None:
+def test_locked_rows_are_skipped_and_found_again(db: DB, dsn: str, connect: Connect) -> None:
     make_tables(db, 600)
     before = state(db)
     for step in ("1", "2"):

@@ -127,12 +127,12 @@ def test_duplicates_whose_rows_are_held_are_given_up_in_time(db: DB, dsn: str, c
                 "select pg_terminate_backend(pid) from pg_stat_activity"
                 " where datname = current_database() and application_name = 'memfold adopt'"
             )
-        assert "rows stay locked by other transactions" in running.output()
+        assert "rows remain locked by other transactions" in running.output()
     finish(dsn, "run", *TABLE, "--confirm")
     assert one(db, "select array_agg(id order by id) from app.memories") == [1, 3]
 
 
-def test_hashes_are_given_again_once_earlier_writers_are_through(
+def test_hashes_are_set_again_after_earlier_writers_end(
     db: DB, dsn: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction that began while rows got no hash may still write one without: the run waits for it before it
@@ -159,7 +159,7 @@ def test_hashes_are_given_again_once_earlier_writers_are_through(
 
 
 def test_a_restore_waits_for_a_writer_that_is_nearly_done(db: DB, dsn: str, connect: Connect) -> None:
-    """Two seconds, for what it puts back is not there yet, and nobody waits for that."""
+    """It waits up to two seconds: nobody can wait for rows that are not back yet."""
     make_tables(db, 120)
     finish(dsn, "run", *OPTIONS, "--confirm")
     assert one(db, "select count(*) from memfold.adoption_archive") > 0

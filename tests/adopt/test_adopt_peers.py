@@ -47,7 +47,7 @@ def run(dsn: str, *arguments: str) -> str:
 
 
 def mem0_insert(db: DB, data: str, user: str, when: int = 0) -> uuid.UUID:
-    """As mem0 inserts: the text, its own MD5 and whose it is in the payload, an id of version 4."""
+    """As mem0 inserts: the text, its MD5 and its owner in the payload, an id of version 4."""
     made = uuid.uuid4()
     payload = {"data": data, "hash": "5d41402abc4b2a76b9719d911017c592", "user_id": user,
                "created_at": f"2025-06-{1 + when % 28:02}T10:00:00.123456-07:00"}  # fmt: skip

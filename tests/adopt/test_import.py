@@ -76,7 +76,7 @@ def test_each_row_is_one_observation_that_names_it(db: DB, run: Run) -> None:
     )
     check(db)
     again = run(*OPTIONS, "--created", "created_at", code=1)
-    assert f"{300 - refused} of 300 rows were in before" in again.stderr
+    assert f"{300 - refused} of 300 rows were ingested before" in again.stderr
     assert one(db, events) == 300 - refused
     assert one(db, "select md5(string_agg(t::text, '' order by id)) from app.memories t") == before
 
@@ -105,7 +105,7 @@ def test_killed_and_run_again(db: DB, dsn: str, run: Run) -> None:
     wait_for(lambda: one(db, query) == 0)
     done = one(db, "select count(*) from memfold.memory_events")
     assert 300 < done < rows
-    assert f"{done:,} of {rows:,} rows were in before" in run(*OPTIONS).stderr
+    assert f"{done:,} of {rows:,} rows were ingested before" in run(*OPTIONS).stderr
     assert one(db, "select count(*) from memfold.memory_events") == rows
     check(db)
 
@@ -163,7 +163,7 @@ def test_views_partitions_and_other_databases(db: DB, run: Run, dsn: str, connec
         ("--content content; --tenant tenant_id", "semicolon"),
         ("--content content --tenant random()::text", "volatile"),
         ("--content content --tenant tenant_id --embedding meta", "go together"),
-        ("--content content --tenant tenant_id --id reads", "no usable key"),
+        ("--content content --tenant tenant_id --id reads", "not a usable key"),
     ],
 )
 def test_bad_input(db: DB, run: Run, words: str, why: str) -> None:

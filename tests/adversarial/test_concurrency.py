@@ -12,33 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.adversarial.test_locks import Call
+from tests.concurrent_calls import Call, together
 from tests.support import check, counters, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
 WRITERS = 16
-
-
-def together(writers: list[DB], work: Callable[[int, DB], None]) -> None:
-    """Run work(i, connection) in a thread each, started at the same moment; errors are the caller's."""
-    start = threading.Barrier(len(writers))
-    errors: list[BaseException] = []
-
-    def run(i: int, connection: DB) -> None:
-        try:
-            start.wait()
-            work(i, connection)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(writers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def test_equal_candidates(db: DB, connect: Connect) -> None:

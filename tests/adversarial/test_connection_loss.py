@@ -26,8 +26,15 @@ import psycopg
 import pytest
 
 from memfold import AsyncMemfold, Memfold, errors
-from tests import cut_client, faults
+from tests import cut_client
 from tests.conftest import Target
+from tests.faults.accounts import Call, execute
+from tests.faults.audit import Audit, drain
+from tests.faults.candidates import PAIRS, prepare
+from tests.faults.clients import Judge, Maintenance, Writer
+from tests.faults.patience import PATIENCE, pause_until
+from tests.faults.proxy import Cut, Proxy
+from tests.faults.world import World
 from tests.servers import ROOT
 from tests.support import check, ingest, model
 
@@ -44,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class Plans:
-    """Where each new connection is cut: most at a random byte of one of the two directions, until there are enough."""
+    """The point at which each new connection is cut: usually a random byte in one direction, until there are enough."""
 
     def __init__(
         self, seed: int, share: float = 0.85, longest: int = 9000,
@@ -57,7 +64,7 @@ class Plans:
         self.words = words
         self.ended = False
 
-    def __call__(self) -> faults.Cut | None:
+    def __call__(self) -> Cut | None:
         with self.lock:
             if self.ended or self.choice.random() > self.share:
                 return None
@@ -68,12 +75,12 @@ class Plans:
             word = self.choice.choice(self.words)
             if word:
                 after = self.choice.randint(1, 4)
-            return faults.Cut(kind, self.choice.random() < 0.5, after, self.choice.uniform(0.05, 0.4), word)
+            return Cut(kind, self.choice.random() < 0.5, after, self.choice.uniform(0.05, 0.4), word)
 
 
 @contextlib.contextmanager
-def proxy(target: Target, plan: Callable[[], faults.Cut | None]) -> Iterator[faults.Proxy]:
-    made = faults.Proxy(target.cluster.base, plan)
+def proxy(target: Target, plan: Callable[[], Cut | None]) -> Iterator[Proxy]:
+    made = Proxy(target.cluster.base, plan)
     try:
         yield made
     finally:
@@ -81,19 +88,19 @@ def proxy(target: Target, plan: Callable[[], faults.Cut | None]) -> Iterator[fau
 
 
 def nothing_is_held(db: DB) -> None:
-    """Of this database: pg_locks shows those of all."""
+    """The locks of this database: pg_locks shows those of all."""
     queries = (
         "select pid, mode from pg_locks where locktype = 'advisory'"
         " and database = (select oid from pg_database where datname = current_database())",
         "select pid, state, query from pg_stat_activity where datname = current_database()"
         " and pid <> pg_backend_pid() and state <> 'idle'",
     )
-    faults.pause_until(
+    pause_until(
         lambda: not any(db.execute(query.encode()).fetchall() for query in queries), "nothing is held"
     )
 
 
-def settled(db: DB, world: faults.World, audit: faults.Audit) -> None:
+def settled(db: DB, world: World, audit: Audit) -> None:
     """Nothing is held, every promise holds, nothing is in doubt any more."""
     nothing_is_held(db)
     wrong = audit.all(db, [TENANT])
@@ -101,7 +108,7 @@ def settled(db: DB, world: faults.World, audit: faults.Audit) -> None:
     assert [call for call in audit.open_calls if call.state == "doubt"] == []
 
 
-def told(record: Record, audit: faults.Audit | None = None, **figures: Any) -> None:
+def told(record: Record, audit: Audit | None = None, **figures: Any) -> None:
     figures = {"seed": SEED, **figures, **(audit.counts | audit.world.seen if audit else {})}
     for name, figure in figures.items():
         record(name, figure)
@@ -110,20 +117,18 @@ def told(record: Record, audit: faults.Audit | None = None, **figures: Any) -> N
 
 def test_connections_are_cut(target: Target, db: DB, record_property: Record) -> None:
     """Writers, judges and maintenance behind a wire that is cut, and a hand that ends their sessions."""
-    faults.prepare(db, TENANT)
+    prepare(db, TENANT)
     plans = Plans(SEED)
     terminated = 0
     with proxy(target, plans) as wire:
-        world = faults.World(wire.dsn(db.info.dbname), SEED, [TENANT])
-        world.add(*(faults.Writer(world, f"writer {n}") for n in range(CLIENTS)))
-        world.add(
-            *(faults.Judge(world, f"judge {n}") for n in range(2)), faults.Maintenance(world, "maintenance")
-        )
-        audit = faults.Audit(world)
+        world = World(wire.dsn(db.info.dbname), SEED, [TENANT])
+        world.add(*(Writer(world, f"writer {n}") for n in range(CLIENTS)))
+        world.add(*(Judge(world, f"judge {n}") for n in range(2)), Maintenance(world, "maintenance"))
+        audit = Audit(world)
         world.start()
         world.go()
         try:
-            end = time.monotonic() + 5 * faults.PATIENCE
+            end = time.monotonic() + 5 * PATIENCE
             while wire.cuts.total() + terminated < CUTS:
                 assert time.monotonic() < end
                 assert world.faults == [], f"seed {SEED}"
@@ -141,7 +146,7 @@ def test_connections_are_cut(target: Target, db: DB, record_property: Record) ->
             world.finish()
         finally:
             world.end()
-    world.seen["drained judgements"] = faults.drain(world, db)
+    world.seen["drained judgements"] = drain(world, db)
     # calls in doubt without a pending retry have no key: each is stored once, or not at all
     for call in audit.collect():
         audit.open_calls.append(call)
@@ -165,7 +170,7 @@ def client(dsn: str, seed: str) -> Iterator[subprocess.Popen[str]]:
         process.stdout.close()
 
 
-def account(said: str, seed: str) -> list[faults.Call]:
+def account(said: str, seed: str) -> list[Call]:
     """The calls of a killed client: its output before and after each."""
     lines = said.splitlines()
     sent = sum(line.startswith("sent ") for line in lines)
@@ -180,12 +185,12 @@ def account(said: str, seed: str) -> list[faults.Call]:
 
 def test_clients_are_killed(dsn: str, db: DB, record_property: Record) -> None:
     """In the middle of a transaction of several calls, some while they hold a lock that another one waits for."""
-    faults.prepare(db, TENANT)
+    prepare(db, TENANT)
     choice = random.Random(SEED)
-    world = faults.World(dsn, SEED, [TENANT])
-    writer = faults.Writer(world, "writer")
+    world = World(dsn, SEED, [TENANT])
+    writer = Writer(world, "writer")
     world.add(writer)
-    audit = faults.Audit(world)
+    audit = Audit(world)
     counts: Counter[str] = Counter()
     number = 0
     rounds = max(2, CUTS // 20)
@@ -216,12 +221,12 @@ def test_clients_are_killed(dsn: str, db: DB, record_property: Record) -> None:
         calls = list(writer.calls)
         for call in calls:
             if call.is_acked:
-                call.events = faults.execute(db, call)  # the same answer again: nothing is counted
+                call.events = execute(db, call)  # the same answer again: nothing is counted
         wrong = audit.compare(db)
         assert wrong == [], f"seed {SEED}: {wrong}"
         for call in calls:
             if call.state == "doubt":
-                call.events = faults.execute(db, call)
+                call.events = execute(db, call)
                 call.state = "acked"
     settled(db, world, audit)
     assert audit.counts["in doubt"] > 0
@@ -266,10 +271,10 @@ def test_a_stopped_client_lets_go_when_it_is_killed(dsn: str, db: DB, connect: C
                 )
             )
             thread.start()
-            faults.pause_until(lambda pid=waiting.info.backend_pid: waits(db, pid), "it waits")
+            pause_until(lambda pid=waiting.info.backend_pid: waits(db, pid), "it waits")
             process.kill()
             process.wait()
-        thread.join(faults.PATIENCE)
+        thread.join(PATIENCE)
         assert [answer.action for answer in answers] == ["inserted"]
     assert db.execute("select sum(observations) from memfold.memory_totals").fetchone() == (turn + 1,)
     nothing_is_held(db)
@@ -282,18 +287,18 @@ def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None
     count = max(12, CUTS // 4)
     for number in range(count):
         for word in ("holds", "holds there"):
-            ingest(db, f"The box {word}", subject=f"box {number}", embedding=json.dumps(faults.PAIRS[word]),
+            ingest(db, f"The box {word}", subject=f"box {number}", embedding=json.dumps(PAIRS[word]),
                    embedding_model="m")  # fmt: skip
     plans = Plans(SEED, 1, 3000, (b"", b"memfold.claim_", b"memfold.resolve_", b"memfold.resolve_"))
     with proxy(target, plans) as wire:
-        world = faults.World(wire.dsn(db.info.dbname), SEED, [TENANT])
-        judges = [faults.Judge(world, f"judge {n}") for n in range(4)]
+        world = World(wire.dsn(db.info.dbname), SEED, [TENANT])
+        judges = [Judge(world, f"judge {n}") for n in range(4)]
         world.add(*judges)
-        audit = faults.Audit(world)
+        audit = Audit(world)
         world.start()
         world.go()
         try:
-            faults.pause_until(
+            pause_until(
                 lambda: world.faults
                 or db.execute(
                     "select count(*) from memfold.judgements where status in ('open', 'leased')"
@@ -304,7 +309,7 @@ def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None
         finally:
             world.end()
     nothing_is_held(db)
-    faults.drain(world, db)  # eight leases without an answer are the end of it, until somebody revives it
+    drain(world, db)  # eight leases without an answer are the end of it, until somebody revives it
     assert db.execute(
         "select status, count(*) from memfold.judgements where kind = 'write' group by 1"
     ).fetchall() == [("done", count)]
@@ -381,7 +386,7 @@ def test_the_client_is_cut(target: Target, db: DB, record_property: Record) -> N
 
 def test_a_lost_commit_stays_unknown(target: Target, db: DB) -> None:
     """The first connection is lost after COMMIT, the second immediately: a client that has the key may send it again."""
-    plans = iter([faults.Cut("close", True, 1, word=b"COMMIT\0"), faults.Cut("close", True, 1)])
+    plans = iter([Cut("close", True, 1, word=b"COMMIT\0"), Cut("close", True, 1)])
     with (
         proxy(target, lambda: next(plans, None)) as wire,
         Memfold(wire.dsn(db.info.dbname), TENANT) as memfold,
@@ -398,7 +403,7 @@ def test_the_asynchronous_client_is_cut(target: Target, db: DB, record_property:
     plans = Plans(SEED, share=1, longest=2500)
     outcomes = Outcomes()
 
-    async def one(wire: faults.Proxy, lane: int, retry_safe: bool) -> None:
+    async def one(wire: Proxy, lane: int, retry_safe: bool) -> None:
         async with AsyncMemfold(wire.dsn(db.info.dbname), TENANT, retry_safe=retry_safe) as memfold:
             for number in range(10 * CUTS):
                 if wire.cuts.total() >= CUTS:
@@ -421,7 +426,7 @@ def test_the_asynchronous_client_is_cut(target: Target, db: DB, record_property:
                     else:
                         outcomes.add(text, retry_safe, type(error).__name__)
 
-    async def all_lanes(wire: faults.Proxy) -> None:
+    async def all_lanes(wire: Proxy) -> None:
         await asyncio.gather(*(one(wire, lane, lane % 2 == 0) for lane in range(4)))
 
     with proxy(target, plans) as wire:

@@ -18,8 +18,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import faults
 from tests.conftest import Target
+from tests.faults.accounts import Call, execute
+from tests.faults.audit import NEVER, Audit, drain
+from tests.faults.candidates import prepare
+from tests.faults.clients import Judge, Maintenance, Writer
+from tests.faults.killable import Server, killable_server, promote, standby_of
+from tests.faults.promises import broken, corrupt, held
+from tests.faults.world import World
 
 # A separate server, with the same contents regardless of the installation method.
 pytestmark = pytest.mark.one_server
@@ -31,16 +37,14 @@ log = logging.getLogger(__name__)
 Record = Callable[[str, object], None]
 
 
-def peopled(dsn: str, seed: int, tenants: list[str]) -> faults.World:
-    world = faults.World(dsn, seed, tenants)
-    world.add(*(faults.Writer(world, f"writer {n}") for n in range(WRITERS)))
-    world.add(
-        *(faults.Judge(world, f"judge {n}") for n in range(2)), faults.Maintenance(world, "maintenance")
-    )
+def peopled(dsn: str, seed: int, tenants: list[str]) -> World:
+    world = World(dsn, seed, tenants)
+    world.add(*(Writer(world, f"writer {n}") for n in range(WRITERS)))
+    world.add(*(Judge(world, f"judge {n}") for n in range(2)), Maintenance(world, "maintenance"))
     return world
 
 
-def told(record: Record, audit: faults.Audit, **figures: Any) -> None:
+def told(record: Record, audit: Audit, **figures: Any) -> None:
     figures = {"seed": SEED, **figures, **audit.counts, **audit.world.seen}
     for name, figure in figures.items():
         record(name, figure)
@@ -58,9 +62,9 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
     kills: Counter[str] = Counter()
     recoveries: list[float] = []
     audits: list[float] = []
-    with faults.server(target.cluster.bindir) as server:
+    with killable_server(target.cluster.bindir) as server:
         world = peopled(server.dsn, SEED, [])
-        audit = faults.Audit(world)
+        audit = Audit(world)
         tenants: list[str] = []
         try:
             for crash in range(CRASHES):
@@ -70,7 +74,7 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
                     tenants += world.tenants
                     with server.connect() as db:
                         for tenant in world.tenants:
-                            faults.prepare(db, tenant)
+                            prepare(db, tenant)
                     if crash == 0:
                         world.start()
                 world.go()
@@ -90,7 +94,7 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
                 recoveries.append(server.ready())
                 began = time.monotonic()
                 with server.connect() as db:
-                    wrong = faults.held(db)
+                    wrong = held(db)
                     older = [choice.choice(tenants)] if crash >= 10 else []
                     wrong += audit.all(db, list({*world.tenants, *older}))
                     assert wrong == [], f"seed {SEED}, crash {crash}: {wrong}"
@@ -102,9 +106,9 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
         finally:
             world.end()
         with server.connect() as db:
-            assert faults.held(db) == []
-            world.seen["drained judgements"] = faults.drain(world, db)
-            wrong = audit.all(db, tenants) + faults.corrupt(db)
+            assert held(db) == []
+            world.seen["drained judgements"] = drain(world, db)
+            wrong = audit.all(db, tenants) + corrupt(db)
             assert wrong == [], f"seed {SEED}: {wrong}"
             assert [call for call in audit.open_calls if call.state == "doubt"] == []
             size = db.execute("select pg_size_pretty(pg_database_size('postgres'))").fetchone()
@@ -119,19 +123,19 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
     )  # fmt: skip
 
 
-def walsender(server: faults.Server) -> int:
+def walsender(server: Server) -> int:
     with server.connect() as db:
         row = db.execute("select pid from pg_stat_replication").fetchone()
         assert row is not None
         return int(row[0])
 
 
-def roll_back(audit: faults.Audit, server: faults.Server) -> list[str]:
+def roll_back(audit: Audit, server: Server) -> list[str]:
     """After the failover to an asynchronous standby: it has a prefix of the acknowledged calls."""
     with server.connect() as db:
         wrong = []
         calls = audit.collect()
-        audit.checked_to, audit.found = faults.NEVER, {}
+        audit.checked_to, audit.found = NEVER, {}
         audit.hot.clear()
         wrong += audit.read(db)
     lost = [call for call in calls if call.is_acked and not any(mark in audit.found for mark in call.marks)]
@@ -162,17 +166,17 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
         settings["synchronous_standby_names"] = "*"
         settings["synchronous_commit"] = "local"
     for _ in range(max(1, CRASHES // 20)):
-        with faults.server(target.cluster.bindir, on_disk=False, **settings) as primary:
+        with killable_server(target.cluster.bindir, on_disk=False, **settings) as primary:
             with primary.connect() as db:
                 for tenant in tenants:
-                    faults.prepare(db, tenant)
-            with faults.standby_of(primary, "standby") as standby:
+                    prepare(db, tenant)
+            with standby_of(primary, "standby") as standby:
                 if synchronous:
                     with primary.connect() as db:
                         db.execute("alter system set synchronous_commit = 'on'")
                         db.execute("select pg_reload_conf()")
                 world = peopled(primary.dsn, choice.randrange(1 << 30), tenants)
-                audit = faults.Audit(world)
+                audit = Audit(world)
                 world.start()
                 world.go()
                 try:
@@ -183,30 +187,30 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
                         time.sleep(choice.uniform(0.1, 0.4))
                     primary.kill()
                     world.halt()
-                    promotions.append(faults.promote(standby))
+                    promotions.append(promote(standby))
                     world.dsn = standby.dsn
                     if not synchronous:
                         wrong = roll_back(audit, standby)
                         # leases, answers and maintenance of the lost time are gone with it
                         for client in world.clients:
-                            if isinstance(client, faults.Writer | faults.Judge | faults.Maintenance):
+                            if isinstance(client, Writer | Judge | Maintenance):
                                 client.deeds = []
                         again = [call for call in audit.open_calls if call.keyed and call.state == "doubt"]
                         assert audit.counts["acknowledged and lost"] > 0
                         with standby.connect() as db:
-                            assert wrong + faults.broken(db, tenants) == [], f"seed {SEED}"
+                            assert wrong + broken(db, tenants) == [], f"seed {SEED}"
                             for call in choice.sample(again, len(again)):
-                                call.events = faults.execute(db, call)
+                                call.events = execute(db, call)
                                 call.state = "acked"
                             audit.counts["sent again"] += len(again)
                             # send all again, also those that were never lost: each gets its first answer
                             for call in [c for c in audit.open_calls if c.keyed and c.is_acked][-300:]:
-                                assert faults.execute(db, call) == call.events
+                                assert execute(db, call) == call.events
                         for client in world.clients:
-                            if isinstance(client, faults.Writer):
+                            if isinstance(client, Writer):
                                 client.pending = None
                     with standby.connect() as db:
-                        wrong = faults.held(db) + audit.all(db, tenants)
+                        wrong = held(db) + audit.all(db, tenants)
                         assert wrong == [], f"seed {SEED}: {wrong}"
                     world.go()
                     time.sleep(0.5)
@@ -214,9 +218,9 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
                 finally:
                     world.end()
                 with standby.connect() as db:
-                    assert faults.held(db) == []
-                    faults.drain(world, db)
-                    wrong = audit.all(db, tenants) + faults.corrupt(db)
+                    assert held(db) == []
+                    drain(world, db)
+                    wrong = audit.all(db, tenants) + corrupt(db)
                     assert wrong == [], f"seed {SEED}: {wrong}"
                     assert [call for call in audit.open_calls if call.state == "doubt"] == []
                 assert standby.complaints() == []
@@ -225,24 +229,24 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
 
 def test_a_broken_promise_is_seen(db: psycopg.Connection[Any]) -> None:
     """The audit finds what it is there to find."""
-    world = faults.World("", 1, ["acme"])
-    writer = faults.Writer(world, "writer")
+    world = World("", 1, ["acme"])
+    writer = Writer(world, "writer")
     world.add(writer)
-    audit = faults.Audit(world)
-    faults.prepare(db, "acme")
-    call = faults.Call("single", "acme", [], True, [])
+    audit = Audit(world)
+    prepare(db, "acme")
+    call = Call("single", "acme", [], True, [])
     for number in range(4):
         item = {"tenant_id": "acme", "bucket_id": "hot", "content": f"Hot fact number {number % 2}",
                 "source_turn_ids": [f"turn-{number}"], "idempotency_key": f"key-{number}"}  # fmt: skip
-        call = faults.Call("single", "acme", [item], True, [f"turn-{number}"])
-        call.events, call.state = faults.execute(db, call), "acked"
+        call = Call("single", "acme", [item], True, [f"turn-{number}"])
+        call.events, call.state = execute(db, call), "acked"
         writer.calls.append(call)
     assert audit.all(db, ["acme"]) == []
     writer.calls = [call]
     audit.found.clear()
     assert any("acknowledged, and not there" in line for line in audit.compare(db))
-    again = faults.Call("single", "acme", [{**call.items[0], "idempotency_key": "another"}], True, call.marks)
-    again.events, again.state = faults.execute(db, again), "acked"
+    again = Call("single", "acme", [{**call.items[0], "idempotency_key": "another"}], True, call.marks)
+    again.events, again.state = execute(db, again), "acked"
     db.execute("update memfold.memory_counters set observations = observations + 1")
     db.execute("delete from memfold.idempotency_keys where idempotency_key = 'key-1'")
     lines = audit.all(db, ["acme"])

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.adversarial.test_locks import PATIENCE, Call
+from tests.concurrent_calls import PATIENCE, Call
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]

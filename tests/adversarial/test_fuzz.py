@@ -1,4 +1,4 @@
-"""Any input gives an answer or one of memfold's own errors. tests/fuzzing.py generates the input.
+"""Any input gives an answer or one of memfold's own errors. tests/fuzzing generates the input.
 
 MEMFOLD_FUZZ (3000) calls, half of them with a fixed seed, half with a new one; MEMFOLD_FUZZ_SEED sets the latter.
 """
@@ -11,7 +11,7 @@ import random
 import pytest
 
 from tests.conftest import Target
-from tests.fuzzing import Fuzzer
+from tests.fuzzing.fuzzer import Fuzzer
 from tests.sql.test_catalog import PUBLIC
 
 CALLS = int(os.environ.get("MEMFOLD_FUZZ", "3000"))

@@ -219,7 +219,7 @@ def test_thirty_marks_are_taken(db: DB, connect: Connect) -> None:
 
 
 def test_canonical_forms_of_many_marks(db: DB) -> None:
-    """Quick, for what is stored already, and those of all other text unchanged: what NFKC and NFC themselves say."""
+    """Fast, the same when repeated on its result, and with NFKC and NFC as PostgreSQL itself computes them."""
     for profile in ("prose/1", "flat/1"):
         for content in LONG.values():
             once = within(db, 3, "select memfold.canonicalize(%s, %s)", content * 3, profile)

@@ -14,9 +14,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests import faults
-from tests.adversarial.test_locks import Call, batch, fold
+from tests.concurrent_calls import Call, batch, fold
 from tests.conftest import Target
+from tests.faults.killable import killable_server
 from tests.sql.test_order import SETTING, SHIFTED
 from tests.support import Result, check, ingest, model, vector
 
@@ -55,12 +55,12 @@ def totals(db: DB, memory_id: UUID | None) -> tuple[int, int]:
 
 
 def striped(db: DB) -> int:
-    """What is counted in stripes."""
+    """The observations counted in stripes."""
     return int(one(db, "select coalesce(sum(observations), 0) from memfold.memory_counter_stripes"))
 
 
 def join(db: DB) -> int:
-    """Of how many memories maintenance joins the stripes."""
+    """The number of memories whose stripes maintenance joins."""
     return int(one(db, "select memfold.run_maintenance('acme', '{counters}') -> 'counts' ->> 'counters'"))
 
 
@@ -217,7 +217,7 @@ def test_transactions_of_many_calls_do_not_wait_for_each_other(db: DB, connect: 
     check(db)
 
 
-# Beside those who derive --------------------------------------------------------------------------------------------
+# Concurrently with derivations --------------------------------------------------------------------------------------------
 
 
 def test_who_derives_waits_for_who_counts(db: DB, connect: Connect, writing: Callable[..., DB]) -> None:
@@ -308,7 +308,7 @@ def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) 
         )
     ]
     assert seen == sorted(seen)
-    # an undo comes after them, what is stated after it too, whether counted in the row or beside it
+    # an undo comes after them, and so do later statements, whether they are counted in the row or in stripes
     undone = one(db, "select event_id from memfold.undo(%s, tenant_id => 'acme')", events[-1])
     assert str(undone) > str(events[-1])
     assert striped(db) == 0
@@ -556,7 +556,7 @@ def test_writers_alone_lose_nothing(db: DB, connect: Connect) -> None:
 
 @pytest.mark.one_server
 def test_a_server_that_is_killed_under_it(target: Target) -> None:
-    with faults.server(target.cluster.bindir) as server:
+    with killable_server(target.cluster.bindir) as server:
         with server.connect() as db:
             hot(db)
         load = Load(server.connect, time.monotonic() + SECONDS / 2)

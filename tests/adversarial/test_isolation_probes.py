@@ -1,4 +1,4 @@
-"""Nothing that the catalog lists reads, writes or reveals another tenant's data (tests/prober.py)."""
+"""Nothing that the catalog lists reads, writes or reveals another tenant's data (tests/isolation_prober)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import prober
-from tests.prober import Session, Side
+from tests.isolation_prober.calls import functions
+from tests.isolation_prober.function_probes import probe_functions, probe_names
+from tests.isolation_prober.population import populate
+from tests.isolation_prober.relations import PLAIN, SHARED, TEXTS, relations, secrets, snapshot
+from tests.isolation_prober.sessions import Session
+from tests.isolation_prober.sides import Side, sides
+from tests.isolation_prober.table_probes import intruder, probe_others, probe_owner, probe_reads, probe_writes
 from tests.support import ingest, model
 
 DB = psycopg.Connection[Any]
@@ -101,7 +106,7 @@ class Stage:
 
 @pytest.fixture
 def stage(db: DB, connect: Connect) -> Iterator[Stage]:
-    own, other, nobody = prober.sides()
+    own, other, nobody = sides()
     model(db)
     model(db, "m2")
     db.execute("select set_predicate('born_in', '*')")
@@ -115,7 +120,7 @@ def stage(db: DB, connect: Connect) -> Iterator[Stage]:
         db.execute(TRICKS.format(s=role).encode())
         db.execute("reset role")
     for side in (own, other):
-        prober.populate(db, side)
+        populate(db, side)
     tenants = {"bound": own, "forged": own, "stranger": other}
     for name, side in tenants.items():
         db.execute("insert into memfold.tenant_roles values (%s, %s)", [roles[name], side.tenant])
@@ -144,22 +149,22 @@ def stage(db: DB, connect: Connect) -> Iterator[Stage]:
 
 def test_nothing_is_read(stage: Stage) -> None:
     for session in stage.sessions:
-        wrong, calls = prober.probe_reads(stage.db, session, stage.own, stage.other)
+        wrong, calls = probe_reads(stage.db, session, stage.own, stage.other)
         assert "\n".join(wrong) == ""
         assert calls > 300
 
 
 def test_nothing_is_written(stage: Stage) -> None:
-    before = prober.snapshot(stage.db, stage.own.tenant, stage.other.tenant)
+    before = snapshot(stage.db, stage.own.tenant, stage.other.tenant)
     for session in stage.sessions:
-        wrong, calls = prober.probe_writes(stage.db, session, stage.other)
+        wrong, calls = probe_writes(stage.db, session, stage.other)
         assert "\n".join(wrong) == ""
         assert calls > 200
-    assert prober.snapshot(stage.db, stage.own.tenant, stage.other.tenant) == before
+    assert snapshot(stage.db, stage.own.tenant, stage.other.tenant) == before
 
 
 def test_the_functions_are_walled_in_too(stage: Stage) -> None:
-    for probe in (prober.probe_owner, prober.probe_others):
+    for probe in (probe_owner, probe_others):
         wrong, calls = probe(stage.db, stage.own, stage.other)
         assert "\n".join(wrong) == ""
         assert calls > 50
@@ -168,7 +173,7 @@ def test_the_functions_are_walled_in_too(stage: Stage) -> None:
 @pytest.mark.parametrize("who", ["pooled", "forged"])
 def test_functions_with_the_ids_of_others(stage: Stage, who: str) -> None:
     session: Session = getattr(stage, who)
-    wrong, calls = prober.probe_functions(stage.db, session, stage.own, stage.other, stage.nobody)
+    wrong, calls = probe_functions(stage.db, session, stage.own, stage.other, stage.nobody)
     assert "\n".join(wrong) == ""
     assert calls > 1500
 
@@ -177,7 +182,7 @@ def test_functions_with_the_ids_of_others(stage: Stage, who: str) -> None:
 @pytest.mark.parametrize("who", ["pooled", "forged"])
 def test_tenants_that_are_none(stage: Stage, who: str) -> None:
     session: Session = getattr(stage, who)
-    wrong, calls = prober.probe_names(stage.db, session, stage.own, stage.other)
+    wrong, calls = probe_names(stage.db, session, stage.own, stage.other)
     assert "\n".join(wrong) == ""
     assert calls > 1500
 
@@ -193,9 +198,9 @@ def test_with_any_policy_removed_the_probe_fails(stage: Stage) -> None:
     def probe(table: str) -> list[str]:
         wrong: list[str] = []
         for session in (stage.pooled, stage.bound):
-            wrong += prober.probe_reads(db, session, stage.own, stage.other, only=table, most=1)[0]
-        wrong += prober.probe_owner(db, stage.own, stage.other, only=table)[0]
-        return wrong + prober.probe_others(db, stage.own, stage.other, only=table)[0]
+            wrong += probe_reads(db, session, stage.own, stage.other, only=table, most=1)[0]
+        wrong += probe_owner(db, stage.own, stage.other, only=table)[0]
+        return wrong + probe_others(db, stage.own, stage.other, only=table)[0]
 
     policies = db.execute(
         "select tablename::text, policyname::text, cmd, array_to_string(roles, ', '), qual, with_check from pg_policies"
@@ -252,35 +257,33 @@ def test_a_function_that_leaks_is_found(stage: Stage) -> None:
         if name == "calls back":
             db.execute("alter function memfold.mutant owner to memfold_owner")
             db.execute("grant usage on schema " + stage.forged.connection.info.user + " to memfold_owner")
-        [mutant] = [f for f in prober.functions(db, "memfold_app") if f.name == "mutant"]
+        [mutant] = [f for f in functions(db, "memfold_app") if f.name == "mutant"]
         session = stage.forged if name == "calls back" else stage.bound
-        wrong, _ = prober.probe_functions(db, session, stage.own, stage.other, stage.nobody, only=[mutant])
+        wrong, _ = probe_functions(db, session, stage.own, stage.other, stage.nobody, only=[mutant])
         assert [line for line in wrong if "refuses all" not in line] != [], name
     stage.db.execute("drop function memfold.mutant")
     stage.db.execute((head.format("colour text", "begin return null; end") + grant).encode())
-    [mutant] = [f for f in prober.functions(stage.db, "memfold_app") if f.name == "mutant"]
-    wrong, _ = prober.probe_functions(
-        stage.db, stage.bound, stage.own, stage.other, stage.nobody, only=[mutant]
-    )
-    assert wrong == ["mutant(colour text): say in tests/prober.py what to hand in"]
+    [mutant] = [f for f in functions(stage.db, "memfold_app") if f.name == "mutant"]
+    wrong, _ = probe_functions(stage.db, stage.bound, stage.own, stage.other, stage.nobody, only=[mutant])
+    assert wrong == ["mutant(colour text): say in tests/isolation_prober/calls.py what to pass"]
 
 
 @pytest.mark.one_server
 def test_every_text_holds_a_tenants_word(stage: Stage) -> None:
     """The probe's word is in every column that can hold it; a new table must belong to tenants or to nobody."""
     for side in (stage.own, stage.other):
-        for table, column, _ in stage.db.execute(prober.TEXTS).fetchall():
-            if f"{table}.{column}" not in prober.PLAIN:
+        for table, column, _ in stage.db.execute(TEXTS).fetchall():
+            if f"{table}.{column}" not in PLAIN:
                 found = stage.db.execute(
                     f"select count(*) from memfold.{table} where tenant_id = %s and {column}::text like %s".encode(),
                     [side.tenant, f"%{side.word}%"],
                 ).fetchone()
                 assert found != (0,), (table, column)
-    columns = {f"{table}.{column}" for table, column, _ in stage.db.execute(prober.TEXTS).fetchall()}
-    assert columns >= prober.PLAIN
-    tables = [(name, isolated) for name, kind, isolated in prober.relations(stage.db) if kind in "rp"]
-    assert {name for name, isolated in tables if not isolated} <= prober.SHARED
-    assert len(prober.secrets(stage.db, stage.other)) > 40
+    columns = {f"{table}.{column}" for table, column, _ in stage.db.execute(TEXTS).fetchall()}
+    assert columns >= PLAIN
+    tables = [(name, isolated) for name, kind, isolated in relations(stage.db) if kind in "rp"]
+    assert {name for name, isolated in tables if not isolated} <= SHARED
+    assert len(secrets(stage.db, stage.other)) > 40
 
 
 # In the midst of a transaction --------------------------------------------------------------------------------------
@@ -349,14 +352,14 @@ FLIPS = (
 
 def test_a_bound_login_cannot_flip(stage: Stage) -> None:
     """Its role decides, whatever it sets and when."""
-    before = prober.snapshot(stage.db, stage.other.tenant)
+    before = snapshot(stage.db, stage.other.tenant)
     theirs = stage.other.id("memory_id")
     for flip in FLIPS:
         statement = flip.replace("{id}", f"'{theirs}'")
         session = stage.bound
         outcome = session.run(statement)
         asked = {str(theirs)} | ({stage.other.word} if stage.other.word in statement else set())
-        assert outcome.reveals(prober.secrets(stage.db, stage.other) - asked) == [], flip
+        assert outcome.reveals(secrets(stage.db, stage.other) - asked) == [], flip
         session.connection.execute("deallocate all")
         # every result of several statements
         cursor = session.connection.execute(f"begin; {statement}".encode()) if outcome.state is None else None
@@ -365,7 +368,7 @@ def test_a_bound_login_cannot_flip(stage: Stage) -> None:
             assert "birchwood" not in said.replace("birchwood-tenant", ""), flip
             cursor = cursor if cursor.nextset() else None
         session.connection.execute("rollback; deallocate all")
-    assert prober.snapshot(stage.db, stage.other.tenant) == before
+    assert snapshot(stage.db, stage.other.tenant) == before
 
 
 # Conflicts and waiting ----------------------------------------------------------------------------------------------
@@ -408,10 +411,10 @@ def test_tenants_neither_conflict_nor_wait(stage: Stage, connect: Connect) -> No
 
 
 def test_an_id_of_the_other_is_free(stage: Stage) -> None:
-    """Every unique index leads with the tenant (tests/sql/test_catalog.py): the same memory_id twice is no conflict."""
+    """Every unique index leads with the tenant (tests/sql/test_catalog.py): the same memory_id twice is not a conflict."""
     stage.db.execute("begin; set local session_replication_role = replica")
     for table in ("memories", "memory_counters", "memory_events", "idempotency_keys", "judgements", "runs"):
-        statement, rows = prober.intruder(stage.db, table, stage.other)
+        statement, rows = intruder(stage.db, table, stage.other)
         moved = [row.replace(stage.other.tenant, stage.own.tenant) for row in rows]
         assert stage.db.execute(statement.encode(), moved).rowcount == 1, table
     stage.db.execute("rollback")
@@ -429,11 +432,11 @@ def test_statistics_tell_no_texts(stage: Stage) -> None:
     for session in stage.sessions:
         for view in ("pg_stats", "pg_stats_ext", "pg_stats_ext_exprs"):
             outcome = session.run(f"select tablename from pg_catalog.{view} where schemaname = 'memfold'")
-            assert {row.strip("(',)") for row in outcome.rows} <= prober.SHARED
+            assert {row.strip("(',)") for row in outcome.rows} <= SHARED
         for catalog in ("pg_statistic", "pg_statistic_ext_data", "pg_authid", "pg_user_mapping"):
             outcome = session.run(f"select * from pg_catalog.{catalog}")
             assert outcome.state == "42501", catalog
         outcome = session.run(
             "explain (analyze, verbose) select * from memfold.memories as t where leak(t.content)"
         )
-        assert outcome.reveals(prober.secrets(stage.db, stage.other)) == []
+        assert outcome.reveals(secrets(stage.db, stage.other)) == []

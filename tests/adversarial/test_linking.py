@@ -33,7 +33,7 @@ def write(db: DB, chosen: random.Random) -> int:
     return 1
 
 
-def test_linking_beside_eight_writers(db: DB, connect: Connect) -> None:
+def test_linking_while_eight_writers_continue(db: DB, connect: Connect) -> None:
     db.execute("select set_predicate('is', 'acme')")
     facts = [{"content": f"fact {n}", "subject": name} for n in range(30) for name in NAMES]
     db.execute("select ingest_memories(%s, 'acme')", [json.dumps(facts)])

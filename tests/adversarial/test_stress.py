@@ -29,7 +29,7 @@ def test_everything_at_once(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("batches", [0, 8])
-def test_replays_beside_merges_and_undos(dsn: str, batches: int) -> None:
+def test_replays_concurrent_with_merges_and_undos(dsn: str, batches: int) -> None:
     """24 writers of three texts, some in batches, and one who merges and undoes them: not one deadlock."""
     outcome = replays_beside_folds(dsn, SECONDS, writers=24, texts=3, batches=batches)
     print(outcome)

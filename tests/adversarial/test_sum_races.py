@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.adversarial.test_locks import Call
+from tests.concurrent_calls import Call
 from tests.sql.test_order import SETTING, SHIFTED
 from tests.sql.test_sums import (
     HOT,
@@ -56,7 +56,7 @@ def test_a_late_statement_beside_one_that_fills_a_block(db: DB, connect: Connect
 
 
 def test_an_undo_beside_a_restatement_in_its_turn(db: DB, connect: Connect) -> None:
-    """The turn stays: with the row that was on its way when its first one was taken back."""
+    """The turn stays, with the row that was in flight when its first row was undone."""
     small_blocks(db)
     memory = ingest(db, HOT).memory_id
     event = ingest(db, HOT, source_turn_ids=["a"]).event_id
@@ -115,7 +115,7 @@ def test_a_block_is_not_made_of_rows_that_are_being_archived(db: DB, connect: Co
 
 
 def test_the_ledger_explains_what_many_writers_leave(db: DB, connect: Connect) -> None:
-    """Restatements in single calls and batches, of stripes too, beside merges and undos of merges and of restatements."""
+    """Restatements in single calls and batches, also in stripes, concurrently with merges, and undos of both."""
     small_blocks(db, 4)
     texts = ["User likes tea", "User likes coffee", "User likes milk"]
     for text in texts:

@@ -99,7 +99,7 @@ def test_from_a_file_to_thresholds_in_force(db: DB, run: Run, tmp_path: Path) ->
     assert "<svg" in (tmp_path / "r.html").read_text()
     assert (tmp_path / "r.png").stat().st_size > 10_000
     undone = run("calibrate", "m", "--undo")
-    assert "m goes by no calibration" in undone.output
+    assert "m now uses no calibration" in undone.output
     assert thresholds(db) == (0.92, 0.85, None)
     assert "MF043" in run("calibrate", "m", "--undo").output
     # the same data, another day
@@ -115,14 +115,14 @@ def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: 
     file = written(tmp_path / "pairs.jsonl", **APART)
     arguments = ("calibrate", "m", "--tenant", "acme", "--pairs", file, "--score", "fitted", "--apply")
     unread = run(*arguments)
-    assert (unread.exit_code, "--score fitted --apply takes --replay" in unread.output) == (2, True)
-    assert "--replay takes --tenant" in run("calibrate", "m", "--replay", "default").output
+    assert (unread.exit_code, "--score fitted --apply needs --replay" in unread.output) == (2, True)
+    assert "--replay needs --tenant" in run("calibrate", "m", "--replay", "default").output
     ingest(db, "Drinks tea", **vector(1))
     ingest(db, "Drinks tea every day", **vector(0.7))
     ingest(db, "Owns a red car", **vector(0.1))
     done = run(*arguments, "--replay", "default")
     assert done.exit_code == 0, done.output
-    assert re.search(r"by the rules of now +3 +0 +0 +3", done.stdout)
+    assert re.search(r"by the current rules +3 +0 +0 +3", done.stdout)
     assert re.search(r"by this calibration +3 +\d +\d +\d", done.stdout)
     assert db.execute("select count(*) from memories").fetchone() == (3,)
     row = db.execute(
@@ -157,7 +157,7 @@ def test_refusals(db: DB, run: Run, tmp_path: Path) -> None:
     )
     few = run(*options, forty)
     assert few.exit_code == 1
-    assert "30 pairs that are no duplicates instead of 374, 10 duplicates instead of 74" in few.output
+    assert "30 pairs that are not duplicates instead of 374, 10 duplicates instead of 74" in few.output
     db.execute("delete from labelled_pairs")
     missing = run(*options, written(tmp_path / "b", duplicate=APART["duplicate"], distinct=(500, 0.4, 0.1)))
     assert missing.exit_code == 1
@@ -328,7 +328,7 @@ def test_a_person_labels_the_most_informative_first(db: DB, run: Run, folded: No
     assert "stopped: 0 labels" in again.output
 
 
-def test_a_label_is_taken_back(db: DB, run: Run, folded: None) -> None:
+def test_a_label_is_undone(db: DB, run: Run, folded: None) -> None:
     done = run("review", "--label", "--model", "m", "--tenant", "acme", lines="u\nd\nu\nr\nq\n")
     assert "there is no label to undo" in done.output
     assert "stopped: 1 label (1 refinement)" in done.output

@@ -108,7 +108,7 @@ def test_without_memfold(dsn: str, run: Callable[..., Result]) -> None:
             connection.execute(f"drop database {name} with (force)".encode())
 
 
-def test_an_unreachable_database_is_no_traceback(run: Callable[..., Result]) -> None:
+def test_an_unreachable_database_gives_no_traceback(run: Callable[..., Result]) -> None:
     result = run("stats", "--dsn", "postgresql://nobody@127.0.0.1:1/nothing")
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
@@ -174,7 +174,7 @@ BAD = {
 }
 
 
-def test_bad_lines_are_reported_and_the_rest_goes_on(
+def test_bad_lines_are_reported_and_the_run_continues(
     run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path
 ) -> None:
     lines: list[Mapping[str, Any] | str | bytes] = [
@@ -289,7 +289,7 @@ def test_a_run_that_was_killed_goes_on(
     lines = [bad if n == 3 else {"content": f"fact {n % 175}", "subject": f"s{n % 7}"} for n in range(total)]
     file = write(tmp_path / "m.jsonl", *lines)
     state = tmp_path / "state"
-    # a state every tenth of a second, not every second: fewer lines are left to go on with
+    # a state every tenth of a second, not every second: fewer lines are left to ingest
     program = "from memfold import cli; from memfold.cli import _files; _files._SAVE_EVERY = 0.1; cli.main()"
     command = [sys.executable, "-c", program, "ingest", str(file), "--tenant", "t", "--state", str(state)]
     process = subprocess.Popen(command, env={**os.environ, "MEMFOLD_DSN": dsn}, stderr=subprocess.DEVNULL)
@@ -311,7 +311,7 @@ def test_a_run_that_was_killed_goes_on(
 
     result = run("ingest", file, "--tenant", "t", "--state", state)
     assert result.exit_code == 1, "line 4 was refused by the run that was killed"
-    assert f"going on after line {noted}" in result.stderr
+    assert f"resuming after line {noted}" in result.stderr
     assert f"1 of {total} lines were refused" in result.stderr
     found = table(result.stdout)
     assert sum(found.values()) == total
@@ -356,11 +356,11 @@ def test_a_lost_database_stops_the_run_and_says_where(
     # Sent again, the line dies again.
     result = run("ingest", file, "--tenant", "t")
     assert result.exit_code == 1
-    assert "Lines up to 2 are in. Run the same command again to go on." in result.stderr
+    assert "Lines up to 2 are stored. Run the same command again to continue." in result.stderr
     db.execute("drop trigger shut on memfold.memory_events")
     again = run("ingest", file, "--tenant", "t")
     assert again.exit_code == 0, again.output
-    assert "going on after line 2" in again.stderr
+    assert "resuming after line 2" in again.stderr
     assert table(again.stdout) == {("inserted", "-", "-"): 5}
 
 
@@ -412,8 +412,8 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     assert result.exit_code == 0, result.output
     states = [line.split()[0] for line in result.stdout.splitlines()]
     assert states == ["ok"] * 11 + ["warning"] * 2
-    assert "ok       pg_dump by postgres is whole" in result.stdout
-    assert "bypasses row-level security: postgres (" in result.stdout.splitlines()[-2], (
+    assert "ok       pg_dump as postgres is complete" in result.stdout
+    assert "bypassing row-level security: postgres (" in result.stdout.splitlines()[-2], (
         "the test's own connection"
     )
     assert "is a superuser and sees every tenant" in result.stdout.splitlines()[-1]
@@ -485,7 +485,7 @@ def test_doctor_tells_plain_rows_from_damage(run: Callable[..., Result], db: psy
     db.execute("insert into memfold.memories (tenant_id, content) values ('t', 'Bob has a dog.')")
     result = run("doctor", "--tenant", "t")
     assert result.exit_code == 0, result.output
-    assert "ok       memories of tenant t are what its ledger says" in result.stdout
+    assert "ok       memories of tenant t against its ledger: no difference" in result.stdout
     waits = (
         "warning  1 rows of tenant t came by a plain INSERT and wait for ingest_plain_rows(),"
         " which memfold maintenance calls"
@@ -568,8 +568,8 @@ def test_doctor_as_the_application(run: Callable[..., Result], dsn: str, db: psy
         result = run("doctor", "--tenant", "t", "--dsn", make_conninfo(dsn, user=role, password="agent"))
         assert result.exit_code == 0, result.output
         assert f"warning  functions not compared: {role}" in result.stdout
-        assert result.stdout.splitlines()[-1] == f"ok       role {role} is held to row-level security"
-        assert "ok       row level security is as it should be" in result.stdout
+        assert result.stdout.splitlines()[-1] == f"ok       role {role} is subject to row-level security"
+        assert "ok       row-level security: no fault" in result.stdout
         for group, said in (
             ("memfold_tenant", "ok       role {} is bound to one tenant"),
             ("memfold_auditor", "warning  role {} is a member of memfold_auditor and sees every tenant"),
@@ -632,7 +632,7 @@ def test_an_index_of_vectors_is_made_with_the_database(db: psycopg.Connection[An
     made = migrate.create_vector_index(dsn, "toy")
     assert (made, migrate.create_vector_index(dsn, "toy")) == (True, False)
     told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
-    assert "ok       search looks at all of every bucket" in told
+    assert "ok       search covers every bucket completely" in told
     with pytest.raises(MemfoldError) as unknown:
         migrate.create_vector_index(dsn, "none")
     assert unknown.value.sqlstate == "MF013"

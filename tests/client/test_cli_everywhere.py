@@ -274,7 +274,7 @@ def test_every_file_that_is_read_may_be_stdin() -> None:
 
 # psql hands its arguments on
 @pytest.mark.parametrize("command", [name for name in COMMANDS if "t" in COMMANDS[name] and name != "psql"])
-def test_an_argument_that_is_no_text_is_no_traceback(
+def test_an_argument_that_is_not_a_text_gives_no_traceback(
     db: DB, dsn: str, files: dict[str, str], command: str
 ) -> None:
     """Bytes that are not UTF-8, as the shell passes them on."""
@@ -327,4 +327,4 @@ def test_without_psql_it_says_what_to_install(
     monkeypatch.setattr(_psql.shutil, "which", lambda *_: None)
     result = run("psql", files, "--dsn", dsn)
     assert result.exit_code == 1
-    assert re.search("psql is not on this machine\nHINT: .*postgresql-client", result.stderr)
+    assert re.search("psql was not found\nHINT: .*postgresql-client", result.stderr)

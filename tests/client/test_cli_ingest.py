@@ -63,7 +63,7 @@ def test_a_line_that_is_appended_counts_and_no_other(run: Run, db: DB, tmp_path:
     assert observations(db) == {"Alice has a cat.": 3, "Alice has a dog.": 1, "Alice has a horse.": 1}
 
 
-def test_a_line_that_is_mended_counts_and_no_other(run: Run, db: DB, tmp_path: Path) -> None:
+def test_a_corrected_line_counts_and_no_other(run: Run, db: DB, tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(jsonl(CAT, {"content": ""}, DOG))
     run("ingest", file, "--tenant", "t", code=1)
@@ -87,9 +87,7 @@ def test_another_file_is_another_source(run: Run, db: DB, tmp_path: Path) -> Non
     assert observations(db) == {"Alice has a cat.": 3}
 
 
-def test_a_run_that_is_gone_on_with_counts_equal_lines_right(
-    run: Run, db: DB, tmp_path: Path, dsn: str
-) -> None:
+def test_a_resumed_run_counts_equal_lines_correctly(run: Run, db: DB, tmp_path: Path, dsn: str) -> None:
     """The lines before it are not sent again, but they are what equal ones are counted from."""
     from memfold.cli._files import Ingestion
 
@@ -105,7 +103,7 @@ def test_a_run_that_is_gone_on_with_counts_equal_lines_right(
         next(lines)
         lines.close()  # type: ignore[attr-defined]
     assert observations(db) == {"Alice has a cat.": 2}
-    assert "going on after line 2" in run("ingest", file, "--tenant", "t").stderr
+    assert "resuming after line 2" in run("ingest", file, "--tenant", "t").stderr
     assert observations(db) == {"Alice has a cat.": 4}
 
 
@@ -134,8 +132,8 @@ def test_vectors_come_from_stdin_too(run: Run, db: DB, tmp_path: Path) -> None:
     run("ingest", file, "--tenant", "t", "--vectors", "-", "--model", "toy", lines=arrays.getvalue())
     assert db.execute("select count(*) from memory_vectors").fetchone() == (1,)
     refused = run("ingest", "-", "--vectors", "-", "--model", "toy", code=2)
-    assert "give it once" in refused.stderr
-    assert "--state goes with a file" in run("ingest", "-", "--state", tmp_path / "s", code=2).stderr
+    assert "stdin (-) can be read only once" in refused.stderr
+    assert "--state needs a file" in run("ingest", "-", "--state", tmp_path / "s", code=2).stderr
 
 
 def test_restore_reads_stdin(run: Run, db: DB) -> None:
@@ -169,7 +167,7 @@ def test_calibrate_reads_pairs_from_stdin(run: Run, db: DB) -> None:
 
 def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> None:
     ingest(db, "Alice has a cat.", tenant_id="acme", bucket_id="notes")
-    told = "tenant acmee has no memories; is its name spelled right?"
+    told = "tenant acmee has no memories; is its name spelled correctly?"
     assert f"warning  {told}" in run("doctor", "--tenant", "acmee").stdout
     exported = run("export", "acmee", "notes", code=1)
     assert "bucket notes of tenant acmee has no memories, nor anything else" in exported.stderr
@@ -194,10 +192,10 @@ def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> Non
     assert "has no memories" not in run("doctor", "--tenant", "acme").output
 
 
-def test_a_bucket_that_has_rules_alone_is_exported(run: Run, db: DB) -> None:
+def test_a_bucket_that_has_only_rules_is_exported(run: Run, db: DB) -> None:
     db.execute("select set_policy('acme', 'notes', merge_threshold => 0.95)")
     told = run("export", "acme", "notes")
-    assert "has no memories; is its name spelled right?" in told.stderr
+    assert "has no memories; is its name spelled correctly?" in told.stderr
     assert any(json.loads(line)["table"] == "policies" for line in told.stdout.splitlines())
 
 
@@ -208,7 +206,7 @@ def test_status_says_what_waits(run: Run, db: DB) -> None:
     db.execute("select register_embedding_model('toy', 3)")
     vector = {"tenant_id": "acme", "embedding_model": "toy", "embedding": "[1,0,0]"}
     ingest(db, "Bob has a cat.", **vector)
-    assert "nothing waits" in run("status").stdout
+    assert "nothing is waiting" in run("status").stdout
     ingest(db, "Bob has 2 cats.", **vector | {"embedding": "[0.999,0.04,0]"})
     ingest(db, "Without a vector.", tenant_id="acme", bucket_id="other")
     db.execute("select set_policy('off', dedup => 'off')")

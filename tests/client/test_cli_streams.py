@@ -46,7 +46,7 @@ def test_a_full_disk_is_said(dsn: str, db: DB, command: tuple[str, ...]) -> None
     assert b"Traceback" not in done.stderr
 
 
-def test_a_reader_that_has_enough_is_no_error(dsn: str, db: DB) -> None:
+def test_a_reader_that_stops_early_is_not_an_error(dsn: str, db: DB) -> None:
     ingest(db, TEXT)
     done = run(dsn, "export", "acme", redirect="| head -n 1 >/dev/null")
     assert b"Traceback" not in done.stderr

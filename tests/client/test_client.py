@@ -549,7 +549,7 @@ def test_text_that_cannot_be_stored(plain: Memfold, db: psycopg.Connection, wher
     ],
     ids=str,
 )
-def test_embeddings_that_are_no_vectors(plain: Memfold, db: psycopg.Connection, embedding: Any) -> None:
+def test_embeddings_that_are_not_vectors(plain: Memfold, db: psycopg.Connection, embedding: Any) -> None:
     with pytest.raises(errors.InvalidEmbeddingError) as caught:
         plain.ingest("a fact", embedding=embedding, embedding_model="toy")
     assert caught.value.sqlstate == "MF031"
@@ -607,7 +607,7 @@ def test_a_plain_insert_that_conflicts(client: Memfold, db: psycopg.Connection) 
         assert str(made.memory_id) in str(error)
 
 
-def test_another_unique_violation_is_no_hash_conflict(plain: Memfold, db: psycopg.Connection) -> None:
+def test_another_unique_violation_is_not_a_hash_conflict(plain: Memfold, db: psycopg.Connection) -> None:
     made = plain.ingest("Alice has a cat.")
     with pytest.raises(psycopg.errors.UniqueViolation) as caught:
         db.execute(

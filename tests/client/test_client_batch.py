@@ -434,7 +434,7 @@ def test_one_text_that_cannot_be_embedded(client: Memfold, vectors: Vectors, db:
 def test_one_text_alone_that_cannot_be_embedded(
     client: Memfold, vectors: Vectors, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That says nothing of the embedder: the text is named, and that is all."""
+    """That says nothing about the embedder: only the text is named."""
     vectors.spoilt = lambda texts: "bad" in texts
     assert actions(client.ingest_many(["bad"])) == ["inserted"]
     [said] = [line for line in caplog.messages if "DEDUP_FAIL" in line]
@@ -447,7 +447,7 @@ def test_an_embedder_that_is_down_costs_no_data(
     vectors.spoilt = lambda texts: True
     assert actions(client.ingest_many(f"fact {n}" for n in range(300))) == ["inserted"] * 300
     assert len(vectors.asked) == 3
-    assert "DEDUP_FAIL: 300 texts go without a vector" in caplog.text
+    assert "DEDUP_FAIL: 300 texts are stored without a vector" in caplog.text
     assert one(db, "select count(*) from memfold.pending_embeddings('t', max_results => 1000)") == 300
 
 

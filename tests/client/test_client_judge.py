@@ -204,7 +204,7 @@ def test_a_wait_of_days(client: Memfold, toy: Toy) -> None:
 
 
 @pytest.mark.parametrize("wait", [-1, float("nan"), float("inf")])
-def test_a_wait_that_is_no_time(client: Memfold, db: DB, wait: float) -> None:
+def test_a_wait_that_is_not_a_time(client: Memfold, db: DB, wait: float) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="wait"):
         client.ingest(VIM, wait=wait)
     with pytest.raises(TypeError, match="wait"):
@@ -291,7 +291,7 @@ FAILURES: dict[str, tuple[Any, int, str, float]] = {
     "its own cancellation": (asyncio.CancelledError(), 1, "RuntimeError: the judge cancelled", 0),
     "no answer": ("duplicate", 1, "AttributeError", 0),
     "an unknown verdict": (Answer("maybe", 0.9, usage=Usage(cost=0.5)), 1, "MF028", 0.5),  # type: ignore[arg-type]
-    "a verdict that is no text": (Answer(["duplicate"], 0.9), 1, "TypeError", 0),  # type: ignore[arg-type]
+    "a verdict that is not a text": (Answer(["duplicate"], 0.9), 1, "TypeError", 0),  # type: ignore[arg-type]
     "an unlikely confidence": (Answer("duplicate", 1.5), 1, "MF028", 0),
     "a confidence that is none": (Answer("duplicate", "high"), 1, "TypeError", 0),  # type: ignore[arg-type]
     "a side of another pair": (Answer("refinement", 0.9, richer_memory_id=uuid4()), 1, "MF028", 0),
@@ -389,7 +389,7 @@ def test_a_judge_that_hangs(client: Memfold, toy: Toy, db: DB) -> None:
     assert last_error == "no answer within 0.2 s"
 
 
-def test_a_reason_that_cannot_be_stored_is_no_failure(client: Memfold, toy: Toy, db: DB) -> None:
+def test_a_reason_that_cannot_be_stored_is_not_a_failure(client: Memfold, toy: Toy, db: DB) -> None:
     toy.answer = Answer("duplicate", 0.9, "a\0b\ud800" + "x" * 5000)
     pair(client, wait=True)
     reason = one(db, "select reason from memfold.judgements where verdict = 'duplicate'")
@@ -553,7 +553,7 @@ def test_a_side_that_is_gone_when_the_judge_answers(client: Memfold, toy: Toy, d
     assert second.resolution == Resolution("obsolete")
 
 
-def test_a_replayed_call_is_told_what_came_of_it(client: Memfold, toy: Toy) -> None:
+def test_a_replayed_call_gets_its_result(client: Memfold, toy: Toy) -> None:
     client.ingest(VIM)
     first = client.ingest(FOND, wait=True, idempotency_key="k")
     again = client.ingest(FOND, wait=True, idempotency_key="k")

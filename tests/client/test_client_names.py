@@ -144,4 +144,4 @@ def test_the_command_shows_and_asks(dsn: str, db: DB, client: Memfold) -> None:
     assert "0 questions queued" in said("--ask", "--bucket", "none")
     assert "1 question queued" in said("--ask")
     assert "0 questions queued" in said("--ask")
-    assert "no names that may be one" in said("--bucket", "none")
+    assert "no names that may mean the same" in said("--bucket", "none")

@@ -278,7 +278,7 @@ def test_by_words_and_by_both(client: Memfold, dsn: str) -> None:
     assert {memory.word_share is None for memory in both} == {True, False}
     assert all(memory.word_share is None for memory in client.search("rum"))
     with Memfold(dsn, "t") as plain:
-        # without an embedder by words; what says the same is shown once all the same
+        # without an embedder, by words; memories that say the same are still shown once
         found = plain.search("tea")
         assert (len(found), found[0].collapsed_count) == (1, 2)
         assert contents(plain.search("rum", bucket_ids=["default", "b"])) == [RUM]

@@ -90,7 +90,7 @@ def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest
     monkeypatch.setattr(_maintenance, "_call", waiting)
     stuck = run("approve", found[1], "--dsn", dsn, "--tenant", "acme")
     assert stuck.exit_code == 1, stuck.output
-    assert "1 judgements of the run stay open" in stuck.output
+    assert "1 judgements of the run remain open" in stuck.output
 
 
 def test_consolidate_and_approve(db: DB, dsn: str) -> None:

@@ -394,7 +394,7 @@ def test_what_keeps_it_from_starting_is_said_without_the_password(dsn: str, db: 
         (["--http", "0"], {}, "MEMFOLD_MCP_TOKEN"),
         (["--http", "0"], {"MEMFOLD_MCP_TOKEN": ""}, "MEMFOLD_MCP_TOKEN"),
         (["--http", "0"], {"MEMFOLD_MCP_TOKEN": "short"}, "the token is too short"),
-        (["--token-file", __file__], {}, "go with --http"),
+        (["--token-file", __file__], {}, "need --http"),
         (["--embed-url", "http://localhost/v1"], {}, "--embed-model"),
     ],
 )
@@ -417,7 +417,7 @@ def test_a_missing_extra_is_named() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_errors_are_told_as_memfold_says_them(dsn: str) -> None:
+def test_errors_are_reported_in_memfolds_words(dsn: str) -> None:
     async def work() -> None:
         async with over_stdio(dsn) as client:
             said = await refused(client, "remember", content=" . ")
@@ -612,7 +612,7 @@ def test_words_are_found_in_any_case_and_by_their_beginning(dsn: str, db: DB) ->
     run(work)
 
 
-def test_what_is_not_complete_is_told(dsn: str, db: DB) -> None:
+def test_incomplete_results_are_reported(dsn: str, db: DB) -> None:
     for text in ("Alice keeps bees.", "Alice keeps goats.", "Alice keeps geese."):
         ingest(db, text)
     db.execute(
@@ -623,7 +623,7 @@ def test_what_is_not_complete_is_told(dsn: str, db: DB) -> None:
         async with over_stdio(dsn) as client:
             found = await call(client, "recall", query="geese")
             assert [memory["content"] for memory in found["memories"]] == ["Alice keeps geese."]
-            assert "too large to be searched whole" in found["note"]
+            assert "too large to be searched completely" in found["note"]
             assert (await call(client, "recall", query="bees"))["memories"] == []
 
     run(work)

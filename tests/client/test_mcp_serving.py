@@ -98,10 +98,10 @@ def test_where_nothing_can_listen_is_said_without_a_traceback(dsn: str) -> None:
             (("--http", "0", "--host", "a" * 70 + ".example"), "port 0: "),
             # a variable that is not set must not open it to the network
             (("--http", "0", "--host", ""), "every address of this machine"),
-            (("--host", "127.0.0.1"), "go with --http"),
+            (("--host", "127.0.0.1"), "need --http"),
         ):
             done = _ended(dsn, *options, MEMFOLD_MCP_TOKEN=TOKEN)
-            assert done.returncode == (2 if "go with" in part else 1)
+            assert done.returncode == (2 if "need --http" in part else 1)
             assert part in done.stderr
             assert "Traceback" not in done.stderr
             assert "serving" not in done.stderr
@@ -213,7 +213,7 @@ def test_what_the_model_cannot_mend_is_logged_and_for_others(caplog: pytest.LogC
     assert "HINT: Try again." in plain(errors.RetryableError("deadlock detected", sqlstate="40P01"))
 
 
-def test_what_no_text_can_hold_is_said_by_every_tool(dsn: str, db: DB) -> None:
+def test_every_tool_reports_characters_that_no_text_can_have(dsn: str, db: DB) -> None:
     nothing = str(uuid4())
 
     async def work() -> None:
@@ -302,7 +302,7 @@ def test_a_cancelled_call_leaves_no_statement_behind(dsn: str, db: DB, raw: Raw)
 
 
 def test_a_call_is_cancelled_once_and_may_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As over TCP, where psycopg needs some time to cancel a statement; over a socket it is as good as done."""
+    """As over TCP, where psycopg needs some time to cancel a statement; over a socket it takes almost none."""
     seen: list[str] = []
 
     async def slow(_: object, function: str) -> None:

@@ -23,7 +23,7 @@ from memfold import errors
 from memfold.admin import reembed
 from memfold.cli import main
 from memfold.embedding import Embedder
-from tests.adversarial.test_concurrency import together
+from tests.concurrent_calls import together
 from tests.conftest import Connect
 from tests.support import check, ingest, status
 
@@ -93,7 +93,7 @@ def refused(db: DB, code: str, query: str, *given: Any) -> psycopg.Error:
 
 
 def alone(db: DB) -> int:
-    """How many memories, of all tenants, have a vector of the old model alone."""
+    """The number of memories, of all tenants, that only have a vector of the old model."""
     return int(
         one(
             db,
@@ -250,7 +250,7 @@ def test_both_models_side_by_side_until_cut_over(db: DB, dsn: str) -> None:
         assert error.diag.message_detail == "'old' was replaced by 'new'."
     assert ingest(db, "said by who has the new one", **vector).action == "merged"
     assert ingest(db, "without a vector").action == "inserted"
-    # tier 2 goes by the new vectors, of what the old model had seen too
+    # tier 2 uses the new vectors, also for texts that the old model had seen
     like = {"embedding": json.dumps(new_vectors(["fact 0"])[0]), "embedding_model": "new"}
     again = ingest(db, "Fact zero", **like)
     assert again.action in ("merged", "escalated")
@@ -364,7 +364,7 @@ def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
         )
         == "fact 2"
     )
-    # its own vector, with tier 2, which finds a vector of the new model beside those of the old
+    # its own vector, with tier 2, which finds a vector of the new model as well as those of the old
     attached = db.execute("select action from attach_embedding(%s, '[0,0,0,0,0,1]', 'new', 'acme')",
                           [pending.memory_id]).fetchone()  # fmt: skip
     assert attached == ("embedded",)
@@ -469,7 +469,7 @@ def test_tenants_are_walls(db: DB, dsn: str, app: Connect) -> None:
     where = f"{role} dbname={connection.info.dbname}"
     store(db, "mine too")
     assert reembed.fill(where, "old", "new", EMBEDDER, "acme")[0].added == 1
-    with pytest.raises(errors.MemfoldError, match="does not see all tenants"):
+    with pytest.raises(errors.MemfoldError, match="cannot see all tenants"):
         reembed.fill(where, "old", "new", EMBEDDER)
     assert one(db, "select count(*) from memory_vectors where tenant_id = 'globex'") == 1
 
@@ -539,21 +539,21 @@ def test_command_line(db: DB, dsn: str, tmp_path: Path) -> None:
     where = ["--dsn", dsn, "--from", "old"]
     short = run("reembed", *where, "--to", "new", "--vectors", file, "--batch", 4)
     assert short.exit_code == 1
-    assert "has no vector of 1 texts, such as: fact 0" in short.output
+    assert "has no vector for 1 texts, such as: fact 0" in short.output
     np.savez(file, texts=np.array(texts), vectors=np.array(new_vectors(texts), dtype=np.float32))
     done = run("reembed", *where, "--to", "new", "--vectors", file, "--batch", 4)
     assert done.exit_code == 0, done.output
     assert re.search(r"(?m)^acme  12 vectors of new added in \d+\.\d s, longest call \d+ ms$", done.output)
     shown = run("reembed", *where, "--to", "new", "--status")
     assert re.search(r"(?m)^acme +12 +12 +0 +0 +1$", shown.output), shown.output
-    assert "thresholds of their own" in shown.output
+    assert "policies with their own thresholds" in shown.output
     store(db, "fact 12")
     early = run("reembed", *where, "--to", "new", "--cut-over")
     assert early.exit_code == 1
     assert "has 1 with a vector of 'old' but not of 'new'" in early.output
     failed = run("reembed", *where, "--to", "new", "--embed-url", "http://127.0.0.1:1/v1")
     assert failed.exit_code == 1
-    assert "What was stored stays" in failed.output
+    assert "Stored vectors are kept" in failed.output
     assert run("reembed", *where, "--drop").exit_code == 1
     np.savez(file, texts=np.array([*texts, "fact 12"]),
              vectors=np.array(new_vectors([*texts, "fact 12"]), dtype=np.float32))  # fmt: skip

@@ -190,7 +190,7 @@ def test_long_texts_are_compared_soon() -> None:
 
 
 def test_nothing_waits(run: Run, db: DB) -> None:
-    assert "nothing more waits: 0 answers" in run("")
+    assert "nothing more is waiting: 0 answers" in run("")
 
 
 @pytest.mark.usefixtures("persons")
@@ -201,7 +201,7 @@ def test_nothing_waits(run: Run, db: DB) -> None:
         ("r\n\n", "refinement", ("merged", "active"), "merged, B stands for both"),
         ("r\na\n", "refinement", ("active", "merged"), "merged, A stands for both"),
         ("rb\n", "refinement", ("merged", "active"), "merged, B stands for both"),
-        ("c\n", "contradiction", ("superseded", "active"), "B holds now and the other is history"),
+        ("c\n", "contradiction", ("superseded", "active"), "B is current and the other is history"),
         ("K\n", "distinct", ("active", "active"), "both are kept"),
         ("x\n\nr\nno\nduplicate\n", "duplicate", ("active", "merged"), "A stands for both"),
     ],
@@ -214,7 +214,7 @@ def test_every_answer(run: Run, db: DB, keys: str, verdict: str, after: tuple[st
     assert "\x1b" not in shown
     assert f"-> {verdict}: " in shown
     assert said in shown
-    assert f"nothing more waits: 1 answer (1 {verdict})" in shown
+    assert f"nothing more is waiting: 1 answer (1 {verdict})" in shown
     assert tuple(statuses(db).values()) == after
     row = db.execute("select status, verdict, confidence, model from memfold.judgements").fetchone()
     assert row == ("done", verdict, 1, None)
@@ -237,7 +237,7 @@ def test_a_sitting_that_ends_and_another(run: Run, db: DB) -> None:
     assert sorted(row[1] for row in queue(db)) == ["done", "done", "open"]
     third = run("c\n")
     assert "1 pair for a person" in third
-    assert "nothing more waits: 1 answer (1 contradiction)" in third
+    assert "nothing more is waiting: 1 answer (1 contradiction)" in third
     check(db)
 
 
@@ -247,7 +247,7 @@ def test_what_is_skipped_is_shown_once(run: Run, db: DB) -> None:
         pair(db, "User likes Vim.", "User likes Vim very much.", subject)
     shown = run("s\ns\nd\n")
     assert shown.count("A  older") == 3
-    assert "nothing more waits: 1 answer (1 duplicate), 2 skipped" in shown
+    assert "nothing more is waiting: 1 answer (1 duplicate), 2 skipped" in shown
     assert sorted(queue(db)) == [
         ("review", "done", "duplicate", 1),
         ("review", "open", None, 0),
@@ -263,7 +263,7 @@ def test_two_people_do_not_see_the_same_pair(run: Run, db: DB) -> None:
     db.execute(
         "select memfold.claim_judgements('another person', max_results => 1, review => true, tenant_id => 'acme')"
     )
-    assert "nothing more waits: 1 answer" in run("d\n")
+    assert "nothing more is waiting: 1 answer" in run("d\n")
     assert [row[1] for row in queue(db)] == ["leased", "done"]
 
 
@@ -311,7 +311,7 @@ def test_a_judge_may_answer_and_not_undo(run: Run, db: DB, dsn: str, connect: An
         pair(db, "User likes Vim.", "User likes Vim very much.", "b")
         shown = run("d\nu\nd\n", f"{dsn} user={role}")
         assert "-> not undone: permission denied" in shown
-        assert "nothing more waits: 2 answers (2 duplicate)" in shown
+        assert "nothing more is waiting: 2 answers (2 duplicate)" in shown
     finally:
         db.execute(f"drop role {role}".encode())
 
@@ -331,7 +331,7 @@ def test_a_judge_may_answer_and_not_undo(run: Run, db: DB, dsn: str, connect: An
         ("s", ("active", "active")),
     ],
 )
-def test_an_answer_is_taken_back_and_given_anew(
+def test_an_answer_is_undone_and_given_again(
     run: Run, db: DB, first: str, then: str, after: tuple[str, str]
 ) -> None:
     """Whatever the first answer was, the result is as if only the second had been given."""
@@ -351,7 +351,7 @@ def test_the_last_answer_can_be_undone_at_the_end(run: Run, db: DB) -> None:
     pair(db, "User likes Vim.", "User likes Vim very much.")
     shown = run("u\nd\nu\nu\nk\nq\n")
     assert shown.count("-> there is no answer to undo") == 2
-    assert "nothing more waits [u undo my last, q quit]" in shown
+    assert "nothing more is waiting [u undo my last, q quit]" in shown
     assert list(statuses(db).values()) == ["active", "active"]
     check(db)
 
@@ -362,7 +362,7 @@ def test_several_answers_are_undone_one_after_the_other(run: Run, db: DB) -> Non
         pair(db, "User likes Vim.", "User likes Vim very much.", subject)
     shown = run("d\nd\nu\nu\nk\nk\nq\n")
     assert shown.count("-> undone") == 2
-    assert "nothing more waits: 2 answers (2 distinct)" in shown
+    assert "nothing more is waiting: 2 answers (2 distinct)" in shown
     assert set(statuses(db).values()) == {"active"}
     check(db)
 
@@ -404,7 +404,7 @@ def test_somebody_else_is_faster(run: Run, db: DB, meanwhile: Callable[[str], No
 
 
 @pytest.mark.usefixtures("persons")
-def test_a_side_that_has_changed_is_asked_anew(run: Run, db: DB, meanwhile: Callable[[str], None]) -> None:
+def test_a_side_that_has_changed_is_asked_again(run: Run, db: DB, meanwhile: Callable[[str], None]) -> None:
     pair(db, "User likes Vim.", "User likes Vim very much.")
     third = ingest(db, "Vim it is.")
     meanwhile(
@@ -508,7 +508,7 @@ def test_one_key_without_enter(terminal: Callable[[], Terminal], db: DB) -> None
     shown = screen.until(PROMPT)
     assert "\x1b[1;4;32mvery much\x1b[0m" in shown
     assert "{+" not in shown
-    screen.press(b"\x1b[A")  # an arrow key is no answer
+    screen.press(b"\x1b[A")  # an arrow key is not an answer
     screen.until("d  duplicate: ")
     screen.until(PROMPT)
     screen.press(b"r")
@@ -599,7 +599,7 @@ def cluster(db: DB) -> None:
         ("d bd\nk\n", "active active active merged", "merged, B stands for those named"),
         ("r\n\n\n", "merged merged active merged", "merged, C stands for those named"),
         ("rbc\nb\nk\n", "active active merged active", "merged, B stands for those named"),
-        ("c\n\n", "superseded superseded superseded active", "D holds now and the others named are history"),
+        ("c\n\n", "superseded superseded superseded active", "D is current and the others named are history"),
         ("k\n", "active active active active", "all are kept"),
         ("da\nd\nx,\nd\na, c\nk\n", "active active merged active", "name at least two of a to d"),
     ],
@@ -658,8 +658,8 @@ def test_names_are_shown_side_by_side_and_linked(run: Run, db: DB) -> None:
     assert "tenant acme, bucket default, identity, subject, noticed: contained, facts" in shown
     assert re.search(r"A  name +B  alias\n +Georg \[-Maier-\] +Georg\ntold +Georg Maier plays chess", shown)
     assert "d duplicate, k keep apart, s skip" in shown
-    assert shown.count("A and B name the same.") == 1, "refinement is no answer, and help is shown"
-    assert "-> duplicate: linked, A is stored in the place of B" in shown
+    assert shown.count("A and B name the same thing.") == 1, "refinement is not an answer, and help is shown"
+    assert "-> duplicate: linked, A is stored in place of B" in shown
     assert subjects(db) == {"Georg Maier"}
     check(db)
 
@@ -668,7 +668,7 @@ def test_names_are_kept_apart(run: Run, db: DB) -> None:
     names(db)
     shown = run("k\nu\nq\n", "--tenant", "acme", "--all")
     assert "-> distinct: both stay" in shown
-    assert "names that are kept apart stay so" in shown
+    assert "names that are kept apart remain so" in shown
     assert queue(db) == [("identity", "done", "distinct", 1)]
     assert subjects(db) == {"Georg", "Georg Maier"}
 

@@ -209,7 +209,7 @@ def test_every_command_that_prints_what_is_stored(
 
 
 def check_export(db: DB, exported: str, directory: Path, run: Ran) -> None:
-    """It is JSON, of the same value as what is stored, and is taken back as it was."""
+    """It is JSON with the same value as the stored one, and can be restored unchanged."""
     rows = [json.loads(line) for line in exported.splitlines()]
     stored = db.execute("select e::text from memfold.export_bucket(%s, %s) as e", [TENANT, BUCKET]).fetchall()
     assert rows[1:-1] == [json.loads(row[0]) for row in stored][1:-1]
@@ -272,7 +272,7 @@ def test_no_command_repeats_what_an_endpoint_says(
     assert rude.asked
 
 
-def test_what_nobody_expected_is_told_without_what_it_says(
+def test_unexpected_errors_are_reported_without_their_text(
     run: Ran, monkeypatch: pytest.MonkeyPatch, dsn: str
 ) -> None:
     from memfold.client import blocking as client

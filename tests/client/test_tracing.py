@@ -77,7 +77,7 @@ def test_a_call_is_a_span_with_its_steps_in_it(db: DB, dsn: str, spans: InMemory
     assert "Bob" not in "".join(one.to_json() for one in spans.get_finished_spans())
 
 
-def test_an_error_is_told_by_class_and_sqlstate(db: DB, dsn: str, spans: InMemorySpanExporter) -> None:
+def test_an_error_is_recorded_by_class_and_sqlstate(db: DB, dsn: str, spans: InMemorySpanExporter) -> None:
     with Memfold(dsn, "acme") as memfold, pytest.raises(MemfoldError):
         memfold.undo(UUID(int=7))
     failed = named(spans, "memfold.undo")

@@ -169,7 +169,7 @@ def test_hostile_texts_are_text(db: DB, login: str) -> None:
         assert "window.owned" in site.get(link)
 
 
-def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
+def test_search_by_words_and_by_meaning(db: DB, login: str) -> None:
     model(db)
     ingest(db, "Bob has a dog.", **vector(1))
     ingest(db, "Rome is old.", **vector(0, 2))
@@ -183,7 +183,7 @@ def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
 
     with served(login) as site:
         page = text_of(site.get("/search?q=DOG"))
-        assert "By words only" in page
+        assert "Searched by words only" in page
         assert "Bob has a dog." in page
         assert "Rome" not in page
         assert "Nothing found" in text_of(site.get("/search?q=100%25_"))
@@ -193,7 +193,7 @@ def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
         assert "touch => false" in page
         down = True
         page = text_of(site.get("/search?q=dog"))
-        assert "No vector of the query" in page
+        assert "No vector for the query" in page
         assert "secret" not in page
         assert "Bob has a dog." in page
 
@@ -206,11 +206,11 @@ def test_search_goes_by_words_and_by_meaning(db: DB, login: str) -> None:
     [
         ("duplicate", "active", "merged", "duplicate: merged, A stands for both"),
         ("refinement", "merged", "active", "refinement: merged, B stands for both"),
-        ("contradiction", "superseded", "active", "contradiction: superseded, B holds now and the other is history"),
+        ("contradiction", "superseded", "active", "contradiction: superseded, B is current and the other is history"),
         ("distinct", "active", "active", "distinct: both are kept"),
     ],
 )  # fmt: skip
-def test_an_answer_is_applied_and_taken_back(
+def test_an_answer_is_applied_and_undone(
     db: DB, login: str, verdict: str, older: str, newer: str, said: str
 ) -> None:
     persons(db)
@@ -218,12 +218,12 @@ def test_an_answer_is_applied_and_taken_back(
     with served(login) as site:
         done = site.post(form_of(site.get("/queue"), "/queue/answer"), verdict=verdict)
         assert said in text_of(done)
-        assert "Nothing waits" in text_of(done)
+        assert "Nothing is waiting" in text_of(done)
         assert (status(db, one), status(db, other)) == (older, newer)
         again = site.post(form_of(done, "/queue/undo"))
         assert "undone, all are kept" in text_of(again)
         assert (status(db, one), status(db, other)) == ("active", "active")
-        # the same pair, to be answered otherwise, and that taken back as well
+        # the same pair, answered differently, and that undone as well
         done = site.post(form_of(again, "/queue/answer"), verdict="duplicate")
         assert "duplicate: merged, A stands for both" in text_of(done)
         assert status(db, other) == "merged"
@@ -232,7 +232,7 @@ def test_an_answer_is_applied_and_taken_back(
     check(db)
 
 
-def test_what_was_closed_meanwhile_is_told(db: DB, login: str) -> None:
+def test_what_was_closed_in_the_meantime_is_reported(db: DB, login: str) -> None:
     persons(db)
     pairs(db, 2)
     with served(login) as site:
@@ -255,7 +255,7 @@ def test_the_queue_goes_on_behind_what_is_skipped_and_a_person_comes_first(db: D
         page = site.get("/queue")
         assert "2 for a person, 1 for a model." in text_of(page)
         seen = []
-        while "Nothing more waits" not in page:
+        while "Nothing is left after" not in page:
             seen.append(re.findall(r"(Alice \d|Bob) has", text_of(page))[0])
             (skip,) = {link for link in links_of(page) if "after=" in link and "sql" not in link and link.endswith(
                 re.findall(r"judgement=([0-9a-f-]+)", page)[-1])}  # fmt: skip
@@ -263,7 +263,7 @@ def test_the_queue_goes_on_behind_what_is_skipped_and_a_person_comes_first(db: D
         assert seen == ["Alice 0", "Alice 1", "Bob"]
 
 
-def test_of_a_cluster_those_that_are_named_are_merged(db: DB, login: str) -> None:
+def test_the_named_memories_of_a_cluster_are_merged(db: DB, login: str) -> None:
     ids = cluster(db)
     with served(login) as site:
         page = site.get("/queue")
@@ -304,7 +304,7 @@ def test_a_run_is_tried_done_approved_and_undone(db: DB, login: str) -> None:
     db.execute("delete from memfold.judgements")
     with served(login) as site:
         page = site.get("/runs/plan?kind=consolidation")
-        assert "Nothing is written yet. It would ask 3." in text_of(page)
+        assert "Nothing has been written yet. It would ask 3." in text_of(page)
         assert "both, until question 1 is answered" in text_of(page)
         page = site.post(form_of(page, "/runs/start"))
         assert "1 waiting" in text_of(page)
@@ -380,7 +380,7 @@ def test_a_login_sees_its_tenants_and_no_other(db: DB, dsn: str, login: str, app
         site.get(f"/memory/{mine.memory_id}?tenant=acme", 404)
 
 
-def test_who_may_only_read_reads(db: DB, dsn: str) -> None:
+def test_a_role_that_may_only_read_can_read(db: DB, dsn: str) -> None:
     persons(db)
     pairs(db, 1)
     role = f"auditor_{db.info.dbname}"
@@ -424,12 +424,12 @@ def test_two_names_are_shown_side_by_side_linked_and_unlinked(db: DB, login: str
         assert "Refinement" not in shown
         assert "<script>window" not in page
         page = site.post(form_of(page, "/queue/answer"), verdict="duplicate")
-        assert "duplicate: linked, A is stored in the place of B" in text_of(page)
+        assert "duplicate: linked, A is stored in place of B" in text_of(page)
         assert subjects() == 1
         page = site.post(form_of(page, "/queue/undo"))
         assert "unlinked, the two names are kept apart" in text_of(page)
         assert subjects() == 2
-        assert "Nothing waits" in text_of(site.get("/queue"))
+        assert "Nothing is waiting" in text_of(site.get("/queue"))
     check(db)
 
 

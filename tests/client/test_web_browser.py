@@ -76,7 +76,7 @@ def test_twenty_pairs_are_judged_by_keys_and_the_last_is_undone(
             marks = [mark.text for mark in driver.find_elements(By.CSS_SELECTOR, ".pair .content mark")]
             assert marks == ["got", "at home"]
             press(driver, "drcx"[number % 4])
-        assert "Nothing waits" in driver.find_element(By.TAG_NAME, "main").text
+        assert "Nothing is waiting" in driver.find_element(By.TAG_NAME, "main").text
         verdicts = db.execute("select verdict from memfold.judgements where status = 'done'").fetchall()
         assert Counter(row[0] for row in verdicts) == dict.fromkeys(
             ("duplicate", "refinement", "contradiction", "distinct"), 5
@@ -119,13 +119,13 @@ def test_a_key_that_is_typed_or_held_with_another_does_nothing(
         driver.get(f"{site.url}/queue")
         # by the keyboard alone: the first stop is a way past the navigation
         ActionChains(driver).send_keys("\ue004").perform()
-        assert driver.switch_to.active_element.text == "To the content"
+        assert driver.switch_to.active_element.text == "Skip to content"
         press(driver, "s")
         assert "Alice 1" in driver.find_element(By.CSS_SELECTOR, ".pair").text
     assert db.execute("select count(*) from memfold.judgements where status = 'open'").fetchone() == (2,)
 
 
-def test_of_a_cluster_keys_name_the_memories(db: DB, dsn: str, driver: webdriver.Chrome) -> None:
+def test_keys_name_the_memories_of_a_cluster(db: DB, dsn: str, driver: webdriver.Chrome) -> None:
     ids = cluster(db)
     with served(dsn) as site:
         enter(driver, site)

@@ -112,12 +112,12 @@ def test_every_form_needs_what_its_page_carries(db: DB, dsn: str) -> None:
                 for csrf in (None, "", "0" * 64, site.token, "\udcff", site.csrf.upper()):
                     data = {} if csrf is None else {"csrf": csrf.encode("utf-8", "surrogateescape")}
                     answer = site.client.post(path, data=data, headers={"Origin": site.url})
-                    assert (answer.status_code, "of another page" in answer.text) == (403, True), path
+                    assert (answer.status_code, "from another page" in answer.text) == (403, True), path
                 assert site.client.get(path).status_code == 405
         assert written(db) == before
 
 
-def test_what_a_browser_is_told(db: DB, dsn: str) -> None:
+def test_headers_for_the_browser(db: DB, dsn: str) -> None:
     with served(dsn) as site:
         for path in ("/queue", "/static/keys.js", "/nowhere"):
             headers = site.client.get(path).headers
@@ -138,7 +138,7 @@ def test_what_a_browser_is_told(db: DB, dsn: str) -> None:
 # what goes wrong ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_there_is_told(db: DB, dsn: str) -> None:
+def test_missing_objects_are_reported(db: DB, dsn: str) -> None:
     model(db)
     with served(dsn) as site:
         for path, code, part in (
@@ -152,7 +152,7 @@ def test_what_is_not_there_is_told(db: DB, dsn: str) -> None:
             ("/static/../app.py", 404, "Not Found"),
         ):
             assert part in text_of(site.get(path, code)), path
-        assert "Nothing waits" in text_of(site.get("/queue"))
+        assert "Nothing is waiting" in text_of(site.get("/queue"))
         db.execute("alter schema memfold rename to gone")
         try:
             page = text_of(site.get("/queue", 400))
@@ -161,7 +161,7 @@ def test_what_is_not_there_is_told(db: DB, dsn: str) -> None:
             db.execute("alter schema gone rename to memfold")
 
 
-def test_a_database_that_is_gone_is_told_without_its_address(
+def test_an_unreachable_database_is_reported_without_its_address(
     db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served(dsn) as site:
@@ -201,7 +201,7 @@ def test_it_prints_its_url_serves_and_ends(db: DB, dsn: str) -> None:
     assert (process.returncode, out, log) == (-signal.SIGTERM, "", "")
 
 
-def test_who_listens_for_others_is_warned(db: DB, dsn: str) -> None:
+def test_listening_for_other_machines_gives_a_warning(db: DB, dsn: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for host, warned in (
@@ -214,7 +214,7 @@ def test_who_listens_for_others_is_warned(db: DB, dsn: str) -> None:
                 main, ["web", "--dsn", dsn, "--tenant", "acme", "--port", port, "--host", host]
             )
             assert (done.exit_code, "cannot listen there" in done.output) == (1, True)
-            assert ("is not this machine alone" in done.output) == warned
+            assert ("other machines can reach" in done.output) == warned
 
 
 def test_what_is_wrong_with_the_database_is_said(db: DB, dsn: str) -> None:

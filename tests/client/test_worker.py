@@ -39,7 +39,7 @@ DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.one_server
 
 JUDGEMENTS = int(os.environ.get("MEMFOLD_JUDGEMENTS", "200"))
-"""Of the throughput test; from 2,000 on it holds the worker to 45 a second."""
+"""Judgements of the throughput test; from 2,000 on, the worker must answer 45 per second."""
 
 
 # what there is to judge --------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_three_pairs_take_as_long_as_one(
     ratios: list[float] = []
 
     async def rounds() -> None:
-        # The first call of a process loads what it needs; it is no part of a call's latency.
+        # The first call of a process loads what it needs; it is not part of a call's latency.
         await asyncio.to_thread(pairs, dsn, 1)
         await until(lambda: done(db) == 1)
         for turn in range(2):
@@ -233,7 +233,7 @@ def test_three_pairs_take_as_long_as_one(
             ratios.append((worker.applied[-1] - worker.claims[0][0]) / latency)
 
     work(worker, rounds())
-    # How long it took is for the record, for a busy machine takes its own time: asked at once is what makes it short.
+    # The duration is only recorded, because a busy machine takes its own time: concurrent calls make it short.
     record_property("ratio", min(ratios))
     assert stats_of(url)["max_in_flight"] == 3
     answered_once(db, 7)
@@ -314,7 +314,7 @@ def test_the_endpoint_is_down_for_a_while(
     answered_once(db, count)
     assert summary.judged == count
     assert summary.failed == summary.dead == 0
-    # Not churned: the calls under way, and a probe now and then.
+    # No churn: only the running calls, and an occasional probe.
     assert slots <= summary.given_back <= 5 * slots
     assert summary.calls <= count + 2 * slots + 4
     assert db.execute("select distinct attempts from memfold.judgements").fetchall() == [(1,)]
@@ -363,10 +363,8 @@ def test_useless_answers_are_not_an_endpoint_that_is_down(
         received = server.received
     assert result.exit_code == 3, result.stderr
     assert "endpoint is down" not in result.stderr
-    assert (
-        "every judgement failed; the last because: judge endpoint: the answer is not a JSON" in result.stderr
-    )
-    assert ("the judge's answers are of no use: pause=" in result.stderr) == pauses
+    assert "every judgement failed; last failure: judge endpoint: the answer is not a JSON" in result.stderr
+    assert ("the judge's answers are unusable: pause=" in result.stderr) == pauses
     paid = db.execute("select sum(calls), sum(input_tokens), sum(cost) from memfold.judge_costs").fetchone()
     assert paid == (received, 400 * received, pytest.approx(0.0004 * received))
     assert received >= count
@@ -391,8 +389,8 @@ def test_useless_answers_end_with_the_first_that_is_of_use(
         summary = work(worker, asyncio.wait_for(hurry(), 30))
     said = [record.getMessage() for record in caplog.records]
     assert (summary.judged, summary.failed, summary.unfinished) == (12, 12, None)
-    assert any(line.startswith("the judge's answers are of no use: pause=") for line in said)
-    assert "the judge's answers are of use again" in said
+    assert any(line.startswith("the judge's answers are unusable: pause=") for line in said)
+    assert "the judge's answers are usable again" in said
     assert not any("endpoint is" in line for line in said)
 
 
@@ -528,7 +526,7 @@ def test_a_poisonous_pair_dies_is_seen_and_retried(dsn: str, db: DB) -> None:
         arguments = ["--model", "stand-in", "--base-url", server.base_url, "--once", "--retry"]
         result = CliRunner().invoke(main, ["judge", "--dsn", dsn, *arguments])
     assert result.exit_code == 0, result.stderr
-    assert "opened 1 dead judgements again" in result.stderr
+    assert "reopened 1 dead judgements" in result.stderr
     assert "judged 1 (1 refinement)" in result.stderr
     answered_once(db, 1)
 
@@ -607,7 +605,7 @@ def test_a_pair_that_keeps_failing_while_others_get_through_counts(
     assert row[0] >= 1
 
 
-def test_somebody_else_answers_meanwhile(dsn: str, db: DB, caplog: pytest.LogCaptureFixture) -> None:
+def test_somebody_else_answers_in_the_meantime(dsn: str, db: DB, caplog: pytest.LogCaptureFixture) -> None:
     pairs(dsn, 2)
 
     async def overtake(question: Question) -> None:
@@ -836,7 +834,7 @@ def test_one_process_judges_and_maintains(
     assert db.execute("select count(*) from memfold.memories where not is_ingested").fetchone() == (0,)
 
 
-def test_maintenance_that_fails_is_told_and_nothing_ends(
+def test_failing_maintenance_is_logged_and_nothing_ends(
     dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pairs(dsn, 1)

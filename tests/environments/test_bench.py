@@ -59,7 +59,7 @@ ASKED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "storage": lambda ask, server, _: ask(server, rounds=1),
     "isolation": lambda ask, server, data: ask(server, data, rounds=1),
 }
-# Asked of servers that a suite does not have, or beside packages that it does not install.
+# Questions for servers that a suite does not have, or that need packages that it does not install.
 ELSEWHERE = {"language", "peers"}
 
 
@@ -204,9 +204,7 @@ class Words:
         return made
 
 
-def test_links_bring_a_store_near_one_that_was_told_one_name(
-    bench: Callable[[str], Any], server: Any
-) -> None:
+def test_links_bring_a_store_near_one_with_a_single_name(bench: Callable[[str], Any], server: Any) -> None:
     names = bench("names")
     report = names.run(server, Words(), sessions=30)
     seen = {store: marks[-1][0] for store, marks in report.data["stores"].items()}
@@ -241,7 +239,7 @@ assert batch.Vector is vector
 """
 
 
-def test_beside_an_older_pgvector() -> None:
+def test_with_an_older_pgvector() -> None:
     """langchain-postgres asks for one before 0.4, whose Vector is elsewhere."""
     done = subprocess.run(
         [sys.executable, "-c", BEFORE, BENCH], cwd=BENCH.parent, capture_output=True, text=True, check=False

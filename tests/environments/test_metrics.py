@@ -135,7 +135,7 @@ def test_the_configuration_has_every_number(db: DB) -> None:
 
 @pytest.mark.skipif(prometheus() is None, reason="prometheus is not installed")
 def test_the_alerts_are_those_that_promtool_knows() -> None:
-    """promtool checks the rules, and runs the tests beside them: all is well, and nothing is."""
+    """promtool checks the rules, and runs their tests: with everything well, and with nothing well."""
     promtool = shutil.which("promtool")
     assert promtool is not None
     for command in ("check", "test"):

@@ -158,7 +158,7 @@ def test_many_clients_share_one_connection(db: DB, pooler: Pooler) -> None:
 
 
 def test_a_session_setting_goes_to_the_next_client(db: DB, pooler: Pooler) -> None:
-    """What docs/security.md warns of: SET without LOCAL stays in the server's session, no matter who comes next."""
+    """docs/security.md warns of this: SET without LOCAL stays in the server's session, no matter who gets it next."""
     ingest(db, "said by acme")
     with pooler.connect() as careless, pooler.connect() as next_one:
         careless.execute("set memfold.tenant_id = 'acme'")
@@ -172,7 +172,7 @@ def test_a_session_setting_goes_to_the_next_client(db: DB, pooler: Pooler) -> No
             next_one.execute("set local memfold.tenant_id = 'globex'")
             assert next_one.execute("select content from memfold.memories").fetchall() == []
             assert ingest(next_one, "said by globex", tenant_id="globex").action == "inserted"
-    # a login of a tenant's own has a pool of its own, and its role decides
+    # a login of one tenant has a separate pool, and its role decides
     with pooler.connect(pooler.bound) as bound:
         bound.execute("set memfold.tenant_id = 'globex'")
     with pooler.connect(pooler.bound) as bound:

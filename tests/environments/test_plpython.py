@@ -159,7 +159,7 @@ def test_one_fact_in_two_tenses(py: DB) -> None:
     batch = json.dumps([{"content": "user like dogs", "bucket_id": "words"}])
     assert one(py, "select action, method from ingest_memories(%s, 'acme')", batch) == ("merged", "hash")
     assert one(py, "select method from preview_memory('User liked DOGS', 'acme', 'words')") == "vector"
-    # what stands in the row is all that its hash needs
+    # the row contains all that its hash needs
     assert one(py, "select count(*) from check_invariants('acme')") == 0
 
 
@@ -235,7 +235,7 @@ select sum(texts) from loaded_models();
 
 
 @pytest.mark.full_server
-def test_psql_alone_folds_paraphrases(py: DB, target: Target) -> None:
+def test_psql_alone_merges_paraphrases(py: DB, target: Target) -> None:
     """The client knows no models: a paraphrase is merged, and a known text is never embedded again."""
     done = subprocess.run(
         [
@@ -278,7 +278,7 @@ def test_a_look_says_what_the_call_does(py: DB) -> None:
 
 
 @pytest.mark.full_server
-def test_whoever_brings_a_vector_is_not_asked(py: DB) -> None:
+def test_callers_with_a_vector_are_not_asked(py: DB) -> None:
     py.execute("select register_embedding_model('theirs', 3)")
     py.execute("select ingest_memory('a', 'acme', embedding => '[1,0,0]', embedding_model => 'theirs')")
     py.execute("select ingest_memory('b', 'acme', embedding_model => 'theirs')")
@@ -389,7 +389,7 @@ def test_the_same_as_outside(py: DB, minilm: Path) -> None:
     vectors = np.array([json.loads(vector) for vector in answer], dtype=np.float32)
     assert vectors.shape == (1000, 384)
     assert np.array_equal(vectors, outside.astype(np.float32))
-    # one by one, other texts do not stand beside: padding moves the last bits
+    # one by one, because other texts in a batch pad it, and padding changes the last bits
     for text, vector in list(zip(TEXTS, vectors, strict=True))[::100]:
         single = np.array(
             json.loads(one(py, "select embed_text(%s, %s)::text", text, MODEL)), dtype=np.float32
@@ -428,7 +428,7 @@ def test_words_without_spaces(py: DB, language: str, known: str, candidate: str,
 
 
 @pytest.mark.full_server
-def test_another_segmenter_writes_the_words_anew(py: DB) -> None:
+def test_another_segmenter_rewrites_the_words(py: DB) -> None:
     py.execute("select set_policy('acme', 'w', lexical_threshold => 0.7, embed => 'client')")
     py.execute("select ingest_memory('用户喜欢喝绿茶', 'acme', 'w')")
     written = "select array_agg(token order by token) from memory_tokens where bucket_id = 'w'"

@@ -157,7 +157,7 @@ def calibrated(dsn: str) -> None:
         run(dsn, f"select memfold.apply_calibration('{found}')")
 
 
-def test_a_copy_is_equal_and_goes_on(
+def test_a_copy_is_equal_and_can_be_written_to(
     stranger: str, make: Make, way: str, target: Target, tmp_path: Path
 ) -> None:
     """With a table that was adopted, and what an administrator has granted, after an upgrade."""
@@ -299,7 +299,7 @@ def test_who_may_dump(make: Make, way: str, target: Target, db: psycopg.Connecti
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert "Alice has a cat." in done.stdout
-        assert said(command[-1]) == (True, f"pg_dump by {role} is whole")
+        assert said(command[-1]) == (True, f"pg_dump as {role} is complete")
     finally:
         db.execute(f"drop role {role}".encode())
 
@@ -319,7 +319,7 @@ def said(dsn: str) -> tuple[bool, str]:
     return _dump(found)
 
 
-def test_a_dump_by_the_owner_who_is_no_superuser(
+def test_a_dump_by_an_owner_without_superuser(
     make: Make, target: Target, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     """memfold_auditor's policies show it every row. Without that role row-level security would leave rows out, silently."""
@@ -342,9 +342,9 @@ def test_a_dump_by_the_owner_who_is_no_superuser(
             [*restore, "-f", "-", dump], check=True, capture_output=True, text=True
         ).stdout
         assert re.search(r"(?m)^COPY memfold\.memory_sources .*\n\\\.$", script)
-        assert said(own) == (False, f"a dump by {role} would miss rows, or fail: it needs memfold_auditor")
+        assert said(own) == (False, f"a dump as {role} would miss rows, or fail: it needs memfold_auditor")
         db.execute(f"grant memfold_auditor to {role}".encode())
-        assert said(own) == (True, f"pg_dump --enable-row-security by {role} is whole")
+        assert said(own) == (True, f"pg_dump --enable-row-security as {role} is complete")
         subprocess.run(command, check=True)
         # pgvector is there already, and an administrator's. Rights come last in a dump, and memfold_owner needs its own at
         # once: only a superuser gives a table to a role that may not create it.

@@ -214,7 +214,7 @@ def test_pgvector_that_this_role_may_not_install(make: Make, db: psycopg.Connect
         db.execute(f"drop role {role}".encode())
 
 
-def test_an_owner_who_is_no_superuser(make: Make, db: psycopg.Connection) -> None:
+def test_an_owner_without_superuser(make: Make, db: psycopg.Connection) -> None:
     """On a server where another database has made memfold's roles: their administrator grants them."""
     role = f"owner_{uuid.uuid4().hex[:8]}"
     db.execute(f"create role {role} login createrole password 'owner'".encode())
@@ -233,7 +233,7 @@ def test_an_owner_who_is_no_superuser(make: Make, db: psycopg.Connection) -> Non
         db.execute(f"drop role {role}".encode())
 
 
-def test_a_fresh_server_and_an_owner_who_is_no_superuser() -> None:
+def test_a_fresh_server_and_an_owner_without_superuser() -> None:
     """No role of memfold's is there yet: CREATEROLE is enough."""
     place = servers.directory("memfold-test-")
     place.chmod(0o755)
@@ -296,7 +296,7 @@ def test_the_extension_where_init_was_is_refused(installed: str, extension_avail
 
 
 def test_cascade_puts_pgvector_where_create_would(empty: str, extension_available: bool) -> None:
-    """What README says of it."""
+    """As README says."""
     if not extension_available:
         pytest.skip("no CREATE EXTENSION memfold on this server")
     where = "select extnamespace::regnamespace::text from pg_extension where extname = 'vector'"
@@ -372,7 +372,7 @@ def test_roles_are_dropped_as_the_docs_say(own_cluster: servers.Cluster) -> None
 
 @pytest.mark.one_server
 def test_unscheduled_as_the_docs_say(installed: str) -> None:
-    """Where there is no pg_cron it says so; where there is, tests/sql/test_maintenance.py calls it."""
+    """Without pg_cron it says so; with it, tests/sql/test_maintenance.py calls it."""
     with pytest.raises(psycopg.DatabaseError, match="pg_cron is not installed in this database"):
         rows_of(installed, uninstalling()[0])
 

@@ -52,7 +52,7 @@ def files(place: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("way", ["PGXS", "without PGXS"])
-def test_installs_the_extension_and_takes_it_back(tmp_path: Path, way: str) -> None:
+def test_installs_the_extension_and_removes_it(tmp_path: Path, way: str) -> None:
     pg_config = pgxs() if way == "PGXS" else without_pgxs(tmp_path)
     if pg_config is None:
         pytest.skip("no server here brings PGXS")

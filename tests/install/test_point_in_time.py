@@ -16,7 +16,7 @@ from tests import servers
 from tests.conftest import Target
 from tests.install.test_install import rows, rows_of
 
-# A server of its own, and what is in it is the same whatever way memfold was installed.
+# A separate server, because its contents are the same with both installation methods.
 pytestmark = pytest.mark.one_server
 
 WRITERS = 4
@@ -80,7 +80,7 @@ def restore(cluster: servers.Cluster, moment: str) -> str:
 
 
 def test_a_moment_amid_writers_is_restored(cluster: servers.Cluster) -> None:
-    """What was acknowledged before it is there, nothing that was sent after it, and what is sent again counts once."""
+    """It has what was acknowledged before, and nothing that was sent later; calls that are sent again count once."""
     migrate.install(cluster.dsn())
     rows_of(cluster.dsn(), "select memfold.set_predicate('lives_in', 'acme', cardinality => 'one')")
     end = threading.Event()

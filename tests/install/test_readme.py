@@ -31,7 +31,7 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
 
 
 def rows(block: str) -> list[str]:
-    """What the comments below the statements promise: a row each, as ``psql -At`` prints it."""
+    """The rows that the comments below the statements promise, as ``psql -At`` prints them."""
     return [line.removeprefix("-- ") for line in block.splitlines() if line.startswith("-- ")]
 
 

@@ -14,7 +14,7 @@ from tests.conftest import Target
 from tests.install.test_install import rows, rows_of
 from tests.support import until
 
-# A server of its own, and what is in it is the same whatever way memfold was installed.
+# A separate server, because its contents are the same with both installation methods.
 pytestmark = pytest.mark.one_server
 
 SHIPPED = "truncate memfold.antonyms, memfold.lexicon, memfold.options, memfold.policies"

@@ -273,7 +273,7 @@ def test_up_killed_at_any_moment(place: Path) -> None:
         server.down(home, "immediate")
 
 
-def test_half_made_cluster_is_made_anew(home: Path) -> None:
+def test_a_half_made_cluster_is_made_again(home: Path) -> None:
     process = start_up(home)
     until(
         lambda: process.poll() is not None or list(home.glob("data.init-*/base")),
@@ -323,7 +323,7 @@ def test_up_and_down_at_once(home: Path) -> None:
 
 
 def test_a_table_of_the_caller_is_not_in_memfolds_schema(home: Path) -> None:
-    """Who takes the DSN that `memfold up` prints and knows of no schema gets tables in public, as anywhere."""
+    """A program that uses the DSN of `memfold up` and names no schema creates its tables in public, as anywhere."""
     result = CliRunner().invoke(cli.main, ["up", "--data", str(home)])
     assert result.exit_code == 0, result.output
     dsn = result.stdout.strip()
@@ -342,7 +342,7 @@ def test_a_directory_whose_role_is_called_like_the_schema(
         before.setattr(cluster, "ROLE", "memfold")
         server.up(home)
         server.down(home)
-    with pytest.raises(ServerError, match=r"was made by memfold 0\.2\.0 or older") as caught:
+    with pytest.raises(ServerError, match=r"was created by memfold 0\.2\.0 or older") as caught:
         server.up(home)
     assert "pg_dump" in caught.value.hint
     dsn = re.search(r"'(postgresql://memfold@[^']*)'", caught.value.hint)
@@ -404,12 +404,12 @@ def test_a_wrong_password_is_said_to_be_one(home: Path, port: int) -> None:
 
 def test_tcp_only_when_asked(home: Path, port: int) -> None:
     server.up(home)
-    with pytest.raises(ServerError, match="already runs without TCP") as caught:
+    with pytest.raises(ServerError, match="is already running without TCP") as caught:
         server.up(home, port=port)
     assert "memfold down --data" in caught.value.hint
     server.down(home)
     server.up(home, port=port)
-    with pytest.raises(ServerError, match=f"already runs on port {port}"):
+    with pytest.raises(ServerError, match=f"is already running on port {port}"):
         server.up(home, port=port + 1)
     server.down(home)
     assert ask(server.up(home), "show listen_addresses") == ""
@@ -417,7 +417,7 @@ def test_tcp_only_when_asked(home: Path, port: int) -> None:
 
 def test_port_in_use(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        with pytest.raises(ServerError, match="does not start") as caught:
+        with pytest.raises(ServerError, match="did not start") as caught:
             server.up(home, port=listener.getsockname()[1])
         assert "Address already in use" in caught.value.hint
     assert ask(server.up(home), "select 1") == 1
@@ -429,11 +429,11 @@ def test_directories_that_are_not_memfolds(place: Path) -> None:
     (place / "file").write_text("")
     mode = (place / "full").stat().st_mode
     for path, text in {
-        place / "full": "holds files that memfold did not make",
+        place / "full": "contains files that memfold did not create",
         place / "file": "is not a directory",
-        place / "file" / "below": "cannot make",
+        place / "file" / "below": "cannot create",
         place / "new\nline": "control character",
-        Path("/proc/memfold"): "cannot make",
+        Path("/proc/memfold"): "cannot create",
     }.items():
         with pytest.raises(ServerError, match=text) as caught:
             server.up(path)
@@ -447,7 +447,7 @@ def test_clusters_of_another_version(home: Path) -> None:
     server.down(home)
     (home / "data/PG_VERSION").write_text("17\n")
     with pytest.raises(
-        ServerError, match="made by PostgreSQL 17; this memfold brings PostgreSQL 18"
+        ServerError, match="created by PostgreSQL 17; this memfold includes PostgreSQL 18"
     ) as caught:
         server.up(home)
     assert "--data" in caught.value.hint
@@ -458,9 +458,9 @@ def test_clusters_of_another_version(home: Path) -> None:
 
 def test_bad_arguments(home: Path) -> None:
     for text, call in {
-        "is no TCP port": lambda: server.up(home, port=70000),
-        "goes with a port": lambda: server.up(home, password="x"),
-        "may not be empty": lambda: server.up(home, port=5499, password=""),
+        "is not a TCP port": lambda: server.up(home, port=70000),
+        "needs a port": lambda: server.up(home, password="x"),
+        "cannot be empty": lambda: server.up(home, port=5499, password=""),
         "unknown mode": lambda: server.down(home, "abort"),
     }.items():
         with pytest.raises(ServerError, match=text):
@@ -553,7 +553,7 @@ def test_root_with_a_wheel_that_only_root_can_read(
     server.down(home)
 
     (place / "system").chmod(0o777)
-    with pytest.raises(ServerError, match="others than root may write"):
+    with pytest.raises(ServerError, match="accounts other than root can write to"):
         server.up(home)
 
 

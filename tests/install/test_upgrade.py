@@ -191,7 +191,7 @@ def test_an_upgraded_database_is_like_a_new_one(
         len(lines) > 1 for name, lines in was.items() if name in ("memories", "judgements", "antonyms")
     )
     signatures = ask(old, SIGNATURES)
-    # others' objects beside ours: they stay as they are
+    # other owners' objects next to ours: they do not change
     run(old, "create function memfold.helper() returns integer return 1")
     run(old, "create view public.report as select * from memfold.memory_audit")
 
@@ -380,7 +380,7 @@ def stranger(db: psycopg.Connection[Any]) -> Iterator[str]:
 
 
 def test_what_adopt_made_is_left_alone(stranger: str, make: Make, target: Target, way: str) -> None:
-    """By memfold init, as often as it is called, and by the upgrade to a later version."""
+    """By memfold init, no matter how often it is called, and by the upgrade to a later version."""
     adopted = make(way)
     adopt_docs(adopted, stranger)
     was, granted = ask(adopted, ADOPTED), ask(adopted, GRANTED)
@@ -405,11 +405,11 @@ def test_what_adopt_made_is_left_alone(stranger: str, make: Make, target: Target
         assert [one for one in members if "docs_1" in one] == []
 
 
-# --- as someone who is no superuser ------------------------------------------------------------------------------
+# --- as someone who is not a superuser ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("printed", [False, True], ids=["init", "script"])
-def test_an_owner_who_is_no_superuser_upgrades(
+def test_an_owner_without_superuser_upgrades(
     make: Make, db: psycopg.Connection[Any], target: Target, tmp_path: Path, printed: bool
 ) -> None:
     """With CREATEROLE, and pgvector where managed servers put it."""
@@ -602,7 +602,7 @@ class Writers:
 def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
     make: Make, target: Target, record_property: Callable[[str, object], None]
 ) -> None:
-    """A transaction that has read stands in the way for seconds: nobody queues behind the upgrades that wait for it."""
+    """A transaction that has read blocks the upgrades for seconds: nobody queues behind those that wait for it."""
     old = make("alembic", release=servers.PRESENT)
     with psycopg.connect(old) as reader, Writers(old, 2) as writers:
         reader.execute("select count(*) from memfold.memory_events, memfold.dedup_stats")
@@ -685,9 +685,7 @@ def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make, target: Tar
     ],
     ids=["function", "view"],
 )
-def test_what_others_built_on_what_is_dropped_is_named(
-    make: Make, target: Target, way: str, built: str
-) -> None:
+def test_objects_built_on_dropped_ones_are_named(make: Make, target: Target, way: str, built: str) -> None:
     """The upgrade does not take it with it: it fails, whole, and says what is in the way."""
     old = make(way, release=servers.PRESENT)
     run(old, f"create view public.mine as {built}")

@@ -212,7 +212,7 @@ def test_a_retraction_and_a_correction(dsn: str, db: DB) -> None:
     run(dsn, work)
 
 
-def test_what_cannot_be_stored_is_told_and_costs_nothing_else(dsn: str, db: DB) -> None:
+def test_what_cannot_be_stored_is_reported_and_costs_nothing_else(dsn: str, db: DB) -> None:
     async def work(service: MemfoldMemoryService) -> None:
         session = await session_of(said("x " * 60_000), said("Alice has a cat."))
         with pytest.raises(errors.ContentTooLongError):

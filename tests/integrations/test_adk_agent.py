@@ -26,7 +26,7 @@ pytestmark = pytest.mark.one_server
 
 
 class Scripted(BaseLlm):
-    """Calls the tool that stands before the user's colon, with what stands after it; answers with what the tool gives."""
+    """Calls the tool named before the user's colon, with the text after it; answers with the tool's result."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -47,7 +47,7 @@ def texts_of(response: dict[str, Any]) -> list[str]:
 
 
 async def forget(query: str, tool_context: ToolContext) -> dict[str, Any]:
-    """Take back the fact that is nearest."""
+    """Retract the nearest fact."""
     found = await tool_context.search_memory(query)
     await tool_context.delete_memory(found.memories[0].id)
     return {}
@@ -77,7 +77,7 @@ def test_eight_sessions_of_an_agent(dsn: str, db: DB) -> None:
         runner = Runner(app_name="acme", agent=agent, session_service=sessions, memory_service=service)
 
         async def talk(*texts: str) -> tuple[str, list[str]]:
-            """Of a session of its own; its id, and the agent's answers."""
+            """Run a separate session; returns its id, and the agent's answers."""
             session = await sessions.create_session(app_name="acme", user_id="alice")
             answers = []
             for text in texts:

@@ -49,7 +49,7 @@ def store(dsn: str) -> Iterator[MemfoldVectorStore]:
 
 
 class TestMemfoldVectorStore(VectorStoreIntegrationTests):
-    """All of LangChain's."""
+    """All of LangChain's own tests."""
 
     @pytest.fixture
     def vectorstore(self, dsn: str) -> Iterator[VectorStore]:  # type: ignore[override]
@@ -158,7 +158,7 @@ def test_texts_of_others_are_found(store: MemfoldVectorStore, db: DB) -> None:
     }
 
 
-def test_nothing_of_a_batch_is_stored_where_one_cannot_be(store: MemfoldVectorStore, db: DB) -> None:
+def test_a_batch_is_not_stored_if_one_candidate_cannot_be(store: MemfoldVectorStore, db: DB) -> None:
     with pytest.raises(errors.EmptyContentError):
         store.add_texts(["Alice has a cat.", "."])
     assert memories(db) == {}

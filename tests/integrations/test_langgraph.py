@@ -44,7 +44,7 @@ def test_it_is_a_store(store: MemfoldStore) -> None:
     assert store.get(ALICE, "k") is None
 
 
-def test_what_has_a_time_to_live_is_no_longer_shown_after_it(store: MemfoldStore, db: DB) -> None:
+def test_an_item_is_not_shown_after_its_time_to_live(store: MemfoldStore, db: DB) -> None:
     value = {"text": "Alice has a cat."}
     for ttl in (60, None, -1):
         store.put(ALICE, "k", value, ttl=ttl)
@@ -68,7 +68,7 @@ def left_of(db: DB) -> float:
 
 
 def expire_in(db: DB, minutes: float) -> None:
-    """As if it had been put so long ago that this is left."""
+    """Set the time left, as if it had been put earlier."""
     with db.transaction():
         db.execute("set local session_replication_role = replica")
         until = "set valid_until = now() + %s * interval '1 minute'"
@@ -90,7 +90,7 @@ def test_a_time_to_live_of_the_store(dsn: str, db: DB) -> None:
     store.close()
 
 
-def test_reading_puts_the_end_of_a_time_to_live_off(store: MemfoldStore, db: DB) -> None:
+def test_reading_extends_a_time_to_live(store: MemfoldStore, db: DB) -> None:
     value = {"content": "Alice lives in Oslo.", "subject": "Alice", "predicate": "lives_in", "object": "Oslo"}
     for one in ({"state": 3}, value):
         store.put(ALICE, "k", one, ttl=60)

@@ -309,7 +309,7 @@ def test_langmem_with_slots(near: MemfoldStore, dsn: str, db: DB) -> None:
     assert set(memories(db, "superseded")) == {"Alice lives in Lyon."}
 
 
-def test_what_is_no_memfold(db: DB, target: Any, make: Any) -> None:
+def test_what_is_not_memfold(db: DB, target: Any, make: Any) -> None:
     store = MemfoldStore(make(""), tenant_id="acme")
     with pytest.raises(errors.NotInstalledError):
         store.put(ALICE, str(uuid4()), {"text": "Alice has a cat."})

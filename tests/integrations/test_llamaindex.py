@@ -112,7 +112,7 @@ def test_a_memory_flushes_to_it_and_shows_it(dsn: str, db: DB) -> None:
     run(dsn, work, max_facts=2)
 
 
-def test_a_refused_message_is_told(dsn: str) -> None:
+def test_a_refused_message_is_reported(dsn: str) -> None:
     async def work(block: MemfoldMemoryBlock) -> None:
         with pytest.raises(errors.ContentTooLongError):
             await block.aput([said("x " * 60_000)])

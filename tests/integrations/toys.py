@@ -45,13 +45,13 @@ def memories(db: DB, status: str = "active") -> dict[str, int]:
 
 
 def at_once(threads: int, work: Callable[[int], T]) -> list[T]:
-    """What ``work`` gives for 0, 1, ... in as many threads."""
+    """The results of ``work`` for 0, 1, ..., each in its own thread."""
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, range(threads)))
 
 
 def run_page(section: str, page: str = "integrations.md", **names: object) -> tuple[str, str]:
-    """What the example of a section of a page prints, and what the page says that it prints."""
+    """The output of the example in a section of a page, and the output that the page shows."""
     text = (ROOT / "docs" / page).read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     code, printed = re.findall(r"^```(?:python|text)\n(.*?)^```$", text, re.M | re.S)
     out = io.StringIO()

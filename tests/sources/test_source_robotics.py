@@ -126,7 +126,7 @@ def test_layer_3_cosine(robotics: DB, cosine: float, action: str) -> None:
     check(robotics)
 
 
-def test_an_opposite_is_no_duplicate(robotics: DB) -> None:
+def test_an_opposite_is_not_a_duplicate(robotics: DB) -> None:
     """The document merges it (Jaccard 0.75, cosine 0.97); the guard does not."""
     ingest(robotics, "gripper handles heavy cups", **vector(1.0))
     other = ingest(robotics, "gripper handles heavy cups never", **vector(0.97))

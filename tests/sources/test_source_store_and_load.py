@@ -60,7 +60,7 @@ def test_the_store_time_threshold(store_and_load: DB, distance: float, action: s
 
 
 @pytest.mark.parametrize(("distance", "stored"), [(0.12, 3), (0.2, 3)])
-def test_before_paraphrases_were_stored_thrice(store_and_load: DB, distance: float, stored: int) -> None:
+def test_before_paraphrases_were_stored_three_times(store_and_load: DB, distance: float, stored: int) -> None:
     """Distances 0.28 and 0.25 pass through what was set before."""
     store_and_load.execute("select set_policy('acme', judge_threshold => %s)", [1 - distance])
     assert [coffee(store_and_load, i).action for i in range(3)] == ["inserted"] * 3
@@ -144,7 +144,7 @@ def shown(db: DB, query: list[float], **more: Any) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def three_stored(store_and_load: DB) -> DB:
-    """As they were before: three paraphrases stored, and another fact."""
+    """The state before: three stored paraphrases, and another fact."""
     store_and_load.execute("select set_policy('acme', on_ambiguous => 'insert')")
     # each 0.72 or more from the others
     for i, values in enumerate(([1.0, 0, 0, 0], [0.8, 0.6, 0, 0], [0.9, 0.3, 0.3162, 0])):

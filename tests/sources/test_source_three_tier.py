@@ -266,13 +266,13 @@ def vim(db: DB, n: int, **more: Any) -> list[Result]:
 
 
 def test_eighteen_months_of_vim(three_tier: DB) -> None:
-    """18 mentions, folded by a consolidation and its judge: repetition_count 17, n 17 (the first is no repetition)."""
+    """18 mentions, folded by a consolidation and its judge: repetition_count 17, n 17 (the first is not a repetition)."""
     memories = vim(three_tier, 18)
     assert [m.action for m in memories] == ["inserted"] * 18
     dry = three_tier.execute("select run_id, content, action from consolidate('acme', 'default')").fetchall()
     assert len(dry) == 16
     assert three_tier.execute("select count(*) from judgements").fetchone() == (0,)
-    # of two clusters, for a question is about ten at most; then of the two that are left: three calls, not seventeen
+    # two clusters, because a question is about ten at most; then the two that are left: three calls, not seventeen
     for sizes in ([10, 8], [2], []):
         three_tier.execute("select * from consolidate('acme', 'default', dry_run => false)")
         waiting = three_tier.execute(

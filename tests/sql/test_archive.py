@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +13,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
-from tests.adversarial import test_stateful
-from tests.adversarial.test_concurrency import together
-from tests.adversarial.test_stateful import GIVEN, Machine
+from tests.concurrent_calls import together
+from tests.stateful.counts import COUNTS, report
+from tests.stateful.ingest_steps import GIVEN
+from tests.stateful.machine import Machine
+from tests.stateful.scopes import DIMENSIONS
 from tests.support import Result, check, counters, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -27,7 +28,7 @@ DAYS = st.lists(st.integers(0, 6), min_size=3, max_size=6)
 
 
 class Archiving(Machine):
-    """The random calls of tests/adversarial/test_stateful.py; the model that they are compared with knows no archive."""
+    """The random calls of tests/stateful; the model that they are compared with knows no archive."""
 
     @precondition(lambda self: self.world.memories)
     @rule(max_events=st.sampled_from([1000, 1000, 1000, 3, 8]))
@@ -40,8 +41,8 @@ class Archiving(Machine):
                 [max_events, self.tenant],
             ).fetchone()
             assert row is not None
-            test_stateful.COUNTS["archived: rows"] += row[0]
-            test_stateful.COUNTS["archived: rows for many"] += row[1]
+            COUNTS["archived: rows"] += row[0]
+            COUNTS["archived: rows for many"] += row[1]
             if not row[2]:
                 break
         else:
@@ -69,7 +70,7 @@ class Archiving(Machine):
 
 
 def archiving(db: DB, sequences: int, steps: int, seed: int) -> None:
-    db.execute("select memfold.register_embedding_model('m', %s)", [test_stateful.DIMENSIONS])
+    db.execute("select memfold.register_embedding_model('m', %s)", [DIMENSIONS])
     run_state_machine_as_test(
         hypothesis.seed(seed)(type("Sequence", (Archiving,), {"db": db})),
         settings=hypothesis.settings(
@@ -81,17 +82,16 @@ def archiving(db: DB, sequences: int, steps: int, seed: int) -> None:
 
 @pytest.mark.slow
 def test_random_sequences(db: DB) -> None:
-    counts: Counter[str] = test_stateful.COUNTS
-    counts.clear()
+    COUNTS.clear()
     archiving(
         db,
         int(os.environ.get("MEMFOLD_SEQUENCES", "60")),
         int(os.environ.get("MEMFOLD_STEPS", "30")),
         int(os.environ.get("MEMFOLD_SEED", "1")),
     )
-    print(test_stateful.report(counts, 0))
-    assert counts["archived: rows"] > 50
-    assert counts["archived: rows for many"] > 10
+    print(report(COUNTS, 0))
+    assert COUNTS["archived: rows"] > 50
+    assert COUNTS["archived: rows for many"] > 10
 
 
 def archive(db: DB, max_events: int = 1000, tenant: str = "acme") -> tuple[int, int]:
@@ -245,7 +245,7 @@ def test_a_repeated_call_is_answered_from_the_archive(db: DB) -> None:
 def test_undo_finds_what_is_archived(db: DB) -> None:
     said = [ingest(db, "User likes tea", source_turn_ids=[f"t{i}"]) for i in range(8)]
     db.execute("select undo(%s, tenant_id => 'acme')", [said[3].event_id])
-    # the undone one and the row that took it back go as well
+    # the undone row and the row that undid it are archived as well
     assert archive(db) == (8, 1)
     assert [
         row[0] for row in db.execute("select method from memory_events order by event_id").fetchall()
@@ -352,7 +352,7 @@ def test_explain_says_what_was_archived(db: DB) -> None:
     assert lines[-1].endswith(", from 8 source turns")
 
 
-def test_writers_meanwhile(db: DB, connect: Connect) -> None:
+def test_writers_in_the_meantime(db: DB, connect: Connect) -> None:
     """Restatements, new facts, folds and undos while two archive: nothing is counted twice or lost."""
     model(db)
     calls, writers = 60, 6

@@ -285,7 +285,7 @@ def test_thresholds_that_a_policy_inherits(db: DB) -> None:
     db.execute("select set_policy('umbrella', merge_threshold => 0.85)")
 
 
-def test_a_star_is_no_name(db: DB) -> None:
+def test_a_star_is_not_a_name(db: DB) -> None:
     """'*' means any in rules and calls of maintenance, which would not find memories in a bucket of that name."""
     for column in ("tenant_id", "bucket_id", "memory_type"):
         with pytest.raises(psycopg.Error) as error:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.adversarial.test_concurrency import together
+from tests.concurrent_calls import together
 from tests.support import answer, check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -208,7 +208,7 @@ def limited(candidates: list[Candidate]) -> None:
 
 
 def retried(rnd: random.Random, candidates: list[Candidate], keyed: dict[Any, Candidate]) -> list[Candidate]:
-    """Of those whose key has come before, half are what came with it."""
+    """Of the candidates with a known key, half are equal to the first one with that key."""
     for i, one in enumerate(candidates):
         if key := one.get("idempotency_key"):
             first = keyed.setdefault((one.get("bucket_id"), key), one)
@@ -334,7 +334,7 @@ def refused(db: DB, candidates: Any, *, on_error: str = "report", tenant: str | 
 
 
 def test_errors_of_candidates(db: DB) -> None:
-    """By their place; the others are taken in."""
+    """Errors by position; the other candidates are ingested."""
     model(db)
     bad: list[Any] = [
         {"content": "User likes tea", "contnt": "x"}, 5, None, [], {"content": "a", "source_turn_ids": "b"},
@@ -369,7 +369,7 @@ def test_a_memory_that_was_contradicted(db: DB) -> None:
 
 
 def test_the_last_candidate_is_not_there_for_those_before_it(db: DB) -> None:
-    """By the rules of its own type it is near none, and written first; by theirs it would be their nearest."""
+    """By the rules of its own type it has no neighbour, and is written first; by theirs it would be their nearest."""
     model(db)
     db.execute("select set_policy('acme', scope => 'bucket', merge_threshold => 1, judge_threshold => 0.8)")
     db.execute(
@@ -470,10 +470,10 @@ def test_hits_at_any_isolation(db: DB) -> None:
     check(db)
 
 
-# Vectors beside the candidates ------------------------------------------------------------------------------
+# Vectors in a separate argument ------------------------------------------------------------------------------
 
 
-def test_vectors_beside_their_candidates(db: DB) -> None:
+def test_vectors_in_a_separate_argument(db: DB) -> None:
     """Element by element: null if a candidate has none; a bad one is that candidate's error."""
     model(db)
     candidates: list[Candidate] = [
@@ -604,7 +604,7 @@ def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
 
 
 def test_the_winner_of_a_judged_contradiction_is_stated_again(db: DB) -> None:
-    """It is a value of a timeline, though it has no predicate: a batch cannot simply add to it, nor wait for ever."""
+    """It is a value of a timeline, though it has no predicate: a batch cannot simply add to it, nor wait indefinitely."""
     model(db)
     ingest(db, "The box is held", subject="box", observed_at="2025-01-01", **vector(1.0))
     winner = ingest(db, "The box is held there", subject="box", observed_at="2025-01-02", **vector(0.88))

@@ -133,7 +133,7 @@ def test_at_the_moment_of_change_the_new_value_holds(db: DB) -> None:
 def test_in_a_batch_a_cosine_at_the_threshold_is_enough(
     db: DB, scope: str, older: str, threshold: float, action: str
 ) -> None:
-    """As one by one. The cosine of the two is 0.5 to the last bit."""
+    """As in single calls. The cosine of the two is 0.5 to the last bit."""
     model(db)
     rules = "set_policy(%s, scope => %s, judge_threshold => %s, merge_threshold => 0.9)"
     pair: list[dict[str, Any]] = [
@@ -154,7 +154,7 @@ def test_in_a_batch_a_cosine_at_the_threshold_is_enough(
 
 
 @pytest.mark.parametrize(("subject", "action"), [("Ann", "rejected"), ("Anna", "superseded")])
-def test_a_contradiction_across_scopes_goes_by_the_buckets_rule(db: DB, subject: str, action: str) -> None:
+def test_a_contradiction_across_scopes_follows_the_buckets_rule(db: DB, subject: str, action: str) -> None:
     """The predicate's own rule is of one subject's values."""
     model(db)
     db.execute("select set_policy('acme', scope => 'bucket', conflict => 'newest_wins')")

@@ -58,7 +58,7 @@ NINE_DECIDED = [
 
 
 def shown_similarities(db: DB) -> list[float]:
-    """Of every alias the cosine to the text that is shown for it."""
+    """The cosine of every alias to the text that is shown for it."""
     return [
         row["similarity"]
         for row in rows(
@@ -252,7 +252,7 @@ def test_words_name_the_text_that_matched(db: DB) -> None:
     }  # fmt: skip
 
 
-def test_what_the_result_is_about_is_always_told(db: DB) -> None:
+def test_the_result_always_names_its_memory(db: DB) -> None:
     """Below the similarity that is reported, by a score, by words, and where nothing was compared at all."""
     model(db)
     policy(db, similar_threshold=0.99)
@@ -333,7 +333,7 @@ def test_the_guard_looks_at_the_text_that_is_shown(db: DB) -> None:
     found = ingest(db, "Ann keeps 3 cats", **angle(3))
     assert (found.action, event(db, found)["guard"]) == ("escalated", ["numeral: 3 <> 2"])
     assert told(found, root.memory_id)["guard"] == ["numeral: 3 <> 2"]
-    # and one that is clean beside the text that is shown, not beside the alias, merges
+    # and one for which the guard is clean against the shown text, though not against the alias, merges
     assert ingest(db, "Ann keeps 2 cats", **angle(3)).action == "merged"
     check(db)
 

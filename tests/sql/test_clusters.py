@@ -124,7 +124,7 @@ def test_how_large_a_cluster_may_be(db: DB) -> None:
         raises("MF017", db.execute, "select set_options('acme', max_cluster_size => %s)", [size])
 
 
-def test_in_a_cluster_each_is_near_to_each(db: DB) -> None:
+def test_the_members_of_a_cluster_are_mutually_near(db: DB) -> None:
     """For any pairs: a cluster contains only memories that are pairs, and each memory with a pair is in some
     question."""
     chance = random.Random(1)
@@ -193,7 +193,7 @@ def test_duplicates_become_the_oldest(db: DB) -> None:
 
 
 @pytest.mark.parametrize("named", [None, 1])
-def test_of_a_refinement_the_fuller_one_leads(db: DB, named: int | None) -> None:
+def test_the_richer_text_of_a_refinement_wins(db: DB, named: int | None) -> None:
     made = asking(db, 4)
     leader = 2 if named is None else named
     found = resolve(
@@ -214,7 +214,7 @@ def test_of_a_refinement_the_fuller_one_leads(db: DB, named: int | None) -> None
         ("review", "escalated", ["active"] * 4),
     ],
 )
-def test_a_contradiction_goes_by_the_conflict_policy(
+def test_a_contradiction_follows_the_conflict_policy(
     db: DB, conflict: str, action: str, held: list[str]
 ) -> None:
     made = asking(db, 4, conflict=conflict)
@@ -285,7 +285,7 @@ def test_only_some_are_the_same(db: DB) -> None:
     check(db)
 
 
-def test_a_judges_text_holds_what_all_of_them_say(db: DB) -> None:
+def test_a_judges_text_contains_what_all_of_them_say(db: DB) -> None:
     made = asking(db, 3, on_ambiguous="synthesise")
     text = "Ann drinks tea on Monday, Tuesday and Wednesday"
     found = resolve(db, the_question(db), "refinement", model="m", merged_text=text)
@@ -307,7 +307,7 @@ def test_answers_that_do_not_fit(db: DB) -> None:
         raises("MF028", resolve, db, asked, "duplicate", member_ids=wrong)
     raises("MF028", resolve, db, asked, "refinement", richer_memory_id=other)
     raises("MF028", resolve, db, asked, "refinement", richer_memory_id=made[2], member_ids=made[:2])
-    # what belongs to it is no question of its own
+    # what belongs to it is not a separate question
     [part, _] = rows(db, "select judgement_id from judgements where status = 'part' order by memory_id")
     raises("MF026", resolve, db, part["judgement_id"], "duplicate")
     raises("MF026", fail, db, part["judgement_id"])
@@ -445,7 +445,7 @@ def test_or_the_newest_replaces_them_all(db: DB, by: str) -> None:
     check(db)
 
 
-def test_of_two_dead_questions_about_one_pair_the_later_one_is_revived(db: DB) -> None:
+def test_the_later_of_two_dead_questions_about_one_pair_is_revived(db: DB) -> None:
     """The judge of a cluster has failed for good; so has the question that was asked about two of it since."""
     made = asking(db, 3)
     db.execute("update judgements set status = 'dead' where status = 'open'")
@@ -517,7 +517,7 @@ def test_a_run_is_undone_while_its_question_waits(db: DB) -> None:
     [run] = rows(db, "select run_id from runs")
     rows(db, "select * from undo_run(%s, tenant_id => 'acme')", run["run_id"])
     assert {r["status"] for r in rows(db, "select status from judgements")} == {"obsolete"}
-    assert len(rows(db, "select * from consolidate('acme', 'default')")) == 3, "nothing was taken back"
+    assert len(rows(db, "select * from consolidate('acme', 'default')")) == 3, "nothing was undone"
     assert statuses(db, made) == ["active"] * 4
     check(db)
 
@@ -561,7 +561,7 @@ def test_search_shows_what_was_told_apart(db: DB) -> None:
 @pytest.mark.parametrize("which", [0, 1, 3])
 @pytest.mark.parametrize("when", ["open", "leased", "done"])
 def test_a_member_is_erased(db: DB, which: int, when: str) -> None:
-    """Its question goes, for an answer could say what is gone; that the others were answered stays."""
+    """Its question is deleted, because an answer could quote the erased text; answers about the others stay."""
     made = asking(db, 4)
     asked = the_question(db)
     if when == "leased":
@@ -611,7 +611,7 @@ def test_sources_and_buckets_with_clusters_are_erased(db: DB) -> None:
     check(db)
 
 
-def test_an_export_holds_them(db: DB) -> None:
+def test_an_export_contains_them(db: DB) -> None:
     made = asking(db, 4)
     lines = [r["line"] for r in rows(db, "select export_bucket('acme', 'default') as line")]
     with db.transaction():

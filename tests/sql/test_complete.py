@@ -167,7 +167,7 @@ def test_neighbours_by_an_index_whose_scan_ends_early(large: DB, app: Connect) -
 
 
 def test_at_the_limit(large: DB, app: Connect) -> None:
-    """As many as are compared are complete; one more is not."""
+    """A bucket with as many texts as are compared is complete; with one more it is not."""
     vectors = unit(noise(51, 1))
     limit(large)
     ids = load(large, "acme", vectors[:50])

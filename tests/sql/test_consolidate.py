@@ -174,7 +174,7 @@ def test_a_value_that_is_history_by_now_is_answered_as_by_itself(db: DB, verdict
     check(db)
 
 
-def test_nobody_is_folded_by_a_chain(db: DB) -> None:
+def test_nothing_is_merged_by_a_chain(db: DB) -> None:
     """A is near B, B near C, C near D, D near E: each is asked about with one that it is near."""
     model(db)
     storing(db)
@@ -328,7 +328,7 @@ def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
     assert consolidate(db, "folded") == [], "what was one memory is told apart, each text from each"
 
 
-def test_a_fold_that_was_undone_by_itself_is_left_alone(db: DB) -> None:
+def test_a_merge_that_was_undone_by_itself_is_left_alone(db: DB) -> None:
     model(db)
     storing(db)
     vim(db)

@@ -65,7 +65,7 @@ def at(db: DB) -> str:
 
 
 def seen(db: DB) -> dict[str, Any]:
-    """All that a test could find: rows, catalogs, what is set on either side of the session."""
+    """Everything that a test could find: rows, catalogs, the settings of the session on both sides."""
     assert db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     found: dict[str, Any] = {name: db.execute(query.encode()).fetchall() for name, query in SESSION.items()}
     found["client"] = (db.autocommit, db.row_factory, db.prepare_threshold, db.isolation_level)
@@ -190,7 +190,7 @@ UNDONE: dict[str, Callable[[DB], None]] = {
 NOTICED: dict[str, Callable[[DB], None]] = {
     "a function": said("create function memfold.f() returns integer language sql return 1"),
     "a function again": said("create function public.f() returns integer language sql return 1; drop function public.f()"),
-    "a function taken back": said("begin; create function public.f() returns integer language sql return 1; rollback"),
+    "a function rolled back": said("begin; create function public.f() returns integer language sql return 1; rollback"),
     "a table": said("create table public.t (n integer)"),
     "a temporary table": said("create temporary table t (n integer)"),
     "an index": said("create index on memfold.memories (content)"),

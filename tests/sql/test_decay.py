@@ -143,7 +143,7 @@ def test_options_of_a_type(decaying: DB) -> None:
     assert effective(decaying, rumour, 2) == pytest.approx(0.9 / 4)
 
 
-def test_use_begins_it_anew(decaying: DB) -> None:
+def test_use_restarts_it(decaying: DB) -> None:
     """A memory that is stated again, or shown."""
     memory = remember(decaying, days=100, **vector(1.0))
     assert effective(decaying, memory, 0) == pytest.approx(0.9 * 0.99**100)

@@ -1,4 +1,4 @@
-"""Every way to hand in a candidate decides alike: the same outcome, the same SQLSTATE, the same rows."""
+"""All ways of submitting a candidate decide alike: the same outcome, the same SQLSTATE, the same rows."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def decided() -> Iterator[tuple[str, list[Candidate]]]:
             {"content": "User has a key", "bucket_id": "off"},
         )
     ]  # fmt: skip
-    # last, for a batch with one of them is taken in one by one
+    # last, because a batch with one of them is ingested one by one
     yield "validity", [
         {"content": "Ann is away", **one}
         for one in (

@@ -124,7 +124,7 @@ def test_what_one_source_said(db: DB) -> None:
 
 
 @pytest.mark.core
-def test_a_root_that_others_were_folded_into(db: DB) -> None:
+def test_a_root_that_others_were_merged_into(db: DB) -> None:
     model(db)
     root = ingest(db, "Zebra prefers dark mode", **vector(1.0), source_turn_ids=["turn-1"])
     first = ingest(db, "She prefers the dark mode", **vector(0.95), source_turn_ids=["turn-2"])
@@ -154,7 +154,7 @@ def test_a_root_that_others_were_folded_into(db: DB) -> None:
     check(db)
 
 
-def test_a_chain_of_folds(db: DB) -> None:
+def test_a_chain_of_merges(db: DB) -> None:
     """Newer text after newer text took the place of the older: those in the middle go, and the ends stay one."""
     model(db)
     db.execute("select memfold.set_policy('acme', on_merge => 'replace')")
@@ -718,7 +718,7 @@ def test_a_memory_with_all_its_wordings(db: DB) -> None:
     check(db)
 
 
-def test_what_it_had_superseded_holds_again(db: DB) -> None:
+def test_what_it_had_superseded_is_current_again(db: DB) -> None:
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     old = ingest(db, "Ann lives in Berlin", object="Berlin", **slot)

@@ -10,7 +10,7 @@ all-MiniLM-L6-v2, are in ``pairs.npz``. ``demo/make_vectors.py``, which says wha
 ``tests/data/memory_pairs.jsonl`` has short ones, in the style of memories that agents store, in nine languages;
 ``tests/unit/test_memory_pairs.py`` says what they are. No vectors ship with them: their cosines are enough.
 
-``tests/data/error_rates.json`` says what becomes of them all; ``pytest tests/sql/test_error_rates.py --pin`` rewrites it,
+``tests/data/error_rates.json`` records the decisions; ``pytest tests/sql/test_error_rates.py --pin`` rewrites it,
 for review. The texts were written to be hard, so that these rates are worse than those of a store's daily bread: they
 compare one version of memfold with the next. docs/error-rates.md has what was measured on pairs of others.
 
@@ -55,8 +55,8 @@ from unnest(%(vectors_a)s::text[], %(vectors_b)s::text[]) with ordinality as p (
 order by p.place
 """
 
-# What _decide_similar does by the cosine, for a candidate b whose one neighbour is a. Both sets go by it: what the database
-# comes to ask of two texts before it merges them is a change here (and in BY_SCORE).
+# What _decide_similar decides by the cosine for a candidate b whose only neighbour is a. Both sets use it: if the database
+# comes to check more before it merges two texts, change it here (and in BY_SCORE).
 BY_COSINE = """
 select case
     when s.similarity > m.merge_threshold and s.guard = '{}' then 'merged'
@@ -119,7 +119,7 @@ def literals() -> dict[str, str]:
 
 
 def decided(db: DB, pairs: list[Pair], similarities: list[float], *, guard: bool = True) -> list[str]:
-    """By the thresholds that a model has where nobody has calibrated it."""
+    """With the thresholds of a model that nobody has calibrated."""
     given = {"guard": guard, "model": MODEL, "similarities": similarities}
     given |= {side: [pair[side] for pair in pairs] for side in ("a", "b")}
     return [row[0] for row in db.execute(BY_COSINE, given).fetchall()]

@@ -325,7 +325,7 @@ def test_by_the_command_line(db: DB, dsn: str, target: Target, make: Make, tmp_p
         assert "has no end" in runner.invoke(main, ["restore", str(cut), "--dsn", elsewhere]).output
         cut.write_text("hello\n")
         assert (
-            "does not begin as an export"
+            "does not begin like an export"
             in runner.invoke(main, ["restore", str(cut), "--dsn", elsewhere]).output
         )
         assert other.execute("select count(*) from memories").fetchone() == (0,)

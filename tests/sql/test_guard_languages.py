@@ -20,13 +20,13 @@ def guard(db: DB, a: str, b: str, tenant_id: str = "acme") -> list[str]:
 @pytest.mark.parametrize(
     ("a", "b", "signal"),
     [
-        # a word for another one that is no form of it
+        # a word for another one that is not a form of it
         ("Der Nachbar füttert die Ente.", "Der Nachbar füttert die Gans.", "substitution: ente <> gans"),
         ("Le voisin nourrit le canard.", "Le voisin nourrit le cygne.", "substitution: canard <> cygne"),
         ("Il vicino nutre la papera.", "Il vicino nutre la gallina.", "substitution: papera <> gallina"),
         ("De buurman voert de eend.", "De buurman voert de gans.", "substitution: eend <> gans"),
         ("Sąsiad karmi kaczkę.", "Sąsiad karmi łabędzia.", "substitution: kaczkę <> łabędzia"),
-        # the past is no form of the present
+        # the past is not a form of the present
         ("La vecina trabaja en el banco.", "La vecina trabajaba en el banco.", "substitution: trabaja <> trabajaba"),
         ("Die Nachbarin arbeitet bei der Bank.", "Die Nachbarin arbeitete bei der Bank.",
          "substitution: arbeitet <> arbeitete"),
@@ -101,7 +101,7 @@ def test_scripts_without_spaces_pass(db: DB, a: str, b: str) -> None:
     assert guard(db, a, b) == guard(db, b, a) == []
 
 
-def test_english_goes_by_the_lexicon(db: DB) -> None:
+def test_english_uses_the_lexicon(db: DB) -> None:
     """Its synonyms pass, and words such as "former" are recognized in English, with or without names and rare words
     next to them."""
     a, b = "The physician feeds ducks at Łódź Główny.", "The doctor feeds ducks at Łódź Główny."

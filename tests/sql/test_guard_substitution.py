@@ -68,7 +68,7 @@ def test_each_word_needs_a_partner_of_its_own(db: DB) -> None:
         ("The cabin stands by the lake.", "The cabin stands near the lake."),
     ],
 )
-def test_what_is_no_substitution(db: DB, a: str, b: str) -> None:
+def test_what_is_not_a_substitution(db: DB, a: str, b: str) -> None:
     assert [signal for signal in guard(db, a, b) if signal.startswith("substitution")] == []
 
 

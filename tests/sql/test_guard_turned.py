@@ -65,7 +65,7 @@ def test_what_is_raised(db: DB, kind: str, a: str, b: str) -> None:
         # a list in another order, and what was said of both
         ("Pays for the canoe and the tent", "Pays for the tent and the canoe"),
         ("From the harbour, cycles to the lake", "Cycles from the harbour to the lake"),
-        # a form of the verb that is no past
+        # a form of the verb that is not a past form
         ("Otto repairs bicycles at home", "Otto is repairing bicycles at home"),
         ("The bridge was built by Otto in May", "The bridge had been built by Otto in May"),
     ],

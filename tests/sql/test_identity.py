@@ -112,7 +112,7 @@ def test_distinct_names_are_never_suggested_again_in_either_order(db: DB) -> Non
     assert (suggested(db), asked(db)) == ([], 0)
     assert judgements(db) == [("done", "distinct", "Georg", "Georg Maier")]
     assert db.execute("select count(*) from links").fetchone() == (0,)
-    # a person can link it all the same
+    # a person can still link it
     link(db, "Georg", "Georg Maier")
 
 
@@ -135,7 +135,7 @@ def test_names_that_were_unlinked_are_kept_apart(db: DB) -> None:
     assert judgements(db) == [("done", "distinct", "georg", "Georg Maier")]
 
 
-def test_a_link_that_is_made_meanwhile_closes_the_question(db: DB) -> None:
+def test_a_link_made_in_the_meantime_closes_the_question(db: DB) -> None:
     tell(db)
     asked(db)
     [question] = claim(db, tenant_id="acme")
@@ -146,7 +146,7 @@ def test_a_link_that_is_made_meanwhile_closes_the_question(db: DB) -> None:
 
 
 def test_an_answer_that_other_links_do_not_admit(db: DB) -> None:
-    """By now links of all buckets point at the alias: the links would be a chain."""
+    """In the meantime, links of all buckets point at the alias: the links would form a chain."""
     tell(db)
     asked(db)
     [question] = claim(db, tenant_id="acme")
@@ -237,7 +237,7 @@ def test_what_is_erased_takes_its_questions_along(db: DB) -> None:
     check(db)
 
 
-def test_what_is_being_erased_is_no_evidence(db: DB, connect: Connect) -> None:
+def test_what_is_being_erased_is_not_evidence(db: DB, connect: Connect) -> None:
     tell(db)
     other = connect()
     with other.transaction():
@@ -258,7 +258,7 @@ def test_a_question_is_exported_and_restored(db: DB) -> None:
     check(db)
 
 
-def test_answers_about_names_are_no_labels_of_pairs(db: DB) -> None:
+def test_answers_about_names_are_not_labels_of_pairs(db: DB) -> None:
     tell(db)
     asked(db)
     [question] = claim(db, tenant_id="acme")

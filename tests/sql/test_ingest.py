@@ -84,7 +84,7 @@ def test_counters_are_aggregates(db: DB) -> None:
         ("newest", {"a": 2, "c": 3}),
     ],
 )
-def test_metadata_folds_by_policy(db: DB, policy: str, expected: dict[str, int]) -> None:
+def test_metadata_merges_by_policy(db: DB, policy: str, expected: dict[str, int]) -> None:
     db.execute("select set_policy('acme', metadata_merge => %s)", [policy])
     ingest(db, "User likes Vim", metadata={"a": 1, "b": 1}, observed_at="2026-01-01")
     ingest(db, "User likes Vim", metadata={}, observed_at="2026-01-02")
@@ -136,7 +136,7 @@ def test_dedup_off(db: DB) -> None:
     check(db)
 
 
-def test_rules_that_change_hold_for_known_texts_at_once(db: DB) -> None:
+def test_changed_rules_apply_to_known_texts_immediately(db: DB) -> None:
     ingest(db, "User likes Python, and says so often")
     db.execute("select set_policy('acme', 'default', max_content_length => 10)")
     with pytest.raises(psycopg.Error) as error:
@@ -257,7 +257,7 @@ def test_guard_raised_neighbour_is_passed_over_for_a_clean_one(db: DB) -> None:
     assert result.similar[0]["guard"] != []
 
 
-def test_recalled_text_is_no_evidence(db: DB) -> None:
+def test_recalled_text_is_not_evidence(db: DB) -> None:
     model(db)
     first = ingest(db, "User prefers dark mode", **vector(1.0))
     hit = ingest(db, "User prefers dark mode", origin="recalled")

@@ -94,12 +94,12 @@ def test_wrong_sums_are_noticed(db: DB, statement: str, invariant: str) -> None:
     assert invariant in found
 
 
-def test_a_plain_row_that_waits_is_no_damage(db: DB) -> None:
+def test_a_waiting_plain_row_is_not_damage(db: DB) -> None:
     db.execute(
         "insert into memories (tenant_id, content, metadata) values ('acme', 'User likes tea', '{\"a\": 1}')"
     )
     check(db)
-    # what such a row may not be is damage all the same, and so is anything about it once it was taken up
+    # an invalid row is still damage, and so is any difference once it was ingested
     db.execute("update memories set status = 'superseded'")
     assert db.execute("select invariant from check_invariants('acme')").fetchall() == [("memory: status",)]
     db.execute("update memories set status = 'active'")
@@ -128,7 +128,7 @@ def test_a_plain_row_that_is_recalled_waits_on(db: DB) -> None:
 
 
 @pytest.mark.parametrize("kind", ["review", "synthesis"])
-def test_a_plain_row_that_is_told_apart_waits_on(db: DB, kind: str) -> None:
+def test_a_plain_row_that_is_told_apart_keeps_waiting(db: DB, kind: str) -> None:
     made = [plain(db, "Ann has a cat"), ingest(db, "Ann has a pet", subject="Ann").memory_id]
     asked = db.execute(
         "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id)"

@@ -1,4 +1,4 @@
-"""Tier 3 in SQL alone: the queue, who may work on it, and what is seen of it."""
+"""Tier 3 in SQL only: the queue, who may work on it, and who sees what of it."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def test_an_application_works_for_its_own_tenant(m: DB, app: Connect) -> None:
 def test_a_bound_login_works_for_its_own_tenant(m: DB, login: Callable[..., DB]) -> None:
     for tenant in ("acme", "globex"):
         pair(m, tenant_id=tenant)
-    # bound to a tenant, a judge is a judge of that tenant alone
+    # a judge that is bound to a tenant judges only for that tenant
     for groups in (("memfold_tenant",), ("memfold_tenant", "memfold_judge")):
         bound = login(*groups)
         raises("MF001", claim, bound)
@@ -516,7 +516,7 @@ def test_a_warning_when_nobody_judges(m: DB) -> None:
     assert warning() is not None
     resolve(m, b.judgement_id, "distinct", model="a")
     assert warning() is None
-    # what waits for a person is no judge's fault
+    # what waits for a person is not a judge's fault
     ask(m, c, ingest(m, "User hates Vim"), "review")
     elapse(m, "1 day")
     assert warning() is None

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from tests.adversarial.test_locks import Call
+from tests.concurrent_calls import Call
 from tests.judging import ask, raises, resolve
 from tests.maintenance import policy, rows, storing
 from tests.support import Result, ingest, model, vector
@@ -85,7 +85,7 @@ def test_one_row_for_two_texts_in_either_order(db: DB) -> None:
     assert one(db, "pair_id", "labelled_by") == (first, "postgres")
 
 
-def test_what_is_no_labelled_pair(db: DB) -> None:
+def test_what_is_not_a_labelled_pair(db: DB) -> None:
     for code, arguments in (
         ("MF004", {"a": " . ", "b": "x"}),
         ("MF005", {"a": "x" * 100_001, "b": "y"}),
@@ -170,7 +170,7 @@ def test_what_judges_and_persons_said(db: DB) -> None:
     assert newer.memory_id in row[1:]
 
 
-def test_folds_that_stand_are_weak_and_folds_that_were_undone_say_more(db: DB) -> None:
+def test_merges_in_force_are_weak_labels_and_undone_ones_stronger(db: DB) -> None:
     two(db, 0.95, "stands a", "stands b")
     _, undone = two(db, 0.95, "undone a", "undone b")
     db.execute("select undo(%s, 'acme', 'no')", [undone.event_id])
@@ -218,7 +218,7 @@ def test_a_persons_hand_and_other_values(db: DB) -> None:
     }  # fmt: skip
 
 
-def test_neighbours_that_stand_side_by_side(db: DB) -> None:
+def test_neighbours_next_to_one_another(db: DB) -> None:
     storing(db)
     two(db, 0.8, "near a", "near b")
     two(db, 0.7, "far a", "far b")

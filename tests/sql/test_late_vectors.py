@@ -119,7 +119,7 @@ def test_three_phrasings(db: DB, order: tuple[int, ...]) -> None:
         for row in db.execute("select content from memories where tenant_id = 'acme' and status = 'active'")
     ]
     assert texts == ["Ida wohnt in Bonn"]
-    # in another order the aliases may hang on one another, but it is one memory all the same
+    # in another order the aliases may form a different tree, but it is still one memory
     db.execute("select set_predicate('lives_in', 'other'), set_policy('other', 'default', guard => 'off')")
     late = [say(db, "other", f"Ida ist {word}", {}, i + 1) for i, word in enumerate(("hier", "da", "dort"))]
     for i in order:
@@ -133,7 +133,7 @@ def test_three_phrasings(db: DB, order: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
-def test_beside_another_value(db: DB, order: tuple[int, ...], place: int) -> None:
+def test_next_to_another_value(db: DB, order: tuple[int, ...], place: int) -> None:
     """Oslo before, between and after two phrasings of Bonn, or late."""
     prepare(db)
     a, b = ((*PARAPHRASES[0], 2), (*PARAPHRASES[1], 4))
@@ -220,7 +220,7 @@ def test_what_a_person_has_decided_stays(db: DB) -> None:
     assert attach(db, b, DAHEIM)[0] == "embedded"
 
 
-def test_what_a_person_has_taken_back_is_asked_already(db: DB) -> None:
+def test_what_a_person_has_undone_is_already_asked(db: DB) -> None:
     prepare(db)
     a, b = (say(db, "acme", text, {}, day + 1) for day, (text, _) in enumerate(PARAPHRASES))
     db.execute("select undo(%s, tenant_id => 'acme')", [b.event_id])
@@ -229,7 +229,7 @@ def test_what_a_person_has_taken_back_is_asked_already(db: DB) -> None:
     assert db.execute("select kind, status from judgements").fetchall() == [("review", "open")]
 
 
-def test_the_merge_can_be_taken_back(db: DB) -> None:
+def test_the_merge_can_be_undone(db: DB) -> None:
     """Like a merge made at once: both are active, and a person is asked."""
     prepare(db)
     both(db, [(*PARAPHRASES[0], 1), (*PARAPHRASES[1], 2)], (0, 1))

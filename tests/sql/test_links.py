@@ -59,7 +59,7 @@ def told(db: DB) -> list[Any]:
     ).fetchall()
 
 
-def test_alias_is_stored_under_its_name_and_told_as_it_was(db: DB) -> None:
+def test_an_alias_is_stored_under_its_name_and_shown_unchanged(db: DB) -> None:
     link(db, "Georg", "Georg Maier")
     first = ingest(db, "likes tea", subject="georg.")
     second = ingest(db, "likes tea", subject="Georg Maier")
@@ -71,7 +71,7 @@ def test_alias_is_stored_under_its_name_and_told_as_it_was(db: DB) -> None:
     check(db)
 
 
-def test_every_way_in_resolves(db: DB) -> None:
+def test_every_entry_point_resolves(db: DB) -> None:
     model(db)
     link(db, "Georg", "Georg Maier")
     link(db, "employer", "works at", what="predicate")
@@ -122,7 +122,7 @@ def test_every_way_in_resolves(db: DB) -> None:
     check(db)
 
 
-def test_batch_with_keys_is_answered_by_what_was_told(db: DB) -> None:
+def test_a_batch_with_keys_returns_the_first_answers(db: DB) -> None:
     link(db, "Georg", "Georg Maier")
     batch = (
         "select action, memory_id, sqlstate from ingest_memories("
@@ -152,7 +152,7 @@ def test_links_have_no_chains(db: DB) -> None:
         with pytest.raises(psycopg.Error) as error:
             link(db, alias, name, "*")
         assert error.value.sqlstate == "MF063", alias
-    # the same again is no error, and taking it back leads the others where they led
+    # repeating it is not an error, and undoing it points the others where they pointed before
     assert link(db, "G. Maier", "georg maier") == run
     db.execute("select undo_run(%s, 'acme')", [run])
     assert db.execute(links).fetchall() == [("georg", "G. Maier"), ("schorsch", "G. Maier")]
@@ -203,7 +203,7 @@ def shown(db: DB, bucket: str = "default") -> list[Any]:
 
 
 def state(db: DB) -> list[list[Any]]:
-    """All that is derived; a merge that was undone may leave counters of zero."""
+    """All derived state; an undone merge may leave counters of zero."""
     statements = (
         "select memory_id, subject, predicate, content, content_hash, scope_key, status, merged_into, root_id, metadata"
         " from memories",
@@ -311,7 +311,7 @@ def test_predicates_are_linked_as_subjects_are(db: DB) -> None:
     check(db)
 
 
-def test_what_was_told_since_goes_back_with_its_alias(db: DB) -> None:
+def test_later_statements_go_back_with_their_alias(db: DB) -> None:
     ingest(db, "likes tea", subject="Georg Maier")
     link(db, "Georg", "Georg Maier")
     later = ingest(db, "likes jazz", subject="Georg")

@@ -110,7 +110,7 @@ def test_words_of_a_plain_row(db: DB) -> None:
 
 
 def test_a_plain_row_by_the_rules_of_before(db: DB, connect: Connect) -> None:
-    """Its transaction had not ended when the bucket was rehashed: it is brought under the rules of now."""
+    """Its transaction had not ended when the bucket was rehashed: it is brought under the current rules."""
     ingest(db, "I use C")
     late = connect()
     late.execute("begin")
@@ -172,8 +172,8 @@ def test_plain_rows_out_of_range(db: DB, rows: int) -> None:
 
 
 @pytest.mark.new_database
-def test_nobody_reads_everything_for_nothing(db: DB) -> None:
-    """With none to be found, a few pages, however many memories there are."""
+def test_nothing_is_read_completely_without_need(db: DB) -> None:
+    """With nothing to find, it reads a few pages, no matter how many memories there are."""
     db.execute(
         "insert into memories (tenant_id, content, canonicalizer, key_fields, is_ingested)"
         " select 'acme', 'Fact ' || n, 'prose/1', 'type', true from generate_series(1, 5000) as n"

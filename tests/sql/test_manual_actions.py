@@ -491,7 +491,7 @@ def test_current_memories(db: DB) -> None:
     assert rows[0]["confidence"] == pytest.approx(0.4 + 0.2 * 0.409, abs=1e-4)
 
 
-def test_folds_and_late_arrivals_count_as_always_known(db: DB) -> None:
+def test_merges_and_late_arrivals_count_as_always_known(db: DB) -> None:
     db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     ingest(db, "Ann works at VW", object="VW", observed_at="2026-02-01", **about)
@@ -513,7 +513,7 @@ def test_a_judged_supersession_is_history_too(db: DB) -> None:
     check(db)
 
 
-def test_a_contested_value_is_shown_beside_the_other(db: DB) -> None:
+def test_a_contested_value_is_shown_with_the_other(db: DB) -> None:
     db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)

@@ -1,4 +1,4 @@
-"""The modules of sql/functions/: each calls only what stands before it in the load order, or in itself.
+"""The modules of sql/functions/: each calls only earlier modules in the load order, or itself.
 
 The load order is that of the paths (sql/README.md). The calls are read from the catalog of an installed database: what
 bodies and views name. Not read: which trigger an INSERT fires (90_install makes the triggers), calls whose name is put
@@ -31,13 +31,13 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) memfold(?:_internal)?\.(\w+)")
 
-# Who writes the ledger beside 21_ledger/_record.sql, and why: what a statement has to know of its rows is known there.
+# What writes the ledger apart from 21_ledger/_record.sql, and why: what a statement has to know of its rows is known there.
 LEDGER_WRITERS = {
     "21_ledger/_ledger.sql": "rows that an archive gives back",
     "24_rehash/_rehash.sql": "the fold of a text whose hash the same function has just assigned",
-    "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what it takes back by that",
+    "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what that undoes",
     "31_ingest/_ingest_fast_path.sql": "a copy of the record module's statement",
-    "50_search/_believed_memories.sql": "a copy of what was known, which is taken back",
+    "50_search/_believed_memories.sql": "a copy of what was known, which is rolled back",
     "60_maintenance/prune_memories.sql": "all rows of a run at once",
     "70_lifecycle/_erase.sql": "erasure",
     "70_lifecycle/_erase_events.sql": "erasure",
@@ -150,7 +150,7 @@ COUNTING = {
 }  # fmt: skip
 
 
-def test_counters_are_read_with_what_is_beside_them() -> None:
+def test_counters_are_read_with_their_stripes() -> None:
     """Others touch the bare row only to lock it, or to write what no stripe has: feedback, decay."""
     reads = re.compile(r"(?:from|join) memfold\.memory_counters as (\w+)([^;]*)")
     found = {file: reads.findall((FUNCTIONS / file).read_text()) for file in files()}
@@ -173,7 +173,7 @@ def test_the_ledger_is_written_by_the_record_module() -> None:
 
 
 @pytest.mark.one_server
-def test_a_module_calls_only_what_stands_before_it(db: DB) -> None:
+def test_a_module_calls_only_earlier_modules(db: DB) -> None:
     at, called = homes(), calls(db)
     assert sorted(called.keys() - at.keys()) == [], "functions or views that no file under sql/ makes"
     assert sorted(at.keys() - called.keys()) == [], "made by a file, and not in the catalog"

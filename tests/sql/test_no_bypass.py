@@ -40,7 +40,7 @@ def test_a_plain_row_is_taken_in_at_its_first_hit(db: DB) -> None:
     db.execute(
         "insert into memories (tenant_id, content, metadata) values ('acme', 'User likes tea', '{\"a\": 1}')"
     )
-    # it waits, and is no damage
+    # it waits, and is not damage
     check(db)
     result = ingest(db, "User likes tea", metadata={"b": 2})
     assert (result.action, result.tier) == ("merged", 1)

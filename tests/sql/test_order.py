@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -19,14 +18,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from tests.adversarial import test_stateful
-from tests.adversarial.test_stateful import DAY, FIRST_DAY, Machine
+from tests.stateful.counts import COUNTS, report
+from tests.stateful.machine import Machine
+from tests.stateful.scopes import DAY, DIMENSIONS, FIRST_DAY
+from tests.stateful.tenant import READ
 from tests.support import Result, check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
 YEARS = 5 * 365 * DAY
 
-# The server's clock, moved by the setting test.shift; ids of version 7 go by it, as those of memfold do.
+# The server's clock, moved by the setting test.shift; ids of version 7 follow it, as those of memfold do.
 SHIFTED = """
 create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as
 $$begin return pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => {shift}); end;$$;
@@ -90,7 +91,7 @@ def test_a_pruned_memory_that_is_stated_again_while_the_clock_is_behind(
     clock(-back)
     assert ingest(db, "User has a fax").action == "inserted"
     assert status(db, text) == "active"
-    # a later restatement is later than the pruning too: it stays when the first is taken back
+    # a later restatement is later than the pruning too: it stays when the first is undone
     again = ingest(db, "User has a fax", source_turn_ids=["t1"])
     first = one(
         db,
@@ -105,7 +106,7 @@ def test_a_pruned_memory_that_is_stated_again_while_the_clock_is_behind(
 
 
 @pytest.mark.parametrize("back", [5, YEARS])
-def test_a_person_decides_anew_while_the_clock_is_behind(db: DB, clock: Any, back: float) -> None:
+def test_a_person_decides_again_while_the_clock_is_behind(db: DB, clock: Any, back: float) -> None:
     single(db)
     paris = lives(db, "Paris", observed_at="2026-01-01")
     rome = lives(db, "Rome", observed_at="2026-01-02")
@@ -119,7 +120,7 @@ def test_a_person_decides_anew_while_the_clock_is_behind(db: DB, clock: Any, bac
     check(db)
 
 
-def test_of_two_folds_the_later_one_holds(db: DB, clock: Any) -> None:
+def test_the_later_of_two_merges_counts(db: DB, clock: Any) -> None:
     a, b, c = (ingest(db, f"User likes {thing}") for thing in ("tea", "coffee", "milk"))
     fold = "select event_id from memfold.merge_memories(%s, %s, tenant_id => 'acme')"
     first = one(db, fold, a.memory_id, b.memory_id)
@@ -406,7 +407,7 @@ def test_a_recalled_restatement_comes_after_what_its_memory_has(db: DB, clock: A
     check(db)
 
 
-def test_a_person_s_word_holds_after_a_clock_that_was_ahead(db: DB, clock: Any) -> None:
+def test_a_manual_action_counts_after_a_clock_that_was_ahead(db: DB, clock: Any) -> None:
     single(db)
     clock(YEARS)
     paris, rome = lives(db, "Paris"), lives(db, "Rome")
@@ -424,7 +425,7 @@ def test_a_person_s_word_holds_after_a_clock_that_was_ahead(db: DB, clock: Any) 
     check(db)
 
 
-def test_metadata_told_now_is_the_newest(db: DB, clock: Any) -> None:
+def test_metadata_stated_now_is_the_newest(db: DB, clock: Any) -> None:
     for i, shift in enumerate([0, YEARS, 0, -5]):
         clock(shift)
         text = ingest(db, "User likes Vim", metadata={"version": i})
@@ -447,7 +448,7 @@ def test_now_is_the_call_not_the_transaction(db: DB, call: Any) -> None:
     check(db)
 
 
-def test_a_batch_places_what_is_told_now_after_what_its_memory_has(db: DB, clock: Any) -> None:
+def test_a_batch_orders_statements_after_those_of_their_memory(db: DB, clock: Any) -> None:
     ingest(db, "User likes Vim")
     clock(100)
     ingest(db, "User likes Vim")
@@ -590,7 +591,12 @@ SHIFTS = [-5.0, -1.0, 0.0, 3.0, -DAY, YEARS, -YEARS]
 
 
 class Shifting(Machine):
-    """The random calls of tests/adversarial/test_stateful.py, with a clock that stops, or steps forward and back."""
+    """The random calls of tests/stateful, with a clock that stops, or steps forward and back."""
+
+    # ids say what is later about the same memories; the model counts all events as they come ("at" stands by no shift)
+    query = READ.replace("order by e.event_id", "order by e.recorded_at").replace(
+        "e.event_id > %(last)s", "e.event_id <> all(%(known)s)"
+    )
 
     @initialize(days=st.integers(4, 6))
     def set_clock(self, days: int) -> None:
@@ -603,7 +609,7 @@ class Shifting(Machine):
     @rule(by=st.sampled_from(SHIFTS))
     def shift(self, by: float) -> None:
         self.script.append(f"the clock: {by:+g} s")
-        test_stateful.COUNTS["clock: shifted"] += 1
+        COUNTS["clock: shifted"] += 1
         self.set_to(max(self.world.clock + by, FIRST_DAY - YEARS))
 
     def hand_in(self, scope: Any, text: Any, embedded: bool, variant: str, origin: str, day: int | None, *given: Any,
@@ -612,19 +618,8 @@ class Shifting(Machine):
             self.set_to(FIRST_DAY + 7 * DAY)
         if day is not None and (day % 2 == 0 or FIRST_DAY + day * DAY > self.world.clock):
             day = None
-            test_stateful.COUNTS["clock: told now"] += 1
+            COUNTS["clock: told now"] += 1
         super().hand_in(scope, text, embedded, variant, origin, day, *given, **more)
-
-    def read(self, check: bool) -> None:
-        # ids say what is later about the same memories; the model counts all events as they come ("at" stands by no shift)
-        query = test_stateful.READ.replace("order by e.event_id", "order by e.recorded_at").replace(
-            "e.event_id > %(last)s", "e.event_id <> all(%(known)s)"
-        )
-        held = self.db.execute(
-            query, {"tenant": self.tenant, "known": self.events, "check": check}, prepare=True
-        ).fetchone()
-        assert held is not None
-        self.held = {key: value or [] for key, value in held[0].items()}
 
     def stated_now(self, last_seen: float) -> float:
         return max(self.world.clock, last_seen)
@@ -632,9 +627,8 @@ class Shifting(Machine):
 
 @pytest.mark.slow
 def test_random_sequences_by_a_clock_that_steps(db: DB) -> None:
-    counts: Counter[str] = test_stateful.COUNTS
-    counts.clear()
-    db.execute("select memfold.register_embedding_model('m', %s)", [test_stateful.DIMENSIONS])
+    COUNTS.clear()
+    db.execute("select memfold.register_embedding_model('m', %s)", [DIMENSIONS])
     moved = SHIFTED.format(shift="0").replace(
         "pg_catalog.clock_timestamp()",
         "pg_catalog.to_timestamp(pg_catalog.current_setting('test.clock')::double precision)",
@@ -656,9 +650,9 @@ def test_random_sequences_by_a_clock_that_steps(db: DB) -> None:
             phases=[hypothesis.Phase.generate],
         ),
     )  # fmt: skip
-    print(test_stateful.report(counts, 0))
-    assert counts["clock: shifted"] > 20
-    assert counts["clock: told now"] > 50
+    print(report(COUNTS, 0))
+    assert COUNTS["clock: shifted"] > 20
+    assert COUNTS["clock: told now"] > 50
 
 
 TOWNS = ["Paris", "Rome", "Oslo", "Bonn"]
@@ -715,7 +709,7 @@ def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("MEMFOLD_SEEDS", "2"))))
 @pytest.mark.slow
-def test_what_is_said_now_holds_now_by_any_clock(db: DB, clock: Any, seed: int) -> None:
+def test_a_statement_of_now_counts_now_by_any_clock(db: DB, clock: Any, seed: int) -> None:
     single(db)
     rnd = random.Random(seed)
     done: list[Any] = []
@@ -733,7 +727,7 @@ def test_what_is_said_now_holds_now_by_any_clock(db: DB, clock: Any, seed: int) 
     check(db)
 
 
-def test_a_supersession_is_taken_back_by_vectors_while_the_clock_is_behind(db: DB, clock: Any) -> None:
+def test_a_supersession_is_reverted_by_vectors_while_the_clock_is_behind(db: DB, clock: Any) -> None:
     single(db)
     model(db)
     slot = {"subject": "Ann", "predicate": "lives_in"}
@@ -747,7 +741,7 @@ def test_a_supersession_is_taken_back_by_vectors_while_the_clock_is_behind(db: D
     check(db)
 
 
-def test_the_key_of_a_batch_leads_to_the_row_that_was_written(db: DB) -> None:
+def test_the_key_of_a_batch_identifies_the_row_that_was_written(db: DB) -> None:
     """As if another call had restated the memory since the batch took its ids: the row gets a higher one."""
     ingest(db, "Ann likes tea")
     db.execute("update memory_counters set last_event = 'ffffffff-0000-7000-8000-000000000000'")

@@ -282,7 +282,7 @@ def test_refusals(db: DB) -> None:
     with pytest.raises(ValueError, match="6 features expected, got 2"):
         score.predict([[1.0, 2.0]])
     for name in ("Score", "x; drop table y", "", "a" * 64):
-        with pytest.raises(ValueError, match="no name for a function"):
+        with pytest.raises(ValueError, match="not a function name"):
             score.sql(name)
     with pytest.raises(ValueError, match="not a score of the format"):
         scores.Score.from_json("{}")

@@ -108,7 +108,7 @@ def test_the_value_of_a_slot_stays(db: DB) -> None:
     check(db)
 
 
-def test_a_fold_is_undone_through_which_a_pruned_memory_came_back(db: DB) -> None:
+def test_undoing_a_merge_that_revived_a_pruned_memory(db: DB) -> None:
     """Whether it was stated since is a question to the tree that the undo leaves, not to the one before."""
     model(db)
     old = {"observed_at": "2025-01-01", "source_confidence": 0.1}

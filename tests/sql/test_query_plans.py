@@ -1,6 +1,6 @@
 """The statements of the hot path reach their rows by the index, in tables that nobody has analyzed yet, too.
 
-A database that is being filled has no statistics until autovacuum comes by. Then several indexes look as good as the
+A database that is being filled has no statistics until autovacuum runs. Until then several indexes look as good as the
 right one, and the wrong one reads the bucket: a replay takes as long as there are memories. Counted are the pages that
 a call looks at, which no busy machine changes (entries would not do: those that an index skips are not counted).
 """
@@ -78,7 +78,7 @@ def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
 
     def call(name: str, turn: int) -> tuple[int, int]:
-        """As in an application: the same session, each time another fact."""
+        """As in an application: the same session, a different fact each time."""
         even = 2 * turn + 2
         batch = json.dumps([{"content": f"Fact {even}"}, {"content": f"New, too, {even}"}])
         query = CALLS[name].format(even=even, odd=even + 1, batch=batch)
@@ -215,7 +215,7 @@ def test_a_large_tenant_among_small_ones_is_not_read_for_each_memory(db: DB) -> 
 def test_words_are_looked_up_by_memory_before_the_first_analyze(db: DB) -> None:
     never_analyze(db)
     db.execute("select memfold.set_policy('acme', lexical_threshold => 0.8, scope => 'bucket')")
-    for n in range(7):  # planned when the tables are as good as empty
+    for n in range(7):  # planned when the tables are almost empty
         ingest(db, f"Something else {n}")
     rows = 600
     db.execute(FILL.replace("%(rows)s", str(rows)).encode())

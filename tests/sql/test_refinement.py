@@ -89,7 +89,7 @@ def test_an_older_text_that_says_more_keeps_the_lead(db: DB) -> None:
     check(db)
 
 
-def test_what_changes_a_fact_is_no_refinement(db: DB) -> None:
+def test_what_changes_a_fact_is_not_a_refinement(db: DB) -> None:
     """The guard is asked first: the addition must be clean."""
     model(db)
     ingest(db, "Runs and cycles", **vector(1))
@@ -115,7 +115,7 @@ def test_a_policy_asks(db: DB, on_ambiguous: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"on_refinement": "merge"}, {"guard": "off"}])
-def test_a_policy_merges_as_ever(db: DB, options: dict[str, str]) -> None:
+def test_a_policy_merges_as_before(db: DB, options: dict[str, str]) -> None:
     model(db)
     policy(db, **options)
     ingest(db, SHORT, **vector(1))

@@ -390,7 +390,7 @@ def test_an_alias_of_another_memory(db: DB) -> None:
 
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize("back", ["rules", "run", "half-way"])
-def test_a_fold_that_comes_back_into_force(db: DB, chained: bool, back: str) -> None:
+def test_a_merge_that_comes_back_into_force(db: DB, chained: bool, back: str) -> None:
     """The text that a rehash has taken out of another tree goes back to it, and to where that leads by now."""
     r = ingest(db, "I use C")
     m = ingest(db, "I use C++")
@@ -424,7 +424,7 @@ def test_a_fold_that_comes_back_into_force(db: DB, chained: bool, back: str) -> 
     check(db)
 
 
-def test_a_tree_that_was_folded_while_one_of_its_texts_was_elsewhere(db: DB) -> None:
+def test_a_tree_that_was_merged_while_one_of_its_texts_was_elsewhere(db: DB) -> None:
     """Back, the text follows the fold that it was not part of when it was made."""
     ingest(db, "I use C")
     m = ingest(db, "I use C++")
@@ -439,7 +439,7 @@ def test_a_tree_that_was_folded_while_one_of_its_texts_was_elsewhere(db: DB) -> 
     settled(db)
 
 
-def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
+def test_merges_that_a_rehash_has_taken_over_never_form_a_cycle(db: DB) -> None:
     """K in M in C by a person; by the rehash M is R and C is K. Where M's fold comes back first, C is not beneath itself."""
     for n in (3, 18, 21, 24):  # by their hashes a rehash meets M before C, and on its way back R before K
         subject = {"subject": f"s{n}"}
@@ -464,7 +464,7 @@ def test_folds_that_a_rehash_has_taken_over_never_close_a_ring(db: DB) -> None:
 
 
 def test_texts_beneath_texts_come_apart_in_small_batches(db: DB) -> None:
-    """Of three that are one, the newest may have been merged into the middle one before that was into the oldest."""
+    """Of three equal texts, the newest may have been merged into the middle one before that into the oldest."""
     db.execute("select set_policy('acme', 'default', canonicalizer => 'exact')")
     for n in range(10):  # in which order a rehash meets them is by their hashes
         for text in ("I use C!", "I use C", "I use C."):
@@ -580,7 +580,7 @@ def test_both_hashes_while_it_runs(db: DB) -> None:
     for function in ("preview_memory", "ingest_memory"):
         found = ingest(db, "I use C++", function=function)
         assert (found.action, found.tier, found.memory_id) == ("merged", 1, old.memory_id)
-    # by the rules of before the same, by those of now another text
+    # the same text by the previous rules, a different one by the current ones
     assert db.execute("select from known_memory('i use c++', 'acme')").fetchall() == []
     for function in ("preview_memory", "ingest_memory"):
         assert ingest(db, "i use c++", function=function).action == "inserted"

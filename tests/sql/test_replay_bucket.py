@@ -33,7 +33,7 @@ def replay(db: DB, arguments: str = "") -> list[tuple[Any, ...]]:
 
 
 def test_as_it_came(db: DB) -> None:
-    """By the rules under which a bucket was filled it is filled again, and stays as it is."""
+    """Replaying a bucket by the rules under which it was filled changes nothing."""
     model(db)
     db.execute("select memfold.set_policy('acme', 'default', neighbours => 7)")
     for text, cosine in (

@@ -92,7 +92,7 @@ def test_the_guard_holds_here_too(scored: DB) -> None:
     assert event["guard"][0].startswith("negation")
 
 
-def test_whoever_sets_a_cosine_means_the_cosine(scored: DB) -> None:
+def test_a_threshold_that_is_set_is_a_cosine(scored: DB) -> None:
     scored.execute("select set_policy('acme', merge_threshold => 0.92)")
     ingest(scored, TEXTS[0], **angle(0))
     assert ingest(scored, TEXTS[1], **angle(FAR)).action == "inserted"
@@ -146,7 +146,7 @@ def test_a_sweep_goes_by_it(scored: DB) -> None:
     check(scored)
 
 
-def test_what_is_shown_as_one_goes_by_the_cosine(scored: DB) -> None:
+def test_what_is_shown_as_one_depends_on_the_cosine(scored: DB) -> None:
     """search_memories() compares cosines, as before: a score is of texts that arrive."""
     store(scored, "User likes tea", **angle(0))
     store(scored, "The user enjoys tea", **angle(NEAR))

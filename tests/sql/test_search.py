@@ -110,7 +110,7 @@ def test_seven_paraphrases_of_two_facts_are_shown_as_two(
     check(db)
 
 
-def test_what_contradicts_a_paraphrase_is_shown_beside_it(db: DB, coffee: dict[str, list[str]]) -> None:
+def test_what_contradicts_a_paraphrase_is_shown_with_it(db: DB, coffee: dict[str, list[str]]) -> None:
     remember(db, coffee["contradiction"] + coffee["flat white"] + coffee["pour-over"] + coffee["other"])
     query = real("What coffee does the user like?")
     found = groups(search(db, query, embedding_model="all-MiniLM-L6-v2", show_collapsed=True))
@@ -279,7 +279,7 @@ def test_large_buckets(db: DB, app: Connect) -> None:
         assert found(oldest, session_id="none") == []
     assert scans.count == 0
     assert found(oldest, as_of="now()")[0] == ids[0]
-    # the tenant beside it, too small for the index to be of use
+    # the other tenant, too small for the index to be useful
     assert len(search(app("globex"), oldest, tenant="globex", bucket="wide")) == 10
 
 
@@ -392,7 +392,7 @@ def test_what_was_judged_apart_stays_apart(db: DB) -> None:
         assert len(search(db, bucket=bucket)) == (1 if together else 2), verdict
 
 
-def test_a_verdict_holds_for_what_its_sides_were_folded_into(db: DB) -> None:
+def test_a_verdict_applies_to_what_its_sides_were_merged_into(db: DB) -> None:
     """The older or the newer of them."""
     model(db)
     for folded in (0, 1):
@@ -413,7 +413,7 @@ def test_a_verdict_holds_for_what_its_sides_were_folded_into(db: DB) -> None:
         assert [row["collapsed_count"] for row in search(db, bucket=f"b{folded}")] == [0, 0]
 
 
-def test_a_fold_that_was_undone_is_not_made_by_search(db: DB) -> None:
+def test_search_does_not_repeat_an_undone_merge(db: DB) -> None:
     model(db)
     near(db, "User likes tea")
     merged = ingest(db, "User is fond of tea", **vector(0.98))

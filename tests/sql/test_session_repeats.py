@@ -36,7 +36,7 @@ def test_a_loop_is_refused(db: DB) -> None:
     assert ingest(db, "User likes tea").action == "merged"
     assert ingest(db, "User likes coffee", session_id="s").action == "inserted"
     assert ingest(db, "User likes tea", session_id="s", origin="recalled").action == "merged"
-    # what was taken back does not count; the answer to a key is given again
+    # what was undone does not count; a repeated key gets its answer again
     db.execute("select undo(%s, tenant_id => 'acme')", [said[1].event_id])
     last = ingest(db, "User likes tea", session_id="s", idempotency_key="k")
     assert ingest(db, "User likes tea", session_id="s", idempotency_key="k") == last

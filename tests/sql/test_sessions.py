@@ -40,7 +40,7 @@ def robot(db: DB) -> DB:
     return db
 
 
-def test_clusters_fold_into_the_most_confident(robot: DB) -> None:
+def test_clusters_merge_into_the_most_confident(robot: DB) -> None:
     db = robot
     ids = [
         say(db, "grip force works for cups", 0.85),
@@ -96,7 +96,7 @@ def test_the_most_often_recalled_stays(made_up: DB) -> None:
     assert roots(robot, ids) == [1, None, 1]
 
 
-def test_two_memories_are_no_session_and_the_guard_keeps_apart(robot: DB) -> None:
+def test_two_memories_are_not_a_session_and_the_guard_keeps_apart(robot: DB) -> None:
     for text in ("aa bb cc dd", "aa bb cc dd ee"):
         say(robot, text)
     nothing = {"merged_groups": 0, "superseded_count": 0, "compression_ratio": 0, "avg_similarity": 0}

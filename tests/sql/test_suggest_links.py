@@ -98,7 +98,7 @@ def test_names_that_the_guard_tells_apart_are_not_suggested(db: DB) -> None:
     assert suggested(db) == []
 
 
-def test_unlike_names_are_suggested_by_what_is_told_of_them(db: DB) -> None:
+def test_dissimilar_names_are_suggested_by_their_facts(db: DB) -> None:
     model(db)
     for axis, text in enumerate(("likes tea", "owns a boat", "sings well")):
         ingest(db, f"Georg Maier {text}", subject="Georg Maier", **vector(0.0, axis=axis + 1))

@@ -151,7 +151,7 @@ def test_a_bucket_wide_policy_looks_over_subjects_and_a_protected_type_stays(db:
     assert sorted(texts(db)) == ["Ann likes tea", "Ann likes tea", "ann's team likes tea"]
 
 
-def test_limits_and_going_on_with_a_run(db: DB) -> None:
+def test_limits_and_resuming_a_run(db: DB) -> None:
     model(db)
     storing(db)
     for n in range(4):

@@ -128,7 +128,7 @@ def test_what_the_model_may_answer_about_a_cluster() -> None:
             answers(asked, {"members": wrong})
     with pytest.raises(Exception, match="richer is neither A, B, C, D nor null"):
         answers(asked, {"verdict": "refinement", "richer": "E"})
-    with pytest.raises(Exception, match="richer is none of the members"):
+    with pytest.raises(Exception, match="richer is not one of the members"):
         answers(asked, {"verdict": "refinement", "members": ["A", "B"], "richer": "C"})
 
 

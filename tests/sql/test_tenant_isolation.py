@@ -437,7 +437,7 @@ def nodes(plan: dict[str, Any]) -> list[tuple[str, str | None]]:
     # a tenant that is a constant is compared with the setting once, before any row is looked at
     found = [] if "One-Time Filter" in plan else [(plan["Node Type"], plan.get("Index Name"))]
     for below in plan.get("Plans", []):
-        # (what a policy computes once is no part of the way to the rows)
+        # (what a policy computes once is not part of the way to the rows)
         if below.get("Parent Relationship") not in ("InitPlan", "SubPlan"):
             found += nodes(below)
     return found

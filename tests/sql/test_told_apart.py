@@ -138,7 +138,7 @@ def test_a_value_that_comes_while_two_are_asked_about_retires_both(db: DB, verdi
     check(db)
 
 
-# --- what a run merged and a person took back -------------------------------------------------------------------
+# --- what a run merged and a person undid -------------------------------------------------------------------
 
 
 def asked_by(db: DB, function: str) -> list[dict[str, Any]]:
@@ -180,7 +180,7 @@ def test_what_was_approved_and_undone_is_not_asked_again(db: DB, judge: bool) ->
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_a_sweep_merged_and_a_person_took_back_is_left_alone(db: DB, whole: bool) -> None:
+def test_a_sweep_leaves_merges_alone_that_a_person_undid(db: DB, whole: bool) -> None:
     """By undo_run, and event by event."""
     four(db)
     policy(db, preset="three_tier", guard="off")

@@ -475,7 +475,7 @@ def open_judgements(db: DB) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.core
-def test_a_fold_whose_child_lived_on(db: DB) -> None:
+def test_a_merge_whose_child_lived_on(db: DB) -> None:
     """X is merged into R, gets 3 more observations, Y is merged (X is nearer): undoing X -> R leaves Y where it is."""
     model(db)
     r = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.3, **vector(1.0))
@@ -555,7 +555,7 @@ def test_a_refinement(db: DB) -> None:
     check(db)
 
 
-def test_a_synthesis_is_two_folds(db: DB) -> None:
+def test_a_synthesis_is_two_merges(db: DB) -> None:
     a = ingest(db, "User likes Vim")
     b = ingest(db, "User dislikes arrow keys")
     db.execute(
@@ -658,7 +658,7 @@ def test_a_supersession_and_the_review_it_leaves(db: DB, verdict: str, statuses:
 
 
 def test_a_supersession_before_others(db: DB) -> None:
-    """Of VW, Stripe, BMW the first supersession is undone: BMW keeps its place, VW and Stripe are contested."""
+    """VW, Stripe, BMW: if the first supersession is undone, BMW keeps its place, and VW and Stripe are contested."""
     db.execute("select set_predicate('works_at', 'acme')")
     a, b, c = says(db, "VW", "01-01"), says(db, "Stripe", "03-01"), says(db, "BMW", "05-01")
     undo(db, b.event_id)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.adversarial.test_locks import Call, batch
+from tests.concurrent_calls import Call, batch
 from tests.maintenance import rows, store
 from tests.sql.test_archive import archive
 from tests.support import Result, check, counters, ingest, model, status, vector
@@ -143,7 +143,7 @@ def test_a_merge_and_its_undo(db: DB) -> None:
     check(db)
 
 
-def test_a_value_of_a_timeline_that_has_expired_brings_no_other_back(db: DB) -> None:
+def test_an_expired_value_of_a_timeline_brings_no_other_back(db: DB) -> None:
     db.execute("select set_predicate('lives_in', 'acme')")
     slot: dict[str, Any] = {"subject": "Ann", "predicate": "lives_in"}
     ingest(db, "Ann lives in Rome", object="Rome", observed_at=day(1), **slot)

@@ -407,7 +407,7 @@ def test_a_contradiction_in_a_single_valued_slot(m: DB) -> None:
 # The answer meets another state than the question -------------------------------------------------------------------
 
 
-def test_a_side_was_folded_meanwhile(m: DB) -> None:
+def test_a_side_was_merged_in_the_meantime(m: DB) -> None:
     """The question is asked again about where the two lead now; nothing is applied."""
     a, b = pair(m)
     [asked] = claim(m)

@@ -126,7 +126,7 @@ def test_the_same_on_every_server(db: DB) -> None:
 SCORES = ["0.640941", "0.902277", "0.113210", "0.911454"]
 
 
-def test_numbers_and_forms_are_no_difference(db: DB) -> None:
+def test_numbers_and_forms_are_not_a_difference(db: DB) -> None:
     same = score(db, "The team has 3 engineers", "The team has 3 engineers")
     assert score(db, "The team has three engineers", "The team has 3 engineers") == same
     assert same > 0.5
@@ -175,14 +175,14 @@ def test_off_it_is_as_before(db: DB, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("veto", [-0.1, 1.1, "nan"])
-def test_what_is_no_veto(db: DB, veto: Any) -> None:
+def test_what_is_not_a_veto(db: DB, veto: Any) -> None:
     with pytest.raises(psycopg.Error) as error:
         policy(db, merge_veto=veto)
     assert error.value.sqlstate == "MF017"
 
 
 def test_another_neighbour_may_merge(db: DB) -> None:
-    """As where the guard is raised: the next one is looked at."""
+    """As if the guard is raised: the next neighbour is compared."""
     model(db)
     policy(db, merge_veto=(score(db, PAIR[1], SAME) + score(db, *PAIR)) / 2)
     nearest = ingest(db, PAIR[0], **vector(0.99, 2))
@@ -253,7 +253,7 @@ def test_a_sweep_asks(db: DB) -> None:
         assert plan == [{"action": action, "guard": []}]
     policy(db, preset="three_tier", merge_veto=1, on_merge="synthesise", on_ambiguous="judge")
     assert rows(db, "select action from sweep_duplicates('acme', dry_run => false)") == [{"action": "ask"}]
-    # what may not merge is no synthesis either
+    # what may not merge is not a synthesis either
     assert rows(db, "select kind from judgements") == [{"kind": "consolidation"}]
     check(db)
 

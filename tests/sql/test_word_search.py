@@ -92,7 +92,7 @@ def test_a_query_is_words_and_nothing_else(way: DB, hostile: str) -> None:
     assert texts(words(way, f"hostile {hostile}"))[0] == f"hostile {hostile} text"
 
 
-def test_a_merged_text_leads_to_its_memory(way: DB) -> None:
+def test_a_merged_text_resolves_to_its_memory(way: DB) -> None:
     model(way)
     root = ingest(way, "Ann keeps bees", **vector(1.0))
     ingest(way, "Ann is a beekeeper in spare hours", **vector(0.97))
@@ -221,7 +221,7 @@ from pg_index where indrelid = 'memfold.memories'::regclass
 
 
 def test_the_index_is_read_for_one_tenant(db: DB) -> None:
-    """By no index that begins with the tenant: that one would have each of its texts parted into words."""
+    """Without an index that begins with the tenant, which would need every text of the tenant split into words."""
     db.execute(FILL.replace("%(rows)s", "3000").encode())
     for number in range(3):
         ingest(db, f"Fact {number} of globex", tenant_id="globex")

@@ -104,7 +104,7 @@ def test_as_many_errors_as_the_bound_allows(budget: float) -> None:
 
 
 def test_the_budget_holds_as_often_as_it_promises() -> None:
-    """Of thresholds chosen on samples of a known distribution, at most 5 % let more through than the budget."""
+    """At most 5 % of thresholds chosen on samples of a known distribution exceed the budget."""
     random = np.random.default_rng(0)
     budget = Budget()
     broken = [0, 0]
@@ -248,7 +248,7 @@ def test_pairs_that_are_never_scored_are_kept() -> None:
     assert (found.by_label["distinct"]["kept"], found.by_label["duplicate"]["merged"]) == (400, 397)
 
 
-def test_what_is_stored_holds_numbers_and_no_texts() -> None:
+def test_stored_reports_contain_numbers_and_no_texts() -> None:
     told = calibrate_pairs(normal(**APART), "m").report()
     assert "text " not in str(told)
     assert told["pairs"] == {
@@ -267,14 +267,14 @@ def test_refused_without_contradictions() -> None:
     assert refused(pairs, "contradictions").message == "contradictions are missing"
     few = refused([*pairs, *(pair(i, "contradiction", 0.7) for i in range(3))], "contradictions")
     assert few.message == "there are too few contradictions"
-    assert "3 are contradictions; it takes 20" in str(few.detail)
+    assert "3 of 903 pairs are contradictions; at least 20 are needed" in str(few.detail)
 
 
 def test_refused_with_forty_pairs() -> None:
     pairs = normal(duplicate=(10, 0.93, 0.02), contradiction=(20, 0.6, 0.05), distinct=(10, 0.4, 0.1))
     told = refused(pairs, "sample")
     # 299 and 59, as 80 % of what there must be
-    assert "30 pairs that are no duplicates instead of 374" in str(told.detail)
+    assert "30 pairs that are not duplicates instead of 374" in str(told.detail)
     assert "10 duplicates instead of 74" in str(told.detail)
     assert "40 pairs in all" in str(told.detail)
 
@@ -283,7 +283,7 @@ def test_as_many_as_it_takes_are_enough() -> None:
     counts = {"duplicate": (74, 0.93, 0.02), "contradiction": (100, 0.6, 0.05), "distinct": (274, 0.4, 0.1)}
     assert calibrate_pairs(normal(**counts), "m").measured(held_out=False).false_merge.of == 299
     counts["distinct"] = (273, 0.4, 0.1)
-    assert "373 pairs that are no duplicates instead of 374" in str(
+    assert "373 pairs that are not duplicates instead of 374" in str(
         refused(normal(**counts), "sample").detail
     )
 
@@ -309,7 +309,7 @@ def test_refused_where_they_overlap_and_what_can_be_had() -> None:
         assert made.frontier.escalation <= budget.max_escalation
 
 
-def test_refused_without_pairs_and_where_all_hang_together() -> None:
+def test_refused_without_pairs_and_if_all_share_texts() -> None:
     refused([], "no_pairs")
     star = [
         dataclasses.replace(one, key_a="the same text")
@@ -365,7 +365,7 @@ def test_percentiles_say_where_they_miss_their_targets() -> None:
     told = calibrate_pairs(pairs, "m", method="percentile", budget=Budget(max_escalation=0.15)).warnings
     assert any("no contradictions" in one for one in told)
     assert any("by construction" in one for one in told)
-    assert any("false merges are" in one and "wanted were 1.0%" in one for one in told)
+    assert any("false merges are" in one and "the target is 1.0%" in one for one in told)
     assert any("escalation" in one for one in told)
     apart = uniform("duplicate", 0.93, 1.0, 400) + uniform("contradiction", 0.3, 0.5, 400)
     told = calibrate_pairs(apart, "m", method="percentile").warnings
@@ -382,7 +382,7 @@ def test_percentiles_of_too_few_are_refused() -> None:
 
 
 def fitting(monkeypatch: pytest.MonkeyPatch, quality: float) -> None:
-    """In the place of a fitted model: the truth, as clearly as quality says."""
+    """In place of a fitted model: the truth, blurred according to quality."""
 
     def fitted(pairs: Sequence[Pair], *_: Any) -> tuple[Any, Any, float]:
         random = np.random.default_rng(1)
@@ -486,7 +486,7 @@ def test_pairs_of_a_file(tmp_path: Path) -> None:
         '{"a": "x", "b": "y", "label": "distinct", "embeddings": [[0, 0], [1, 1]]}',
     ],
 )  # fmt: skip
-def test_lines_that_are_no_pairs(tmp_path: Path, line: str) -> None:
+def test_lines_that_are_not_pairs(tmp_path: Path, line: str) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_text('{"a": "x", "b": "y", "label": "distinct"}\n' + line + "\n")
     with pytest.raises(InvalidPairError) as error:
@@ -573,7 +573,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "a &lt; b" in text
     assert "Refused &amp; told." in text
-    for words in ("forgetful was asked 4 pairs", made.fingerprint.hex(), "Kept apart, and duplicates"):
+    for words in ("forgetful was asked about 4 pairs", made.fingerprint.hex(), "Kept apart, but duplicates"):
         assert words in text
     assert page(made, "Refused & told.") == text
 

@@ -70,7 +70,7 @@ def dead_links(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
+def test_links_resolve(page: str) -> None:
     assert dead_links(page) == []
 
 
@@ -118,7 +118,7 @@ def made_in(module: Path) -> set[str]:
     return set(re.findall(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) \w+\.(\w+)", text))
 
 
-def test_the_steps_of_a_call_are_functions_of_the_modules_beside_them() -> None:
+def test_the_steps_of_a_call_are_functions_of_their_modules() -> None:
     """A row of architecture.md's tables: functions in one cell, their module in the next."""
     page = prose("docs/architecture.md")
     rows = re.findall(r"^\|[^|\n]*\| ([^|\n]*) \| `(\d\d_\w+)` \|", page, re.M)
@@ -163,7 +163,7 @@ def test_hooks_run_what_lint_runs() -> None:
     makefile = (ROOT / "Makefile").read_text()
     goals = re.search(r"^LINT +:= (.*)$", makefile, re.M)
     assert goals is not None
-    # a recipe of one line each, and no goal beside those that are run
+    # a recipe of one line each, and no goals other than those that are run
     recipes = dict(re.findall(r"^(lint-\w+):\n\t(.*)\n(?!\t)", makefile, re.M))
     assert list(recipes) == goals[1].split()
     assert re.search(r"^lint: setup.*\n\t@\$\(MAKE\) .* \$\(LINT\)\n", makefile, re.M)

@@ -94,7 +94,7 @@ def test_a_reply_without_end_is_read_up_to_the_limit(
 ) -> None:
     rude.mode = mode
     rude.payload = bomb(128 * MEGABYTES, layers) if layers else b""
-    ask_again = fails(ask, rude)  # what is loaded and cached at the first call is no part of it
+    ask_again = fails(ask, rude)  # what is loaded and cached at the first call is not part of it
     tracemalloc.start()
     try:
         error = fails(ask, rude)
@@ -126,7 +126,7 @@ def vectors(count: int, size: int, extra: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("mode", ["plain", "compressed"])
-def test_the_limit_of_an_embedder_goes_by_texts_and_dimensions(rude: RudeEndpoint, mode: str) -> None:
+def test_the_limit_of_an_embedder_depends_on_texts_and_dimensions(rude: RudeEndpoint, mode: str) -> None:
     rude.mode = mode
     allowed = _endpoint.MAX_REPLY + 2 * 3 * NUMBER_BYTES
     bare = len(vectors(2, 3))
@@ -183,7 +183,7 @@ def test_a_reply_that_drips_has_an_end() -> None:
 
 
 @ASKS
-def test_a_reply_that_is_cut_is_told_as_such_by_every_release_of_openai(
+def test_a_truncated_reply_is_reported_as_such_with_every_release_of_openai(
     rude: RudeEndpoint, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before 3.0 whatever happens while a reply is read is an APIConnectionError, and tried again."""
@@ -235,7 +235,7 @@ def test_a_client_that_is_given_follows_none_either(rude: RudeEndpoint) -> None:
 
 
 def shown(error: BaseException) -> str:
-    """All that printing it could show: its text, its traceback, and how memfold prints both."""
+    """Everything that printing an error could show: its text, its traceback, and memfold's form of both."""
     printed = "".join(traceback.format_exception(error))
     return "\n".join([str(error), repr(error), printed, describe_error(error), format_error(error)])
 
@@ -252,7 +252,7 @@ def test_what_an_endpoint_says_is_not_repeated(rude: RudeEndpoint, ask: Ask, mod
     assert not STEERS.search(said)
 
 
-def test_what_a_judge_says_beside_its_verdict_holds_no_key(rude: RudeEndpoint) -> None:
+def test_a_judges_reason_contains_no_key(rude: RudeEndpoint) -> None:
     rude.mode = "plain"
     rude.payload = verdict(f"because {KEY}", model=f"model {KEY}")
     answer = judged(rude)
@@ -268,7 +268,7 @@ def test_an_embedder_without_a_key_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class LoudError(Exception):
-    """What a plugged-in embedder or judge may raise."""
+    """Errors that a plugged-in embedder or judge may raise."""
 
 
 def test_what_others_raise_is_masked_and_escaped(monkeypatch: pytest.MonkeyPatch) -> None:

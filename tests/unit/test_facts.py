@@ -1,4 +1,4 @@
-"""What a model extracts, and what becomes of it."""
+"""Facts that a model extracts, and their ingestion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_means_nothing_is_left_out() -> None:
         '{"content": "a", "more": 1}',
     ],
 )
-def test_what_is_no_fact_is_refused(answer: str) -> None:
+def test_what_is_not_a_fact_is_refused(answer: str) -> None:
     with pytest.raises(ValidationError):
         Fact.model_validate_json(answer)
 

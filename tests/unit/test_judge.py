@@ -347,7 +347,9 @@ def fallen(monkeypatch: pytest.MonkeyPatch, server: ChatServer, setting: Setting
     }
 
 
-def test_without_any_wall_most_attacks_succeed(monkeypatch: pytest.MonkeyPatch, server: ChatServer) -> None:
+def test_without_any_isolation_most_attacks_succeed(
+    monkeypatch: pytest.MonkeyPatch, server: ChatServer
+) -> None:
     names = fallen(monkeypatch, server, (careless, KNOWN_NONCE))
     assert len(names) > len(ATTACKS) / 2
     assert names >= {
@@ -736,7 +738,7 @@ def test_errors_under_status_200(server: ChatServer, body: Any, transient: bool,
     assert (error.transient, part in str(error)) == (transient, True)
 
 
-def test_bytes_that_are_no_text(server: ChatServer) -> None:
+def test_bytes_that_are_not_text(server: ChatServer) -> None:
     server.script((200, {"content-type": "application/json"}, b"\xff\xfe\x00{}"))
     assert not failure(server).transient
     server.script((200, {"content-type": "application/json", "content-encoding": "gzip"}, b"not gzip"))
@@ -870,7 +872,7 @@ def test_calls_overlap(server: ChatServer) -> None:
 
 
 def test_cancelled_call_is_cancelled(server: ChatServer) -> None:
-    """A graceful stop of the worker is no failure of the endpoint."""
+    """A graceful stop of the worker is not a failure of the endpoint."""
     server.mode = "stall"
 
     async def run() -> None:
@@ -906,7 +908,7 @@ def test_given_client_is_used_without_retries_and_left_open(server: ChatServer) 
 
 
 def test_one_judge_serves_several_event_loops(server: ChatServer) -> None:
-    """As where a client without an event loop of its own judges at once."""
+    """As if a client without its own event loop judges immediately."""
     judge = OpenAIJudge("some-model", base_url=server.base_url)
     for _ in range(3):
         assert asyncio.run(judge.judge(question())).verdict == "duplicate"
@@ -928,7 +930,7 @@ def test_api_key(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_server_in_a_process_of_its_own() -> None:
-    """What the tests that kill things stand on."""
+    """The basis of the tests that kill things."""
     command = [sys.executable, "-m", "tests.chat_server", "--port", "0", "--latency", "0.01"]
     with subprocess.Popen(command, cwd=servers.ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:

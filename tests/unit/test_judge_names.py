@@ -81,9 +81,9 @@ def test_a_predicate_and_a_missing_subject_are_said_to_be_such() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["refinement", "contradiction", "same", None])
-def test_another_verdict_is_no_answer(server: ChatServer, verdict: str | None) -> None:
+def test_another_verdict_is_not_an_answer(server: ChatServer, verdict: str | None) -> None:
     server.answer = lambda _: {"reason": "", "verdict": verdict, "confidence": 0.9}
-    with pytest.raises(JudgeError, match="none of the two"):
+    with pytest.raises(JudgeError, match="not one of the two"):
         ask(server, question())
 
 

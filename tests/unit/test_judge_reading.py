@@ -56,14 +56,17 @@ READABLE: dict[str, str] = {
 }
 
 UNREADABLE: dict[str, tuple[str | Json, str]] = {
-    "a refusal in prose": ("I'm sorry, but I can't help with that.", "is not a JSON object, and holds none"),
+    "a refusal in prose": (
+        "I'm sorry, but I can't help with that.",
+        "is not a JSON object, and contains none",
+    ),
     "a refusal": (completion(None, refusal="I cannot."), "refused"),
-    "nothing": ("", "holds none"),
+    "nothing": ("", "contains none"),
     "cut off": (GOOD_TEXT[:40], "breaks off"),
     "cut off behind an object within": ('{"a": {"verdict": "duplicate", "confidence": 1}, "b', "breaks off"),
     "cut off, as it says": (completion(GOOD_TEXT, finish_reason="length"), "cut off"),
     "cut off in its reasoning": (f"<think>Perhaps {GOOD_TEXT}", "ends within its reasoning"),
-    "nothing behind its reasoning": (f"<think>{GOOD_TEXT}</think>", "holds none"),
+    "nothing behind its reasoning": (f"<think>{GOOD_TEXT}</think>", "contains none"),
     "single quotes": ("{'verdict': 'duplicate', 'confidence': 0.9}", "JSON is not valid"),
     "no quotes": ("{verdict: duplicate, confidence: 0.9}", "JSON is not valid"),
     "no quotes around an object": (f"{{answer: {GOOD_TEXT}}}", "JSON is not valid"),
@@ -75,13 +78,13 @@ UNREADABLE: dict[str, tuple[str | Json, str]] = {
     "the data again": (f'{{"A": {{"content": "x"}}}}\n{GOOD_TEXT}', "different JSON objects"),
     "a member twice": (SHORT[:-1] + ', "verdict": "distinct"}', "a member twice"),
     "within a member": (f'{{"answer": {GOOD_TEXT}}}', "lacks verdict and confidence"),
-    "JSON in JSON": (json.dumps(GOOD_TEXT), "holds none"),
+    "JSON in JSON": (json.dumps(GOOD_TEXT), "contains none"),
     "no confidence": ('{"verdict": "duplicate"}', "lacks confidence"),
     "no verdict": ('{"confidence": 0.9, "reason": "duplicate"}', "lacks verdict"),
-    "a verdict of its own": (SHORT.replace("duplicate", "same"), "none of the four"),
+    "a verdict of its own": (SHORT.replace("duplicate", "same"), "not one of the four"),
     "a confidence in words": (SHORT.replace("0.9", '"high"'), "not a number from 0 to 1"),
     "a confidence in per cent": (SHORT.replace("0.9", "90"), "not a number from 0 to 1"),
-    "a wrong type": (SHORT.replace('"duplicate"', '["duplicate"]'), "none of the four"),
+    "a wrong type": (SHORT.replace('"duplicate"', '["duplicate"]'), "not one of the four"),
     "nested too deep": ('{"a":' * 100_000, "nested too deep"),
 }
 

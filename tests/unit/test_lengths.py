@@ -26,7 +26,7 @@ FUNCTION = re.compile(
 
 
 def bodies(sql: str) -> Iterator[tuple[str, int, bool]]:
-    """Of each function its name, how many lines its body has, and whether a reason for them stands above it."""
+    """For each function: its name, the number of lines of its body, and whether a reason is given above it."""
     for comments, name, _, dollars, atomic in FUNCTION.findall(sql):
         reasons = [
             line for line in comments.splitlines() if len(line) > len(REASON) and line.startswith(REASON)

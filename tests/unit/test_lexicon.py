@@ -42,7 +42,7 @@ def test_data_that_were_edited_are_found(tool: ModuleType) -> None:
     assert tool.faults("") != []
 
 
-# A WordNet of a few made-up synsets: three ships, sailing, big and small. A space stands before lines of licence.
+# A WordNet of a few made-up synsets: three ships, sailing, big and small. Lines of the licence begin with a space.
 WORDNET = {
     "data.noun": """\
   1 a licence

@@ -133,7 +133,7 @@ def test_a_probe_that_gets_through_closes_the_breaker() -> None:
         0,
         0.0,
     )
-    # and as many failures as ever open it again, for the first pause
+    # and the same number of failures opens it again, for the first pause
     assert [breaker.failed(104, 104, None) for _ in range(3)] == [False, False, True]
     assert breaker.pause(104) == FIRST_PAUSE
 
@@ -204,7 +204,7 @@ def test_the_first_call_tells_what_one_costs() -> None:
     assert (budget.left(0, 0), budget.left(4, 0), budget.left(9, 0)) == (9, 5, 0)
 
 
-def test_money_goes_by_the_dearest_call() -> None:
+def test_budgets_assume_the_most_expensive_call() -> None:
     budget = Budget(None, 1.0)
     budget.paid(0.1, 0)
     budget.paid(0.3, 100)
@@ -226,14 +226,14 @@ def test_money_is_spent_to_the_cent() -> None:
     assert budget.left(0, 3) == 0
 
 
-def test_a_call_dearer_than_the_budget_is_made_once_an_hour() -> None:
+def test_a_call_more_expensive_than_the_budget_is_made_once_an_hour() -> None:
     budget = Budget(None, 1.0)
     budget.paid(5.0, 0)
     assert budget.left(0, HOUR - 1) == 0
     assert (budget.left(0, HOUR), budget.left(1, HOUR)) == (1, 0)
 
 
-def test_an_absurd_price_holds_for_an_hour_and_no_longer() -> None:
+def test_an_absurd_price_counts_for_an_hour_and_no_longer() -> None:
     budget = Budget(None, 1.0)
     budget.paid(1e11, 0)
     assert budget.left(0, HOUR - 1) == 0
@@ -411,7 +411,7 @@ def test_a_client_is_tried_once_at_least() -> None:
 
 
 class Sleeps:
-    """In the place of asyncio.sleep and time.sleep: what was asked for, at once."""
+    """In place of asyncio.sleep and time.sleep: records the request, returns immediately."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -578,7 +578,7 @@ class Spoilt:
 
 
 def embedded(toy: Spoilt, texts: list[str]) -> tuple[list[list[str]], int]:
-    """What it was asked, and how many texts got a vector."""
+    """The requests it got, and the number of texts that got a vector."""
     embedder = Embedder(toy, "toy", 2)
     steps = Core("acme", embedder, False, 1).vectors_or_none(embedder, texts)
     try:
@@ -642,7 +642,7 @@ def test_pending_texts_stop_at_the_first_batch_that_fails_whole() -> None:
 
 
 def test_the_window_of_pending_texts_grows_by_what_stays_pending_alone() -> None:
-    """What has its vector is not read again and again."""
+    """Texts that have a vector are not read again and again."""
     bad = Spoilt(lambda text: text in ("fact 3", "fact 17"))
     steps = Core("acme", Embedder(bad, "toy", 2), False, 1).embed_pending(None, None, 10)
     waiting = [{"memory_id": UUID(int=n), "content": f"fact {n}"} for n in range(45)]
@@ -682,9 +682,9 @@ def test_an_embedder_that_has_never_worked_is_told_what_it_must_take(
 ) -> None:
     """One that takes a single text, for instance, fails each time."""
     embedded(Spoilt(lambda text: True), ["a"])
-    assert "embed takes a list of texts and gives a list of vectors" in caplog.messages[-1]
+    assert "embed takes a list of texts and returns a list of vectors" in caplog.messages[-1]
     embedded(Spoilt(lambda text: text == "b"), ["a", "b"])
-    assert caplog.messages[-1].endswith("going on without a vector")
+    assert caplog.messages[-1].endswith("continuing without a vector")
 
 
 # a person's ties ---------------------------------------------------------------------------------------------
@@ -734,7 +734,7 @@ def seen(older: int, newer: int) -> Question:
     [(seen(1, 2), OLDER, NEWER), (seen(2, 1), NEWER, OLDER), (seen(1, 1), OLDER, NEWER)],
     ids=["newer", "older", "tie"],
 )
-def test_of_a_contradiction_the_one_stated_last_holds(item: Question, loser: UUID, winner: UUID) -> None:
+def test_the_most_recent_statement_wins_a_contradiction(item: Question, loser: UUID, winner: UUID) -> None:
     assert manually(item, "contradiction") == (queries.SUPERSEDE, loser, winner)
 
 
@@ -748,7 +748,7 @@ def test_of_a_contradiction_the_one_stated_last_holds(item: Question, loser: UUI
     ],
     ids=["older", "newer", "tie", "said"],
 )
-def test_of_a_refinement_the_longer_text_stays(
+def test_the_longer_text_of_a_refinement_stays(
     older: str, newer: str, richer_memory_id: UUID | None, loser: UUID, winner: UUID
 ) -> None:
     assert manually(question(older, newer), "refinement", richer_memory_id) == (queries.MERGE, loser, winner)

@@ -35,8 +35,8 @@ FIELDS = ["id", "a", "b", "label", "group", "split", "language", "kind", "cosine
 LABELS = {"duplicate", "refinement", "contradiction", "distinct"}
 SPLITS = ("train", "test")
 OTHERS = {"de", "es", "fr", "it", "ja", "pt", "ru", "zh"}
-# What opposites were merged for (unnoticed by a guard of words), each with paraphrases of the same shape beside it, so
-# that raising always is no way to be right.
+# What opposites were merged for (unnoticed by a guard of words), each with paraphrases of the same shape, so
+# that raising always is not a way to be right.
 TWO_SIDED = """
 antonym approximation cessation change comparison condition contraction direction double_negation environment frequency
 list modality name negation number ordinal pronoun quantifier restriction role stance tense unit
@@ -115,7 +115,7 @@ def test_the_halves_are_alike() -> None:
         assert min(halves[split] for split in SPLITS) >= 0.3 * halves.total(), kind
 
 
-def test_what_is_the_same_stands_beside_what_is_not() -> None:
+def test_equal_texts_next_to_different_ones() -> None:
     sides = defaultdict(set)
     groups = defaultdict(set)
     for pair in PAIRS:

@@ -29,12 +29,12 @@ def test_what_numpy_writes(tmp_path: Path, kind: str, save: Any) -> None:
 @pytest.mark.parametrize(
     ("arrays", "why"),
     [
-        ({"texts": TEXTS}, "no .npz file with the arrays"),
+        ({"texts": TEXTS}, "not an .npz file with the arrays"),
         ({"texts": TEXTS, "vectors": np.ones((2, 2))}, r"not <U3\(3,\) and float64\(2, 2\)"),
         ({"texts": TEXTS, "vectors": np.ones(3)}, "n rows of floating point numbers"),
         ({"texts": TEXTS, "vectors": np.ones((3, 2), dtype=np.int64)}, "not .* and int64"),
         ({"texts": np.arange(3), "vectors": np.ones((3, 2))}, "n strings"),
-        ({"texts": TEXTS.astype(object), "vectors": np.ones((3, 2))}, "no .npz file with the arrays"),
+        ({"texts": TEXTS.astype(object), "vectors": np.ones((3, 2))}, "not an .npz file with the arrays"),
     ],
 )
 def test_what_is_none(tmp_path: Path, arrays: dict[str, Any], why: str) -> None:
@@ -48,11 +48,11 @@ def test_what_is_damaged(tmp_path: Path) -> None:
     np.save(whole, np.ones((3, 2)))
     file = tmp_path / "v.npz"
     file.write_bytes(b"PK")
-    with pytest.raises(ValueError, match=r"v\.npz is no \.npz file"):
+    with pytest.raises(ValueError, match=r"v\.npz is not an \.npz file"):
         read_vectors(file)
     for part in (b"", whole.getvalue()[:60], whole.getvalue()[:-1], b"\x93NUMPY\1\0\xff\xff{}"):
         with zipfile.ZipFile(file, "w") as archive:
             archive.writestr("texts.npy", part)
             archive.writestr("vectors.npy", part)
-        with pytest.raises(ValueError, match=r"v\.npz is no \.npz file"):
+        with pytest.raises(ValueError, match=r"v\.npz is not an \.npz file"):
             read_vectors(file)

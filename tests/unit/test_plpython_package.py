@@ -91,7 +91,7 @@ def test_selftest_notices_another_dictionary(monkeypatch: pytest.MonkeyPatch) ->
         "犬が好き \u0301likes likes\u0301",
     ],
 )
-def test_what_is_no_plain_word_stays(text: str) -> None:
+def test_what_is_not_a_plain_word_stays(text: str) -> None:
     assert lemma.lemmatize(text, "en") == text
 
 
@@ -203,7 +203,7 @@ def test_no_result_depends_on_the_process() -> None:
     assert len(said) == 1
 
 
-def test_pairs_that_the_guard_holds_apart_stay_apart() -> None:
+def test_pairs_that_the_guard_keeps_apart_stay_apart() -> None:
     with (ROOT / "tests/data/guard_pairs.jsonl").open(encoding="utf-8") as lines:
         pairs = [json.loads(line) for line in lines]
     for pair in pairs:
@@ -257,7 +257,7 @@ def test_bert_in_numpy_has_the_same_vectors(weights: Path, model: embed.Model) -
     computed = embed.load(str(weights), 1)
     assert (computed.route, computed.dimensions) == ("numpy", 384)
     assert np.abs(computed.encode(texts) - known).max() < 1e-5
-    # what stands beside it, and pads it, does not change a text's vector; what is too long is cut
+    # other texts in a batch, which pad it, do not change a text's vector; a text that is too long is cut
     mixed = ["a dog", "word " * 5_000]
     assert np.abs(computed.encode(mixed) - model.encode(mixed)).max() < 1e-5
 

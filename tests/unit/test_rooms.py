@@ -133,13 +133,13 @@ def test_every_folder_is_a_room() -> None:
     assert len(sources(PACKAGE)) > 90
 
 
-def test_imports_lead_down() -> None:
+def test_imports_go_to_lower_floors() -> None:
     found = graph(PACKAGE)
     assert sum(map(len, found.values())) > 300
     assert upward(found, folders_of(PACKAGE)) == []
 
 
-def test_no_import_leads_in_a_circle() -> None:
+def test_no_import_is_circular() -> None:
     assert circles(graph(PACKAGE)) == []
 
 
@@ -221,7 +221,7 @@ def test_what_takes_long_is_loaded_where_it_is_used(module: str, absent: set[str
     ],
     ids=["front", "name", "relative", "in a function", "for types"],
 )  # fmt: skip
-def test_an_import_that_leads_up_is_found(tmp_path: Path, module: str, source: str, line: str) -> None:
+def test_an_import_from_a_higher_floor_is_found(tmp_path: Path, module: str, source: str, line: str) -> None:
     package = tmp_path / "memfold"
     for name in ("__init__.py", "cli/__init__.py", "client/__init__.py", "client/a.py", "errors/__init__.py",
                  "admin/__init__.py", "admin/b.py", "review/__init__.py", module):  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the tests put into a directory of the system's is gone after the run, and what was there before is there again."""
+"""Files that tests put into a system directory are removed after the run, and replaced ones are restored."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def system(tmp_path: Path) -> Path:
     return place
 
 
-def test_taken_back_whole(tmp_path: Path, system: Path) -> None:
+def test_undone_as_a_run(tmp_path: Path, system: Path) -> None:
     before = state(system)
     files = SharedFiles(system)
     files.put(fill(tmp_path / "made", memfold="ours", later="ours too"))

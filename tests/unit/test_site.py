@@ -47,7 +47,7 @@ def test_every_page_is_in_the_navigation_and_in_llms_txt(site: Path) -> None:
     assert missing == []
 
 
-def test_links_hold_and_lead_to_no_other_host_for_what_a_page_needs(site: Path) -> None:
+def test_links_resolve_and_pages_need_no_other_host(site: Path) -> None:
     dead = []
     for page in site.rglob("*.html"):
         text = page.read_text()

@@ -103,7 +103,7 @@ def test_that_is_all_right(db):
 
 
 def run(place: Path, *options: str) -> str:
-    """What pytest printed of the tests in a directory, with the settings of this repository."""
+    """The output of pytest for the tests in a directory, with the settings of this repository."""
     (place / "conftest.py").write_text(CONFTEST)
     command = [
         sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", place, "-p", "no:cacheprovider",
@@ -114,7 +114,7 @@ def run(place: Path, *options: str) -> str:
 
 
 @pytest.mark.slow
-def test_what_hangs_fails_and_the_run_goes_on(tmp_path: Path, dsn: str) -> None:
+def test_a_test_that_hangs_fails_and_the_run_continues(tmp_path: Path, dsn: str) -> None:
     (tmp_path / "test_hanging.py").write_text(HANGING.format(dsn=dsn))
     printed = run(tmp_path, "-rA", "--tb=line")
     outcomes = set(re.findall(r"^(PASSED|FAILED|ERROR) .*::test_(\w+)", printed, re.MULTILINE))
@@ -142,7 +142,7 @@ def test_what_hangs_fails_and_the_run_goes_on(tmp_path: Path, dsn: str) -> None:
         ("timeout(10, method='thread')", "has a time limit by thread"),
     ],
 )
-def test_a_limit_that_is_none_is_refused(tmp_path: Path, how: str, what: str) -> None:
+def test_an_invalid_limit_is_refused(tmp_path: Path, how: str, what: str) -> None:
     (tmp_path / "test_one.py").write_text(
         f"import pytest\n\n@pytest.mark.{how}\ndef test_one():\n    pass\n\ndef test_two():\n    pass\n"
     )

@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 def bindir() -> tuple[Path | None, str]:
-    """Where the server's programs are that CITUS_PG_CONFIG names, or why there is no Citus to test on."""
+    """The directory of the server's programs, from CITUS_PG_CONFIG, or why there is no Citus to test on."""
     config = os.environ.get(VARIABLE)
     if not config:
         return None, f"{VARIABLE} names no server's pg_config"

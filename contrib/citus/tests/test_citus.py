@@ -421,7 +421,7 @@ def test_round_trip(nodes: citus_nodes.Nodes, node: int) -> None:
 
 @pytest.mark.parametrize("node", [0, 1, 2])
 def test_the_client_brings_batches(nodes: citus_nodes.Nodes, node: int) -> None:
-    """As an application, from any node, with vectors beside the candidates and without."""
+    """As an application, from any node, with vectors in a separate argument and without."""
     with Memfold(nodes.dsn(node, "appl"), f"it's {node}") as memfold:
         texts = [f"Fact {number % 30} of a batch" for number in range(40)]
         items = list(memfold.ingest_many(texts, batch_size=20))

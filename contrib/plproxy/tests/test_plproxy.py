@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass
 class Routed:
-    """A router and its two servers, and a server beside them that is asked directly, for comparison."""
+    """A router and its two servers, and a third server that is called directly, for comparison."""
 
     router: servers.Cluster
     shards: list[servers.Cluster]
@@ -467,7 +467,7 @@ def test_tenants_are_spread_and_each_is_whole(routed: Routed) -> None:
             found.append(len(rows))
         assert sum(found) == 64
         assert min(found) > 16
-        # and the router's view has them all, for who may see all
+        # and the router's view has them all for a role that may see all
         assert len(db.execute(query, [tenants]).fetchall()) == 64
 
 

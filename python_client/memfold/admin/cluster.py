@@ -85,7 +85,7 @@ class Cluster:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.data = home / "data"
-        # In the title of every process of the cluster, for when their working directory may not be read.
+        # In the title of every process of the cluster, in case their working directory cannot be read.
         self.tag = "memfold-" + hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
         if not self.data.exists():
             self.account = Account.choose()
@@ -96,7 +96,7 @@ class Cluster:
         if found.st_uid == 0 or os.geteuid() not in (0, found.st_uid):
             raise ServerError(
                 f"{self.data} belongs to {self.account.name}, who cannot run it from here",
-                "Give it back to the account that made it, or run memfold as that account.",
+                "Give it back to the account that created it, or run memfold as that account.",
             )
 
     def running(self) -> Postmaster | None:
@@ -177,7 +177,7 @@ class Cluster:
                 return server
             if not self._pid_file():
                 break
-        raise self._failure("the server does not start", printed)
+        raise self._failure("the server did not start", printed)
 
     def _initialise(self, programs: Path) -> None:
         # Left by a killed call. Its initdb may continue for a moment; then the next start finds it.
@@ -213,7 +213,7 @@ class Cluster:
             made_by = (self.data / "PG_VERSION").read_text().strip()
         except FileNotFoundError:
             raise ServerError(
-                f"{self.data} is no PostgreSQL cluster: PG_VERSION is missing",
+                f"{self.data} is not a PostgreSQL cluster: PG_VERSION is missing",
                 "Restore it, or give another --data directory.",
             ) from None
         printed = self.account.run([programs / "postgres", "-V"])[1]
@@ -221,8 +221,8 @@ class Cluster:
         ours = found.group() if found else printed
         if made_by != ours:
             raise ServerError(
-                f"{self.home} was made by PostgreSQL {made_by}; this memfold brings PostgreSQL {ours}",
-                f"Dump it with a memfold that brings PostgreSQL {made_by}, or give another --data directory.",
+                f"{self.home} was created by PostgreSQL {made_by}; this memfold includes PostgreSQL {ours}",
+                f"Dump it with a memfold that includes PostgreSQL {made_by}, or give another --data directory.",
             )
 
     def _clear_leftovers(self, run: Path) -> None:
@@ -257,7 +257,7 @@ class Cluster:
         if not self.account.can_enter(self.home):
             raise ServerError(
                 f"the account {self.account.name}, which runs the server for root, cannot enter {self.home}",
-                f"Leave --data out (then it is {default_data_dir()}), give a directory whose parents that"
+                f"Omit --data (then it is {default_data_dir()}), give a directory whose parents that"
                 " account may enter, or run memfold as an ordinary user.",
             )
         if quotable and self.account.can_enter(programs.parent / "share" / "extension"):
@@ -281,7 +281,7 @@ class Cluster:
                     host.private_dir(directory, self.account)
                     return directory
         raise ServerError(
-            f"no private directory with a short name is to be had for the socket of {self.home}",
+            f"no private directory with a short name is available for the socket of {self.home}",
             "Give a --data directory with a shorter name.",
         )
 
@@ -313,9 +313,9 @@ class Cluster:
             except psycopg.OperationalError as error:
                 if f'role "{ROLE}" does not exist' in str(error):
                     raise ServerError(
-                        f"{self.home} was made by memfold 0.2.0 or older: its superuser is called"
-                        f" {_ROLE_OF_BEFORE}, as the schema is, and CREATE TABLE would lead there",
-                        "Give another --data directory. To take the data along: pg_dump"
+                        f"{self.home} was created by memfold 0.2.0 or older: its superuser is called"
+                        f" {_ROLE_OF_BEFORE}, as the schema is, and CREATE TABLE would use that schema",
+                        "Give another --data directory. To keep the data: pg_dump"
                         f" {shlex.quote(server.dsn(_ROLE_OF_BEFORE))}, then memfold down"
                         f" --data {shlex.quote(str(self.home))}",
                     ) from error

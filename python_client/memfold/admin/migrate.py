@@ -53,7 +53,9 @@ def install(dsn: str, *, citus: bool = False) -> str:
         raise translate(error) from error
     has_citus, is_distributed = row or (False, False)
     if citus and not has_citus:
-        raise InstallError("Citus is not there: CREATE EXTENSION citus on every node, and add the workers")
+        raise InstallError(
+            "Citus is not installed: CREATE EXTENSION citus on every node, and add the workers"
+        )
     if citus or is_distributed:
         # the script distributes the new objects to the other nodes
         given = conninfo.conninfo_to_dict(read_dsn(dsn))

@@ -6,7 +6,7 @@ REVISION = "select version_num from memfold_internal.alembic_version"
 HAS_REVISION = "select pg_catalog.to_regclass('memfold_internal.alembic_version') is not null"
 
 # The setting of the database; without one, the server's default, ignoring that of this role. Then whether this role
-# has the name of memfold's schema, which "$user" would select, and no search_path of its own in the database.
+# has the name of memfold's schema, which "$user" would select, and no search_path for this database.
 SEARCH_PATH = """
 select current_database(), coalesce(
     (
@@ -58,7 +58,7 @@ where p.pronamespace = any(array[pg_catalog.to_regnamespace('memfold'), pg_catal
     and p.prokind in ('f', 'p')
     -- of no file: `memfold adopt` makes these for a table, apply_calibration() for a model
     and coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Made by (memfold adopt|apply_calibration)'
-    -- nor are those of memfold_py, an extension of its own
+    -- nor are those of memfold_py, a separate extension
     and not exists (
         select from pg_catalog.pg_depend as d
         join pg_catalog.pg_extension as e on e.oid = d.refobjid

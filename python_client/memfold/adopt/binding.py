@@ -66,7 +66,7 @@ def bind(
             if "temporary" not in str(error):
                 raise AdoptError(str(error.diag.message_primary)) from error
             raise AdoptError(
-                f"the role may not make temporary tables ({error.diag.message_primary})",
+                f"the role may not create temporary tables ({error.diag.message_primary})",
                 hint="Expressions are tried on an empty one: grant temporary on database ... to the role.",
             ) from error
     return tuple(dict.fromkeys(schemas))
@@ -105,13 +105,13 @@ def _look_up(
         if function["volatility"] == "v":
             raise AdoptError(
                 f"{one.option} has a volatile function, {function['name']}: {one.given}",
-                detail="It may give another value each time, so the same row would not keep its hash or order.",
+                detail="It may return a different value each time, so the same row would not keep its hash or order.",
                 hint="Use columns and immutable functions.",
             )
         if function["volatility"] == "s" and fixed:
             raise AdoptError(
                 f"{one.option} has a function that depends on settings, {function['name']}: {one.given}",
-                detail="It is STABLE, not IMMUTABLE: sessions with other settings would give the row another hash.",
+                detail="It is STABLE, not IMMUTABLE: sessions with other settings would compute another hash for the row.",
                 hint="Use columns and immutable functions; of a timestamp, for instance,"
                 " extract(epoch from ...) rather than its text.",
             )

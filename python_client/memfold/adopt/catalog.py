@@ -239,7 +239,7 @@ def find(connection: Connection, name: str, *, write: bool = True) -> Table:
         ) from error
     except psycopg.Error as error:
         raise AdoptError(
-            f"{name} is no name of a table ({error.diag.message_primary})",
+            f"{name} is not the name of a table ({error.diag.message_primary})",
             hint='Write it as in SQL: public.memories, or "My Schema"."My Table".',
         ) from error
     if found is None:
@@ -250,13 +250,13 @@ def find(connection: Connection, name: str, *, write: bool = True) -> Table:
     table, row = load(connection, found)
     role = fetch(connection, "select current_user::text as role")[0]["role"]
     if row["kind"] != "r" or row["is_partition"]:
-        what = "a partition" if row["is_partition"] else _KINDS.get(row["kind"], "no table")
+        what = "a partition" if row["is_partition"] else _KINDS.get(row["kind"], "not a table")
         if not write and row["kind"] in {"v", "m", "p", "f", "r"} and row["may_select"]:
             return table
         raise AdoptError(
             f"{table} is {what}",
             hint={
-                "p": "A unique index over all partitions would have to hold the partition key, and cannot be built"
+                "p": "A unique index over all partitions would have to include the partition key, and cannot be built"
                 " concurrently. Import its rows instead: memfold import.",
                 "r": "An index of one partition does not keep duplicates out of the others. Import the rows"
                 " instead: memfold import.",
@@ -272,20 +272,22 @@ def find(connection: Connection, name: str, *, write: bool = True) -> Table:
     if not write:
         return table
     if table.schema in {"pg_catalog", "information_schema", "memfold"}:
-        raise AdoptError(f"{table} is not yours to adopt", hint="Adopt a table of your application.")
+        raise AdoptError(
+            f"{table} is not a table of an application", hint="Adopt a table of your application."
+        )
     if row["persistence"] == "t":
         raise AdoptError(f"{table} is a temporary table")
     if row["inherits"]:
         raise AdoptError(
             f"{table} is part of an inheritance tree",
-            hint="A unique index covers one table of it only. Import its rows instead: memfold import.",
+            hint="A unique index covers only one of its tables. Import its rows instead: memfold import.",
         )
     if row["has_rules"]:
         raise AdoptError(f"{table} has rewrite rules, which change what statements on it mean")
     if not row["owned"]:
         raise AdoptError(
             f"role {role} does not own {table}",
-            hint=f"Adding a column and a trigger takes its owner's rights: run it as {table.owner}, or a member of it.",
+            hint=f"Only the owner can add a column and a trigger: run it as {table.owner}, or a member of it.",
         )
     return table
 
@@ -311,13 +313,13 @@ def key_of(connection: Connection, table: Table, given: str | None) -> tuple[str
         for part in given.split(",")
     )
     if "" in columns:
-        raise AdoptError(f"--id is a column, or several with commas between them, not {given}")
+        raise AdoptError(f"--id must be a column, or several separated by commas, not {given}")
     for known in usable:
         if sorted(known) == sorted(columns):
             return known
     raise AdoptError(
-        f"{', '.join(columns)} is no usable key of {table}",
-        detail="A key has a unique index of its own, over all of the table, and its columns are NOT NULL.",
+        f"{', '.join(columns)} is not a usable key of {table}",
+        detail="A key has its own unique index, over the whole table, and its columns are NOT NULL.",
         hint=f"Usable: {'; '.join(', '.join(known) for known in usable)}." if usable else None,
     )
 

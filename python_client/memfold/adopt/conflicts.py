@@ -1,4 +1,4 @@
-"""The catch: the error that an application raises for a plain INSERT that violated the index of an adoption."""
+"""The error for a plain INSERT that violated the index of an adoption."""
 
 from __future__ import annotations
 

@@ -110,10 +110,10 @@ def define(
             if table.columns[used].generated:
                 raise AdoptError(
                     f"{one.option if one else ''}: {used} is a generated column, which triggers cannot read",
-                    hint=f"Give the expression that it is generated of: {table.columns[used].default}",
+                    hint=f"Give its generation expression instead: {table.columns[used].default}",
                 )
             if used == hash_column:
-                raise AdoptError(f"{used} is where the hash goes: it cannot be part of it")
+                raise AdoptError(f"{used} is the column of the hash: it cannot be part of it")
     if content.is_constant:
         raise AdoptError(f"--content names no column: {content.given}")
     return Definition(

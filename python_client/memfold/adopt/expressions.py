@@ -50,7 +50,7 @@ _REFUSED: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     ((exp.HexString, exp.BitString), "has a bit string"),
     ((exp.Alias, exp.Aliases), "has an alias"),
     ((exp.Tuple,), "is several values"),
-    ((exp.Lambda, exp.Table), "is no scalar expression"),
+    ((exp.Lambda, exp.Table), "is not a scalar expression"),
 )
 _LITERALS = {
     TokenType.STRING,
@@ -123,7 +123,7 @@ def parse(option: str, given: str, columns: Collection[str], relation: str = "th
             raise refuse(why)
     # sqlglot's Condition is PostgreSQL's scalar expression.
     if not isinstance(tree, exp.Condition | exp.Interval | exp.Dot | exp.Bracket):
-        raise refuse("is no scalar expression")
+        raise refuse("is not a scalar expression")
     used = _bind(option, tree, columns, relation)
     tree = used.pop("", tree)
     for node in tree.walk():
@@ -132,7 +132,7 @@ def parse(option: str, given: str, columns: Collection[str], relation: str = "th
     if _literals(tokens) != _literals(sqlglot.tokenize(rendered, dialect=DIALECT)):
         raise refuse(
             f"would become {rendered}",
-            f"Write {option} another way: memfold does not carry this notation through unchanged.",
+            f"Write {option} another way: memfold cannot reproduce this notation unchanged.",
         )
     return Expression(option, given, tree, tuple(sorted(used)))
 
@@ -158,7 +158,7 @@ def _bind(option: str, tree: Node, columns: Collection[str], relation: str) -> d
         qualifier = found.table
         if found.args.get("db") or (qualifier and qualifier.lower() != short.lower()):
             raise AdoptError(
-                f"{option} speaks of {render(found)}, which is no column of {relation}",
+                f"{option} names {render(found)}, which is not a column of {relation}",
                 hint="Name columns without a qualifier.",
             )
         if known not in columns:
@@ -166,7 +166,7 @@ def _bind(option: str, tree: Node, columns: Collection[str], relation: str) -> d
             raise AdoptError(
                 f"{option}: there is no column {known} in {relation}",
                 detail=f"Its columns are {', '.join(columns)}.",
-                hint=f'Did you mean "{near[0]}"? Names with capitals are quoted.' if near else None,
+                hint=f'Did you mean "{near[0]}"? Names with capitals must be quoted.' if near else None,
             )
         used[known] = None
         bound = column(known, None)

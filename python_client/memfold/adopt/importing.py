@@ -101,11 +101,11 @@ class Import:
         if key is None:
             raise AdoptError(
                 f"{self.table} has no usable key",
-                hint="Of a view say with --id which column tells its rows apart.",
+                hint="For a view, name the column that identifies its rows with --id.",
             )
         found = [x.parse("--id", part, self.table.columns, str(self.table)) for part in key.split(",")]
         if not all(one.is_column for one in found):
-            raise AdoptError(f"--id is a column, or several with commas between them, not {key}")
+            raise AdoptError(f"--id must be a column, or several separated by commas, not {key}")
         return tuple(one.columns[0] for one in found)
 
     def __iter__(self) -> Iterator[tuple[str, str | None]]:

@@ -58,7 +58,7 @@ class Merging(DedupStatements):
         """Archive rows, re-point references to them, and delete them, in few round trips, because rows are locked."""
         if depth > _DEPTH:
             raise AdoptError(
-                f"foreign keys lead from {self.of.table} to {table} and on, more than {_DEPTH} deep"
+                f"foreign keys from {self.of.table} to {table} and beyond are more than {_DEPTH} levels deep"
             )
         key = self.key(table)
         referred = [
@@ -82,7 +82,7 @@ class Merging(DedupStatements):
         for child, moved in held:
             if any(merge.keeper is None for merge in moved):
                 raise AdoptError(
-                    f"a row that collides is referred to by {child.table} ({child.constraint})",
+                    f"a row that collides is referenced by {child.table} ({child.constraint})",
                     hint="Resolve these rows manually, then run it again.",
                 )
         self._remove_obstacles(obstacles, answers[len(referred) :], depth)
@@ -91,7 +91,7 @@ class Merging(DedupStatements):
         gone = self.session.fetch_all([*self._noting(merges), self._deleting(table, key, merges)])[-1][0]["n"]
         if gone != len(merges):
             raise AdoptError(
-                f"{table}: {len(merges)} rows were to be deleted, {gone} were",
+                f"{table}: {len(merges)} rows were to be deleted, but {gone} were",
                 hint="A trigger or a rule of the table keeps rows from being deleted.",
             )
         if reason == "duplicate":
@@ -118,7 +118,7 @@ class Merging(DedupStatements):
     def _identify(table: Table, key: Key, merges: list[Merge], rows: list[DictRow]) -> None:
         by_key = {tuple(row["row_key"][one] for one in key): row["archive_id"] for row in rows}
         if len(by_key) != len(merges):
-            raise AdoptError(f"{table}: {len(merges)} rows were to be archived, {len(by_key)} were found")
+            raise AdoptError(f"{table}: {len(merges)} rows were to be archived, but {len(by_key)} were found")
         for merge in merges:
             merge.archive_id = by_key[key_of(merge.loser, key)]
 

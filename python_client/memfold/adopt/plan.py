@@ -34,7 +34,7 @@ def write(
         absorb = adoption is not None and adoption.absorbs
     made = Statements(definition)
     table = definition.table
-    lock = f"lock_timeout {options.lock_timeout * 1000:.0f} ms, tried again for {options.patience:.0f} s"
+    lock = f"lock_timeout {options.lock_timeout * 1000:.0f} ms, retried for {options.patience:.0f} s"
     dedup = DedupStatements(connection, definition)
     children = dedup.children(table)
     role = fetch(
@@ -66,9 +66,9 @@ def write(
         "add the column",
         [
             "Locks: ACCESS EXCLUSIVE on the table, for a change of the catalog alone (milliseconds); no row is read or",
-            f"written. {lock}; while a transaction of more than a second",
-            "holds the table it does not even ask, so that nobody queues behind it. Before it: SHARE UPDATE EXCLUSIVE, to",
-            "which an autovacuum gives way; readers and writers do not wait for that one.",
+            f"written. {lock}; while a transaction older than a second",
+            "holds a lock on it, it does not even try, so that nobody queues behind it. First: SHARE UPDATE EXCLUSIVE, to",
+            "which an autovacuum gives way; readers and writers do not wait for that lock.",
         ],
         made.add_column(),
     )
@@ -80,7 +80,7 @@ def write(
             "Locks: SHARE ROW EXCLUSIVE on the table, for a change of the catalog alone (milliseconds);",
             "readers do not wait.",
             f"{lock}.",
-            "From then on an INSERT, and an UPDATE of what is hashed, computes the hash: about 10 microseconds a row.",
+            "From then on an INSERT, and an UPDATE of what is hashed, computes the hash: about 10 microseconds per row.",
             *(
                 [
                     f"Other BEFORE triggers ({', '.join(others)}) may change a row: every UPDATE compares what is hashed."
@@ -96,15 +96,15 @@ def write(
         3,
         "backfill",
         [
-            f"Per batch ({size}), each in a transaction of its own:",
+            f"Per batch ({size}), each in its own transaction:",
             "Locks: the rows of the batch, FOR NO KEY UPDATE, until it commits; readers and foreign keys do not wait.",
-            f"It waits {options.lock_timeout * 1000:.0f} ms at most for a row, then passes by",
-            "what is locked, and looks for it at the end.",
-            "$1: the last key of the batch before; then the last key of this one. The first batch has no lower bound.",
-            *([f"At most {options.rate:,.0f} rows a second."] if options.rate else []),
+            f"It waits {options.lock_timeout * 1000:.0f} ms at most for a row, then skips",
+            "what is locked, and returns to it at the end.",
+            "$1: the last key of the previous batch; then the last key of this one. The first batch has no lower bound.",
+            *([f"At most {options.rate:,.0f} rows per second."] if options.rate else []),
             f"Waits while a standby is more than {options.max_lag_bytes // 1048576} MB or {options.max_lag:g} s behind."
             if not options.ignore_lag
-            else "Standbys are not looked at.",
+            else "Standbys are ignored.",
         ],
         [made.next_batch(first=False), made.fill_batch(first=False), made.reasons()],
     )
@@ -112,8 +112,8 @@ def write(
         4,
         "duplicates",
         [
-            "The report reads the table twice (no lock but ACCESS SHARE). Resolving, which has to be confirmed,",
-            "goes on per batch of groups, each in a transaction of its own:",
+            "The report reads the table twice (no lock but ACCESS SHARE). Resolving, which must be confirmed,",
+            "proceeds per batch of groups, each in its own transaction:",
             "Locks: the rows of the groups and what refers to them, FOR UPDATE, until it commits.",
             kept(definition),
             "The others go to memfold.adoption_archive.",
@@ -141,8 +141,8 @@ def write(
         "unique index",
         [
             "Locks: SHARE UPDATE EXCLUSIVE on the table while the index is built; readers and writers do not wait.",
-            "It waits for transactions that are older than itself, in nobody's way. While it is built new rows get no",
-            "hash (the trigger's function is replaced, which locks nothing); afterwards they get theirs per batch.",
+            "It waits for older transactions without blocking others. While it is built, new rows get no",
+            "hash (the trigger's function is replaced, which locks nothing); afterwards they are hashed in batches.",
             "From then on a writer of a duplicate gets 23505, unique_violation"
             + (", until step 6 is done." if absorb else "."),
         ],
@@ -155,14 +155,14 @@ def write(
     )
     yield from step(
         6,
-        "the catch",
+        "insert function",
         [
             "Locks: none on the table.",
-            f"memfold.insert_{definition.name}(...) inserts, and gives (key, deduped) instead of an error.",
+            f"memfold.insert_{definition.name}(...) inserts, and returns (key, deduped) instead of an error.",
             *(
                 [
-                    "From then on a plain INSERT of a text that is there succeeds without its row, and is counted in",
-                    "memfold.adoption_repeats: about 90 microseconds more a row. RETURNING gives nothing for it.",
+                    "From then on a plain INSERT of a known text succeeds without its row, and is counted in",
+                    "memfold.adoption_repeats: about 90 microseconds more per row. RETURNING returns nothing for it.",
                 ]
                 if absorb
                 else []
@@ -194,15 +194,15 @@ _AGELESS = ("uuid", "text", "character varying", "character", "bytea")
 def kept(definition: Definition) -> str:
     """Which row of a text step 4 keeps, and whether it is the oldest."""
     if definition.created is not None:
-        return f"Of each text the oldest row stays, by {definition.created}, then by key."
+        return f"For each text the oldest row stays, by {definition.created}, then by key."
     key = ", ".join(definition.key)
     types = {definition.table.columns[one].type.partition("(")[0] for one in definition.key}
     ageless = sorted(types & set(_AGELESS))
-    return f"Of each text the row with the lowest key ({key}) stays" + (
-        f": ANY ROW, not the oldest, for a key of type {' and '.join(ageless)} need not grow with time."
-        " To keep the oldest: memfold adopt undo, then begin again with --created."
+    return f"For each text the row with the lowest key ({key}) stays" + (
+        f": ANY ROW, not the oldest: a key of type {' and '.join(ageless)} need not grow with time."
+        " To keep the oldest: memfold adopt undo, then start again with --created."
         if ageless
-        else ": the oldest, if keys grow with time. Else undo, and begin again with --created."
+        else ": the oldest, if keys grow with time. Else undo, and start again with --created."
     )
 
 
@@ -215,7 +215,7 @@ def _estimates(connection: Connection, definition: Definition, made: Statements)
     width = table.bytes / table.rows if table.rows else 0
     yield (
         f"  disk           step 3 rewrites each row: up to {_size(int(table.bytes + 33 * table.rows))} more until"
-        f" VACUUM can use the room again; index about {_size(int(table.rows * 80))}"
+        f" VACUUM makes the space reusable; index about {_size(int(table.rows * 80))}"
     )
     tree = build(
         "select count(HASH) as n from (select * from T as t limit N) as t",
@@ -252,12 +252,12 @@ def _estimates(connection: Connection, definition: Definition, made: Statements)
             n = stats[0]["n"]
             distinct = n if n > 0 else -n * table.rows
             yield (
-                f"  duplicates     perhaps {max(table.rows - distinct, 0):,.0f} rows; step 4 counts them. A guess from a"
-                f" sample that ANALYZE took ({stats[0]['at']}): about {distinct:,.0f} different texts,"
-                " letter by letter, in all tenants and buckets together"
+                f"  duplicates     perhaps {max(table.rows - distinct, 0):,.0f} rows; step 4 counts them. An estimate from"
+                f" the sample that ANALYZE took ({stats[0]['at']}): about {distinct:,.0f} distinct texts,"
+                " compared letter by letter, in all tenants and buckets together"
             )
             return
-    yield "  duplicates     unknown: there are no statistics of the expression; step 4 counts them"
+    yield "  duplicates     unknown: there are no statistics for the expression; step 4 counts them"
 
 
 def _sample(connection: Connection, definition: Definition) -> Iterator[str]:
@@ -283,7 +283,7 @@ def _sample(connection: Connection, definition: Definition) -> Iterator[str]:
         ],
         T=definition.table.node,
     )
-    yield "  some rows, as the expressions give them:"
+    yield "  some rows, with the values of the expressions:"
     try:
         with connection.transaction(force_rollback=True):
             connection.execute(f"set local search_path = {', '.join(made.path)}".encode())

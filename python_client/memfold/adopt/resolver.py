@@ -69,9 +69,9 @@ class Resolver(Merging):
                     batches.failed()
                     if time.monotonic() - moved > session.options.patience:
                         raise AdoptError(
-                            "step 4: rows stay locked by other transactions",
+                            "step 4: rows remain locked by other transactions",
                             detail=f"{most - done} rows are not resolved yet.",
-                            hint="End what holds them, and run it again.",
+                            hint="End those transactions, and run it again.",
                         )
                     if until - low == 1:
                         waiting.insert(0, (low, until))  # somebody has locked it: later
@@ -87,7 +87,7 @@ class Resolver(Merging):
             rate = done / max(now - began, 0.001)
             left = f", {(most - done) / rate:,.0f} s left" if rate and not last else ""
             self.session.say(
-                f"step 4: {done:,} of {most:,} rows, {rate:,.0f} a second{left};"
+                f"step 4: {done:,} of {most:,} rows, {rate:,.0f} per second{left};"
                 f" {self.repointed:,} references re-pointed"
                 + (f", {self.collided:,} colliding rows archived" if self.collided else "")
             )

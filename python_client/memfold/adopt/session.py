@@ -190,8 +190,8 @@ class Session:
             if waited > self.options.patience:
                 raise AdoptError(
                     f"{what}: no lock on {self.definition.table} within {waited:.0f} s",
-                    detail=f"In the way: {who}." if who else "Many short transactions were in the way.",
-                    hint="Nothing was changed by this step. End what is in the way, or run it again later.",
+                    detail=f"Blocked by: {who}." if who else "Many short transactions blocked it.",
+                    hint="This step changed nothing. End the blocking transactions, or run it again later.",
                 )
             if waited - told > 5:
                 told = waited
@@ -213,10 +213,10 @@ class Session:
             pid = running(self.connection, self.adoption)
             # The server needs a moment to notice that a run was killed.
             if attempt == 8:
-                self.say(f"waiting for process {pid}, which works on it")
+                self.say(f"waiting for process {pid}, which is working on it")
             time.sleep(0.25)
         raise AdoptError(
-            f"another run works on {self.definition.table} (process {pid})",
+            f"another run is working on {self.definition.table} (process {pid})",
             hint="Stop it with: memfold adopt pause; it stops between two batches.",
         )
 
@@ -306,7 +306,7 @@ class Session:
         for one in self.fetch(_LAG):
             if one["bytes"] is None and not one["readable"]:
                 raise AdoptError(
-                    "the role may not see how far the standbys are",
+                    "the role may not see how far behind the standbys are",
                     hint="Grant it pg_read_all_stats (or pg_monitor), or give --ignore-lag.",
                 )
             if (one["bytes"] or 0) > self.options.max_lag_bytes:

@@ -19,7 +19,7 @@ NAMES = {
     3: "backfill",
     4: "duplicates",
     5: "unique index",
-    6: "the catch",
+    6: "insert function",
 }
 
 
@@ -42,7 +42,7 @@ class Adoption:
     def describe(self, pid: int | None) -> Iterator[str]:
         """Its state, in lines."""
         row, table = self.row, f"{self.table_schema}.{self.table_name}"
-        doing = f"process {pid} is at work" if pid else "paused" if self.paused else "no run is at work"
+        doing = f"process {pid} is running" if pid else "paused" if self.paused else "no run is active"
         yield f"{table}: step {self.step} of 6 is done" + ("" if self.step == 6 else f", {doing}")
         for number, name in NAMES.items():
             times = row["steps"].get(str(number), {})
@@ -54,7 +54,7 @@ class Adoption:
                 state = "-"
             yield f"  {number} {name:16} {state}"
         if row["rows_seen"]:
-            yield f"  rows looked at {row['rows_seen']:,}, hashed {row['rows_hashed']:,}"
+            yield f"  rows examined {row['rows_seen']:,}, hashed {row['rows_hashed']:,}"
         for reason, rows in row["left_out"].items():
             yield f"  without a hash {rows:,}: {reason}"
         if self.confirmed:
@@ -63,13 +63,11 @@ class Adoption:
                 f" re-pointed {row['children_repointed']:,}, colliding rows archived {row['children_archived']:,}"
             )
         if self.absorbs:
-            yield "  an INSERT of a text that is there is absorbed" + (
-                "" if self.step == 6 else " after step 6"
-            )
+            yield "  an INSERT of a known text is absorbed" + ("" if self.step == 6 else " after step 6")
         if row.get("repeats"):
-            yield f"  inserts absorbed {row['repeats']:,}, of the texts of {row['repeated_rows']:,} rows"
+            yield f"  inserts absorbed {row['repeats']:,}, for the texts of {row['repeated_rows']:,} rows"
         if self.withheld:
-            yield "  new rows get no hash while the index is built; the next run gives it to them"
+            yield "  new rows get no hash while the index is built; the next run adds it"
         if row["last_error"]:
             yield f"  last error: {row['last_error']}"
         if not pid and self.step == 3 and not self.confirmed:
@@ -170,6 +168,6 @@ def installed(connection: Connection) -> None:
         )
     if not (row["state"] and row["functions"]):
         raise AdoptError(
-            f"role {row['role']} may not keep the state of an adoption",
+            f"role {row['role']} may not record the state of an adoption",
             hint=f"Have an administrator run: grant memfold_owner to {row['role']}",
         )

@@ -102,7 +102,7 @@ def step_5(session: Session) -> None:
             if attempt == 20:
                 raise
             session.say(
-                f"step 5: duplicates slipped in ({error.diag.message_detail}); resolving them, then again"
+                f"step 5: duplicates slipped in ({error.diag.message_detail}); resolving them, then retrying"
             )
         except psycopg.Error as error:
             if error.sqlstate not in PASSING or attempt == 20:
@@ -127,7 +127,7 @@ def _index_state(session: Session) -> str:
         return "missing"
     row = found[0]
     if row["relation"] != session.definition.table.oid or not row["is_unique"]:
-        raise AdoptError(f"there is something else of the name {session.statements.index}")
+        raise AdoptError(f"the name {session.statements.index} is already taken")
     return "valid" if row["valid"] else "invalid"
 
 
@@ -240,13 +240,13 @@ def _fill_withheld(session: Session) -> dict[str, int]:
             start += len(some)
         if stuck and time.monotonic() - began > session.options.patience:
             raise AdoptError(
-                f"step 5: {stuck} rows stay locked by other transactions",
-                hint="End what holds them, and run it again.",
+                f"step 5: {stuck} rows remain locked by other transactions",
+                hint="End those transactions, and run it again.",
             )
 
 
 def step_6(session: Session) -> list[str]:
-    """Create the functions of the catch; returns the roles that may use them."""
+    """Create the functions of step 6; returns the roles that may use them."""
     grantees = _grantees(session)
     owner = owner_of_functions(session)
     with session.transaction(lock_timeout=5):

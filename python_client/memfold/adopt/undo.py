@@ -76,8 +76,8 @@ def restore(session: Session) -> tuple[int, int]:
                 return rows, references
             if not progressed:
                 raise AdoptError(
-                    f"{postponed} archived rows cannot be put back: what they refer to is gone",
-                    hint="They stay in memfold.adoption_archive. Put back what they refer to, and run it again.",
+                    f"{postponed} archived rows cannot be put back: rows that they refer to no longer exist",
+                    hint="They stay in memfold.adoption_archive. Restore the rows that they refer to, and run it again.",
                 )
             # rows of one table may refer to one another: try again
             after, postponed, progressed = (None, None), 0, 0
@@ -169,7 +169,7 @@ def _table(session: Session, schema: str, name: str) -> Table:
     )
     if not found:
         raise AdoptError(
-            f"{schema}.{name} is gone, so its archived rows cannot be put back",
+            f"{schema}.{name} no longer exists, so its archived rows cannot be put back",
             hint="They stay in memfold.adoption_archive.",
         )
     return catalog.load(session.connection, found[0]["oid"])[0]

@@ -158,7 +158,7 @@ def shortage(sample: Sample, budget: Budget) -> dict[str, tuple[int, int]]:
     others = int(sample.others(budget.allow_refinements).sum())
     duplicates = int(sample.duplicates.sum())
     if others < (number := needed(budget.max_false_merge, budget.confidence)):
-        found["pairs that are no duplicates"] = (others, number)
+        found["pairs that are not duplicates"] = (others, number)
     if duplicates < (number := needed(budget.max_false_keep, budget.confidence)):
         found["duplicates"] = (duplicates, number)
     if len(sample) < (number := needed(budget.max_escalation, budget.confidence)):
@@ -211,7 +211,7 @@ def percentiles(sample: Sample) -> Bands:
     return Bands(merge=ends[1], judge=ends[0])
 
 
-# --- what can be had -----------------------------------------------------------------------------------------------
+# --- what is possible -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

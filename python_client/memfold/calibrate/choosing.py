@@ -56,10 +56,10 @@ def calibrate_pairs(
     held_out = np.asarray(parted(groups, [pair.label for pair in pairs], [1 - holdout, holdout], seed) == 1)
     if held_out.all() or not held_out.any():
         raise CalibrationRefusedError(
-            "the pairs cannot be parted",
+            "the pairs cannot be split",
             reason="one_group",
-            detail=f"{len(pairs)} pairs hang together by {int(groups.max()) + 1} groups of common texts.",
-            hint="Label pairs of other memories too: what is measured must not have been seen before.",
+            detail=f"{len(pairs)} pairs form {int(groups.max()) + 1} groups that share texts.",
+            hint="Label pairs of other memories too: rates are measured on texts not seen before.",
         )
     made: dict[str, Calibration] = {}
     refused: dict[str, CalibrationRefusedError] = {}
@@ -88,8 +88,8 @@ def _enough(pairs: Sequence[Pair], budget: Budget, holdout: float, method: Metho
         raise CalibrationRefusedError(
             "there are no labelled pairs",
             reason="no_pairs",
-            detail="No pair has a cosine by this model, and a label that somebody gave.",
-            hint="Bring some: memfold calibrate MODEL --pairs FILE, collect_pairs(), memfold review --label.",
+            detail="No pair has both a cosine by this model and a label given by somebody.",
+            hint="Add some: memfold calibrate MODEL --pairs FILE, collect_pairs(), memfold review --label.",
         )
     others = sum(labels.values()) - labels["duplicate"]
     if method == "percentile":
@@ -98,13 +98,13 @@ def _enough(pairs: Sequence[Pair], budget: Budget, holdout: float, method: Metho
                 "there are too few pairs",
                 reason="sample",
                 detail=f"There are {labels['duplicate']} duplicates and {others} others.",
-                hint="A 5th and a 95th percentile take 20 of each at least; the recipe says 200 to 500 pairs.",
+                hint="A 5th and a 95th percentile need at least 20 of each; the recipe says 200 to 500 pairs.",
             )
         return
     if not labels["contradiction"]:
         raise _no_contradictions(len(pairs), 0)
     asked = {
-        "pairs that are no duplicates": (
+        "pairs that are not duplicates": (
             others - (labels["refinement"] if budget.allow_refinements else 0),
             needed(budget.max_false_merge, budget.confidence),
         ),
@@ -121,9 +121,9 @@ def _enough(pairs: Sequence[Pair], budget: Budget, holdout: float, method: Metho
             "there are too few pairs",
             reason="sample",
             detail=f"There are {missing}: {len(pairs)} pairs in all, {holdout:.0%} of them held out.",
-            hint=f"Even without a single error so few leave the rates open: budgets of"
+            hint=f"Even without a single error, so few cannot confirm the rates: budgets of"
             f" {budget.max_false_merge:.1%} and {budget.max_false_keep:.1%} at a confidence of"
-            f" {budget.confidence:.0%} take that many. Label more, or allow more.",
+            f" {budget.confidence:.0%} need that many. Label more, or allow more.",
         )
     if labels["contradiction"] < MIN_CONTRADICTIONS:
         raise _no_contradictions(len(pairs), labels["contradiction"])
@@ -133,9 +133,9 @@ def _no_contradictions(pairs: int, there: int) -> CalibrationRefusedError:
     return CalibrationRefusedError(
         "there are too few contradictions" if there else "contradictions are missing",
         reason="contradictions",
-        detail=f"Of {pairs} pairs {there} are contradictions; it takes {MIN_CONTRADICTIONS} at least.",
-        hint="They lie nearer to each other than paraphrases do: a threshold that has not seen them merges"
-        " them. Label pairs that deny each other, or differ in a number or a name.",
+        detail=f"{there} of {pairs} pairs are contradictions; at least {MIN_CONTRADICTIONS} are needed.",
+        hint="They are more similar than paraphrases are: a threshold chosen without them merges"
+        " them. Label pairs that contradict each other, or differ in a number or a name.",
     )
 
 
@@ -183,8 +183,8 @@ def _calibrated(
         raise CalibrationRefusedError(
             "there are too few pairs",
             reason="sample",
-            detail=f"{there} {what} are left to choose by instead of {number}.",
-            hint="Groups of common texts cannot be divided. Label pairs of other memories, or hold out less.",
+            detail=f"{there} {what} are left to choose the bands by, instead of {number}.",
+            hint="Groups that share texts cannot be divided. Label pairs of other memories, or hold out less.",
         )
     if made.frontier.escalation > budget.max_escalation:
         raise _refused(
@@ -255,7 +255,7 @@ def _verify(made: Calibration) -> None:
                 made,
                 "the held-out pairs contradict it",
                 reason="held_out",
-                detail=f"On pairs that did not choose the bands, {name} are {rate}, the budget is {most:.1%}.",
+                detail=f"On pairs that were not used to choose the bands, {name} are {rate}, the budget is {most:.1%}.",
                 hint="The pairs differ from group to group: label pairs of more memories.",
             )
 
@@ -276,7 +276,7 @@ def _missed(made: Calibration) -> Iterator[str]:
         yield "there are no contradictions among the pairs: they will be merged"
     for name, rate, most in rates(made.measured(), made.budget):
         if rate.of and rate.rate > most:
-            yield f"the recipe misses its target: on the held-out pairs {name} are {rate}, wanted were {most:.1%}"
+            yield f"the recipe misses its target: on the held-out pairs {name} are {rate}, the target is {most:.1%}"
     training = made.measured(held_out=False, guard=False)
     if training.false_merge.of and training.false_merge.rate > made.budget.max_false_merge:
         yield (

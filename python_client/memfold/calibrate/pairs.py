@@ -112,7 +112,7 @@ def read_lines(lines: Iterable[bytes], name: str) -> Iterator[dict[str, Any]]:
             yield _checked(json.loads(line))
         except (ValueError, TypeError) as error:
             raise InvalidPairError(
-                "a line holds no labelled pair",
+                "a line is not a labelled pair",
                 detail=f"{name}:{number}: {error}",
                 hint=f"A line is an object with a, b, label ({', '.join(LABELS)})"
                 " and, if there is one, cosine or embeddings.",
@@ -121,10 +121,10 @@ def read_lines(lines: Iterable[bytes], name: str) -> Iterator[dict[str, Any]]:
 
 def _checked(pair: Any) -> dict[str, Any]:
     if not isinstance(pair, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     found = {name: value for name, value in pair.items() if name in _KEYS}
     if not all(isinstance(found.get(name), str) and found[name].strip() for name in ("a", "b")):
-        raise ValueError("a or b is no text")
+        raise ValueError("a or b is not a text")
     if found.get("label") not in LABELS:
         raise ValueError(f"label is {found.get('label')!r}")
     vectors = found.pop("embeddings", None)

@@ -185,8 +185,8 @@ def _wrong(made: Calibration) -> list[tuple[str, Bools]]:
     merged = (sample.scores > made.bands.merge) & clean
     kept = sample.scores < made.bands.judge
     return [
-        ("Merged, and no duplicates", np.asarray(merged & sample.others(made.budget.allow_refinements))),
-        ("Kept apart, and duplicates", np.asarray(kept & sample.duplicates)),
+        ("Merged, but not duplicates", np.asarray(merged & sample.others(made.budget.allow_refinements))),
+        ("Kept apart, but duplicates", np.asarray(kept & sample.duplicates)),
     ]
 
 
@@ -221,15 +221,15 @@ def page(made: Calibration, refused: str | None = None) -> str:
             "",
         ]
     ]
-    for name, held_out in (("held-out pairs", True), ("pairs that chose the bands", False)):
+    for name, held_out in (("held-out pairs", True), ("pairs used to choose the bands", False)):
         for guard in (True, False):
             measured = made.measured(held_out=held_out, guard=guard)
             rows.append([f"{name}, guard {'on' if guard else 'off'}", *_rates(measured)])
     parts.append(_table(["", "false merges", "false keeps", "escalation", "duplicates merged"], rows))
     parts.append(
-        '<p class="quiet">In brackets: exact intervals of 95 %. False merges: of all pairs that are no duplicates,'
-        " those that are merged unasked"
-        + (" (refinements apart)" if budget.allow_refinements else " (refinements among them)")
+        '<p class="quiet">In brackets: exact intervals of 95 %. False merges: of all pairs that are not duplicates,'
+        " those that are merged without asking"
+        + (" (not counting refinements)" if budget.allow_refinements else " (including refinements)")
         + ". False keeps: of all duplicates, those below the judge threshold. Escalation: of all pairs, those that"
         " are asked about; that depends on how many pairs of each class the sample has.</p>"
     )
@@ -244,7 +244,7 @@ def page(made: Calibration, refused: str | None = None) -> str:
             )
     parts.append(_table(["", "pairs", "merged", "asked", "kept"], rows))
     parts += [
-        "<h2>What can be had</h2>",
+        "<h2>What is possible</h2>",
         f"<p>{html.escape(made.frontier.told(budget))}.</p>",
     ]
     if made.judged is not None:
@@ -261,7 +261,7 @@ def page(made: Calibration, refused: str | None = None) -> str:
                         float(made.scores[place]),
                         made.pairs[place].cosine,
                         ", ".join(made.pairs[place].guard),
-                        "held out" if made.held_out[place] else "chose",
+                        "held out" if made.held_out[place] else "choice",
                         made.pairs[place].a,
                         made.pairs[place].b,
                     ]
@@ -277,7 +277,7 @@ def page(made: Calibration, refused: str | None = None) -> str:
     left_out = ", ".join(f"{count} {why}" for why, count in pairs["left_out"].items() if count)
     parts += [
         "<h2>Data</h2>",
-        f"<p>{pairs['used']} pairs ({by_label}) in {pairs['groups']} groups without a common text;"
+        f"<p>{pairs['used']} pairs ({by_label}) in {pairs['groups']} groups that share no text;"
         f" {pairs['held_out']} held out. Origin: {origins}."
         + (f" Left out: {html.escape(left_out)}." if left_out else "")
         + f" Fingerprint (SHA-256): <code>{made.fingerprint.hex()}</code>.</p>",
@@ -302,8 +302,8 @@ def _judged(judged: dict[str, Any]) -> str:
     ]
     total = Rate(judged["wrong"]["count"], judged["wrong"]["of"])
     return (
-        f"<p>{html.escape(str(judged['model']))} was asked {judged['asked']} pairs of the band. Of its answers"
-        f" {html.escape(str(total))} were wrong.</p>"
+        f"<p>{html.escape(str(judged['model']))} was asked about {judged['asked']} pairs in the band;"
+        f" {html.escape(str(total))} of its answers were wrong.</p>"
         + _table(["label", "wrong", "unsure", "failed", "verdicts"], rows)
     )
 

@@ -94,9 +94,7 @@ class Score:
     def sql(self, name: str) -> str:
         """The statement that creates this score as the function ``memfold.<name>(features double precision[])``."""
         if not NAME.fullmatch(name):
-            raise ValueError(
-                f"{name!r} is no name for a function: lower-case letters, digits and _, at most 63"
-            )
+            raise ValueError(f"{name!r} is not a function name: lower-case letters, digits and _, at most 63")
         width = -(-sum(node.feature < 0 for tree in self.trees for node in tree) // 4) * 4
         terms = [_bits(np.ones(width, dtype=np.bool_))]
         for feature, (thresholds, masks) in _masks(self.trees, width).items():

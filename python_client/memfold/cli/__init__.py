@@ -68,7 +68,7 @@ def main() -> None:
 
     \b
     memfold up                        start the embedded server, install memfold in it, print its DSN
-    memfold ingest memories.jsonl     hand in candidates, one JSON object per line
+    memfold ingest memories.jsonl     ingest candidates, one JSON object per line
     memfold judge --model NAME        let a model answer unclear cases
     memfold review                    answer them yourself
     memfold search QUERY              what an agent would be shown
@@ -94,19 +94,21 @@ vector_index_option = click.option(
 def _make_indexes(dsn: str, models: tuple[str, ...]) -> None:
     for model in models:
         made = migrate.create_vector_index(dsn, model)
-        say(f"index of {escape_line(model)} " + ("made" if made else "is there"))
+        say(f"index of {escape_line(model)}: " + ("created" if made else "already exists"))
 
 
 @main.command()
-@click.option("--data", type=PATH, metavar="DIR", help="Directory of the server; default: the user's data.")
+@click.option(
+    "--data", type=PATH, metavar="DIR", help="Directory of the server; default: in the user's data directory."
+)
 @click.option("--port", type=click.IntRange(1, 65535), help="Also listen on 127.0.0.1, with a password.")
 @vector_index_option
 @json_option
 def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> None:
     """Start the embedded PostgreSQL, with memfold in it.
 
-    If it is running, uses it; installs or upgrades memfold. Prints one line, the DSN; with --port it includes the
-    password.
+    Uses the server if it is already running; installs or upgrades memfold. Prints one line, the DSN; with --port it
+    includes the password.
 
     \b
     psql "$(memfold up)" -c "select * from ingest_memory('Alice has a cat.', 'acme')"
@@ -127,7 +129,7 @@ def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> No
 @click.option("--data", type=PATH, metavar="DIR", help="As for up.")
 @json_option
 def down(data: Path | None) -> None:
-    """Stop the embedded server; its data stays.
+    """Stop the embedded server; its data is kept.
 
     \b
     memfold down
@@ -162,8 +164,8 @@ def init(
     """Install memfold in a database, or bring it up to date.
 
     Safe to repeat, and to run from many places at the same time. Needs PostgreSQL 15 or newer with pgvector 0.8 or newer,
-    and no file on the server. It never makes others wait for long: if it does not get a lock immediately, it gives way
-    and retries for two minutes.
+    and no files on the server. It never blocks other sessions for long: if it cannot get a lock immediately, it gives
+    way and retries for two minutes.
 
     \b
     memfold init postgresql://owner@db.example.com/agents --set-search-path
@@ -175,15 +177,15 @@ def init(
         if citus:
             raise click.UsageError("--sql is for one server: psql -f contrib/citus/citus.sql distributes it")
         if wants_json():
-            raise click.UsageError("--sql prints SQL: leave --json out")
+            raise click.UsageError("--json cannot be used with --sql")
         if vector_index:
-            raise click.UsageError("--vector-index asks a database: leave --sql out")
+            raise click.UsageError("--vector-index cannot be used with --sql")
         script = migrate.script(None if given is None else resolve(given))
         click.echo(script.encode(), nl=False)  # SQL, to be run unchanged
         return
     if given is None and environment_dsn() is None:
         # the embedded server's database has it, from memfold up
-        raise click.UsageError("say which database: memfold init DSN")
+        raise click.UsageError("no database: memfold init DSN")
     where = resolve(given)
     revision = migrate.install(where, citus=citus)
     done = None
@@ -191,7 +193,11 @@ def init(
     _make_indexes(where, vector_index)
     if set_search_path:
         done = migrate.set_search_path(where)
-        say("memfold is on the search_path" + (" of sessions to come" if done else " already"))
+        say(
+            "memfold is on the search_path of new sessions"
+            if done
+            else "memfold is already on the search_path"
+        )
         statement = None
     elif statement := migrate.search_path_statement(where):
         say("to call its functions without the prefix memfold., run (or add --set-search-path):")
@@ -235,7 +241,7 @@ def ingest(
     resume: bool,
     state: Path | None,
 ) -> None:
-    """Hand in candidates, one JSON object per line.
+    """Ingest candidates, one JSON object per line.
 
     From FILE, or from stdin (-). The fields are the arguments of ingest_memory. Refused lines are reported with their
     number, and the run continues; the exit code is then 1. Every line gets an idempotency key made of its source, its
@@ -251,9 +257,9 @@ def ingest(
         raise click.UsageError("--vectors and --model go together")
     embedder = make_embedder(embed_url, embed_model, embed_path)
     if vectors is not None and embedder is not None:
-        raise click.UsageError("give --vectors or a model that embeds, not both")
+        raise click.UsageError("give --vectors or an embedding model, not both")
     if is_stdin(file) and state is not None:
-        raise click.UsageError("--state goes with a file: stdin cannot be gone on with")
+        raise click.UsageError("--state needs a file: a run over stdin cannot be resumed")
     one_stdin(file, vectors)
     try:
         stored = read_vectors(vectors) if vectors is not None else None
@@ -272,7 +278,7 @@ def ingest(
             resume=resume,
         )
         if run.start:
-            say(f"going on after line {run.start}, where an earlier run stopped")
+            say(f"resuming after line {run.start}, where an earlier run stopped")
         name = escape_line(file_name(file))
         try:
             with _progress(run.lines, name) as bar:
@@ -282,7 +288,7 @@ def ingest(
                     if problem is not None:
                         say_lines(f"{name}:{number}: {problem}", begin="\r" if run.lines is not None else "")
         except MemfoldError as error:
-            hint = f"Lines up to {run.line} are in. Run the same command again to go on."
+            hint = f"Lines up to {run.line} are stored. Run the same command again to continue."
             fail(f"{error}\n{hint}")
     show_lines(table_of(["action", "tier", "method", "lines"], run.summary()))
     report(
@@ -298,9 +304,11 @@ def ingest(
         }
     )
     if run.replayed:
-        show(f"{run.replayed} of {run.line} lines are replays: they were in before, nothing was written")
+        show(
+            f"{run.replayed} of {run.line} lines are replays: they were ingested before; nothing was written"
+        )
     if run.without_vector:
-        say(f"{run.without_vector} lines had no vector and wait in pending_embeddings")
+        say(f"{run.without_vector} lines had no vector and are in pending_embeddings")
     if run.errors:
         fail(f"{run.errors} of {run.line} lines were refused")
 
@@ -320,7 +328,7 @@ class _NoBar:
 @main.command()
 @click.argument("memory_id")
 @dsn_option
-@tenant_option("The tenant of the memory; a superuser may leave it out.")
+@tenant_option("The tenant of the memory; a superuser can omit it.")
 @json_option
 def explain(memory_id: str, dsn: str | None, tenant: str | None) -> None:
     """Print the complete history of a memory.

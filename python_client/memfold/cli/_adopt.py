@@ -29,7 +29,7 @@ def adopt() -> None:
     """Deduplicate a table of your own.
 
     Its writers continue. Six steps: 1 a nullable column, 2 writers hash (a trigger), 3 backfill, 4 duplicates, 5 a
-    unique index, 6 the catch. Each can be interrupted, even by kill -9, and run again. Run it as the table's owner.
+    unique index, 6 an insert function. Each can be interrupted, even by kill -9, and run again. Run it as the table's owner.
 
     \b
     memfold adopt plan --table public.memories --content content --tenant tenant_id --bucket bucket_id
@@ -247,7 +247,7 @@ def adopt_run(
         )
         report(_standing(state, None))
         if state.step == 6:
-            then = "plainly: a text that is there is absorbed" if state.absorbs else "catch 23505"
+            then = "with a plain INSERT: a known text is absorbed" if state.absorbs else "catch 23505"
             show(f"{definition.table} is adopted. Insert with memfold.insert_{state.name}(...), or {then}.")
 
 
@@ -302,7 +302,7 @@ def adopt_pause(dsn: str | None, table: str) -> None:
     with adopting.Adopter(resolve(dsn), say) as adopter:
         running = adopter.pause(table)
     report({"table": table, "running": bool(running)})
-    say("it stops after its batch" if running else "no run is at work; the next one goes on")
+    say("the run stops after its current batch" if running else "no run is active; the next one continues")
 
 
 @adopt.command("undo")

@@ -100,7 +100,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     metavar="FILE.html",
     help="Write the report here, with the texts of misjudged pairs.",
 )
-@click.option("--png", type=PATH, metavar="FILE.png", help="Write the pictures of the report here.")
+@click.option("--png", type=PATH, metavar="FILE.png", help="Write the report's charts here.")
 @click.option(
     "--replay",
     "bucket",
@@ -113,7 +113,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     help="Use a fitted score from this cosine on; default: from your labels, or 0.80.",
 )
 @click.option("--apply", "applied", is_flag=True, help="Put the calibration in force.")
-@click.option("--undo", is_flag=True, help="Instead: undo the last --apply.")
+@click.option("--undo", is_flag=True, help="Undo the last --apply instead.")
 @click.option(
     "--judge", "judged", is_flag=True, help="Ask the judge about the pairs of the band, and count its errors."
 )
@@ -166,17 +166,17 @@ def calibrate(
     memfold calibrate all-MiniLM-L6-v2 --undo
     """
     if pairs is not None and tenant is None:
-        raise click.UsageError("--pairs takes --tenant: whose pairs they will be")
+        raise click.UsageError("--pairs needs --tenant, the owner of the pairs")
     if bucket is not None and tenant is None:
-        raise click.UsageError("--replay takes --tenant: whose bucket it is")
+        raise click.UsageError("--replay needs --tenant, the owner of the bucket")
     if applied and score != "cosine" and bucket is None:
         raise click.UsageError(
-            f"--score {score} --apply takes --replay: a look at what it would do to a bucket"
+            f"--score {score} --apply needs --replay, to see first what it would do to a bucket"
         )
     if judged and (judge_model is None) == (judge_object is None):
-        raise click.UsageError("--judge takes --judge-model or --judge-object")
+        raise click.UsageError("--judge needs --judge-model or --judge-object")
     if not judged and (judge_model or judge_url or judge_object):
-        raise click.UsageError("--judge-model, --judge-url and --judge-object go with --judge")
+        raise click.UsageError("--judge-model, --judge-url and --judge-object need --judge")
     where = resolve(dsn)
     with open_client(where):
         pass
@@ -184,7 +184,7 @@ def calibrate(
         with _connected(where) as connection:
             row = connection.execute("select memfold.undo_calibration(%s)", [model]).fetchone()
         report({"model": model, "calibration_id": row[0] if row else None})
-        say(f"undone; {model} goes by " + (f"calibration {row[0]}" if row and row[0] else "no calibration"))
+        say(f"undone; {model} now uses " + (f"calibration {row[0]}" if row and row[0] else "no calibration"))
         return
     from memfold.calibrate import apply, save
     from memfold.calibrate import calibrate as run
@@ -220,7 +220,7 @@ def calibrate(
     _report(made, applied=applied, replayed=replayed)
     if applied and made.calibration_id is not None:
         apply(where, made.calibration_id)
-        say(f"applied to {model}; take it back by: memfold calibrate {model} --undo")
+        say(f"applied to {model}; undo it with: memfold calibrate {model} --undo")
 
 
 def _connected(where: str) -> psycopg.Connection[Any]:
@@ -287,7 +287,7 @@ def _write(made: Calibration, html: Path | None, png: Path | None, refused: str 
 
     if html is not None:
         write_html(made, html, refused)
-        say(f"{html} is written; it shows texts of pairs")
+        say(f"{html} is written; it contains texts of pairs")
     if png is not None:
         write_png(made, png)
 
@@ -300,12 +300,12 @@ def _replay(where: str, tenant: str, bucket: str, made: Calibration) -> Replay:
     counts = found.counts()
     rows: list[list[object]] = [
         [name, *(counts[key].get(column, 0) for column in ("texts", "merged", "asked", "kept"))]
-        for name, key in (("by the rules of now", "now"), ("by this calibration", "then"))
+        for name, key in (("by the current rules", "now"), ("by this calibration", "then"))
     ]
     show_lines(table_of([f"bucket {bucket}", "texts", "merged", "asked", "kept"], rows))
     for outcome in ("merged", "asked"):
         for row in found.to_read(outcome):
-            show(f"{outcome} {row.similarity or 0:.4f}: {row.content!r} beside {row.other!r}")
+            show(f"{outcome} {row.similarity or 0:.4f}: {row.content!r} and {row.other!r}")
     return found
 
 

@@ -38,20 +38,20 @@ def _exemption(found: Mapping[str, Any]) -> tuple[bool, str]:
     if "memfold_agent" in found["groups"]:
         return False, "is bound to one tenant, by tenant_roles"
     if "memfold_judge" in found["groups"]:
-        return False, "is a judge: it is handed the questions of every tenant, and reads no table"
-    return False, "is held to row-level security"
+        return False, "is a judge: it receives the questions of every tenant, and cannot read tables"
+    return False, "is subject to row-level security"
 
 
 def _dump(found: Mapping[str, Any]) -> tuple[bool, str]:
     """Whether this role's dump would contain every row of every table, and the line about it."""
     bypasses = found["is_superuser"] or found["bypasses"]
     if found["reads_all"] and bypasses:
-        return True, f"pg_dump by {found['role']} is whole"
+        return True, f"pg_dump as {found['role']} is complete"
     if found["reads_all"] and found["audits"]:
-        return True, f"pg_dump --enable-row-security by {found['role']} is whole"
+        return True, f"pg_dump --enable-row-security as {found['role']} is complete"
     needs = [] if bypasses or found["audits"] else ["memfold_auditor"]
     needs += [] if found["reads_all"] else ["pg_read_all_data"]
-    return False, f"a dump by {found['role']} would miss rows, or fail: it needs {' and '.join(needs)}"
+    return False, f"a dump as {found['role']} would miss rows, or fail: it needs {' and '.join(needs)}"
 
 
 def _revision(client: Memfold) -> str | None:
@@ -87,9 +87,9 @@ def _match_stored_memory(where: str, role: str, check: Callable[..., None]) -> N
 def doctor(dsn: str | None, tenant: str | None) -> None:
     """Check a database, and the ledger of a tenant.
 
-    Checks versions, encoding, canonicalizer, indexes, functions and tenant isolation. Run it as the application connects:
-    the last line says whether row-level security applies to that role. Prints one line per check: ok, warning or PROBLEM.
-    Exit code 1 if there is a problem. A tenant without memories is a warning, because its name may be mistyped.
+    Checks versions, encoding, canonicalizer, indexes, functions and tenant isolation. Run it as the application's role:
+    the last line says whether row-level security applies to it. Prints one line per check: ok, warning or PROBLEM. Exit
+    code 1 if there is a problem. A tenant without memories is a warning, because its name may be mistyped.
 
     \b
     memfold doctor --tenant acme
@@ -130,7 +130,7 @@ def _check_search(client: Memfold, check: Callable[..., None]) -> None:
         what = f"search by words reads the newest {limit} texts of {large} larger buckets"
         check(False, f"{what}: run in psql: select memfold.text_index_ddl() \\gexec", problem=False)
     if not missing and not large:
-        check(True, "search looks at all of every bucket")
+        check(True, "search covers every bucket completely")
 
 
 def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..., None]) -> None:
@@ -158,29 +158,31 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
         if error.sqlstate in (ServerPackageError.code, ServerVersionError.code):
             check(False, f"canonicalizer self-test not run: {error.message}: {error.detail}")
         elif error.sqlstate == "42501":
-            check(False, f"canonicalizer self-test not run: {found['role']} may not", problem=False)
+            check(
+                False, f"canonicalizer self-test not run: {found['role']} lacks the privilege", problem=False
+            )
         else:
             raise
     invalid = [row["name"] for row in client._query(admin_queries.INVALID_INDEXES)]
-    check(not invalid, f"no invalid index{': ' + ', '.join(invalid) if invalid else ''}")
+    check(not invalid, f"invalid indexes: {', '.join(invalid) or 'none'}")
     if client._query(admin_queries.CITUS)[0]["is_distributed"]:
         nodes = client._query(admin_queries.OTHER_NODES)
         others = [str(row["node"]) for row in nodes if not row["same"]]
-        named = f", but other ones, or none, on {', '.join(others)}" if others else ""
+        named = f", but different ones, or none, on {', '.join(others)}" if others else ""
         check(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
     else:
         _match_stored_memory(where, str(found["role"]), check)
     unmeasured = [str(row["model"]) for row in client._query(admin_queries.UNMEASURED_MODELS)]
     if unmeasured:
         what = f"thresholds of {', '.join(unmeasured)} are those of all-MiniLM-L6-v2, 0.92 and 0.85"
-        check(False, f"{what}: measure your own, memfold calibrate", problem=False)
+        check(False, f"{what}; measure your own with memfold calibrate", problem=False)
     _check_search(client, check)
     if tenant is not None:
         if not has_memories(client, tenant):
             check(False, no_memories(tenant), problem=False)
         broken = client.check_invariants(tenant)
-        first = f": {len(broken)} differ, first {dict(broken[0])}" if broken else ""
-        check(not broken, f"memories of tenant {tenant} are what its ledger says{first}")
+        first = f"{len(broken)} differ, first {dict(broken[0])}" if broken else "no difference"
+        check(not broken, f"memories of tenant {tenant} against its ledger: {first}")
         waiting = client._query(admin_queries.PLAIN_ROWS, tenant)[0]["waiting"]
         if waiting:
             what = (
@@ -188,7 +190,7 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
             )
             check(False, f"{what}, which memfold maintenance calls", problem=False)
     faults = [str(row["fault"]) for row in client._query(admin_queries.ISOLATION_FAULTS)]
-    check(not faults, f"row level security{': ' + '; '.join(faults) if faults else ' is as it should be'}")
+    check(not faults, f"row-level security: {'; '.join(faults) or 'no fault'}")
     is_exempt, said = _exemption(found)
     if is_exempt:
         # nobody makes a dump as an agent
@@ -196,5 +198,5 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
         check(is_whole, dump, problem=False)
     others = [f"{row['role']} ({row['sessions']})" for row in client._query(admin_queries.BYPASSING_SESSIONS)]
     if others:
-        check(False, f"connected too, and bypasses row-level security: {', '.join(others)}", problem=False)
+        check(False, f"also connected, and bypassing row-level security: {', '.join(others)}", problem=False)
     check(not is_exempt, f"role {found['role']} {said}", problem=False)

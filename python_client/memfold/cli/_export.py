@@ -72,9 +72,9 @@ def export(tenant: str, bucket: str, dsn: str | None) -> None:
         what = escape_line(f"bucket {bucket} of tenant {tenant} has no memories")
         if lines <= _FRAME:
             fail(
-                f"{what}, nor anything else\nHINT: Is its name spelled right? memfold status --json lists them all."
+                f"{what}, nor anything else\nHINT: Is its name spelled correctly? memfold status --json lists them all."
             )
-        say(f"{what}; is its name spelled right?")
+        say(f"{what}; is its name spelled correctly?")
 
 
 def _batches(lines: Iterable[bytes], name: str) -> Iterator[list[str]]:
@@ -87,7 +87,7 @@ def _batches(lines: Iterable[bytes], name: str) -> Iterator[list[str]]:
             json.loads(line)
             batch.append(line.decode())
         except ValueError as error:
-            fail(f"{name}, line {number} is no JSON: {error}")
+            fail(f"{name}, line {number} is not JSON: {error}")
         if len(batch) == _ROWS:
             yield batch
             batch = []
@@ -116,18 +116,14 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
             header = json.loads(first)["row"]
             bucket, tenant = str(header["bucket_id"]), str(tenant or header["tenant_id"])
         except (ValueError, KeyError, TypeError):
-            fail(
-                f"{name} does not begin as an export does\nHINT: Write one with: memfold export TENANT BUCKET"
-            )
+            fail(f"{name} does not begin like an export\nHINT: Write one with: memfold export TENANT BUCKET")
         with open_client(dsn):
             pass
         with _connect(dsn, tenant) as connection:
             rows, ended = _import(connection, tenant, bucket, _batches(itertools.chain([first], lines), name))
             if not ended:
                 connection.rollback()
-                fail(
-                    f"{name} has no end: nothing was imported\nHINT: It is not all that memfold export had to write."
-                )
+                fail(f"{name} has no end: nothing was imported\nHINT: The export is incomplete.")
     report({"tenant_id": tenant, "bucket_id": bucket, "rows": rows})
     show(f"tenant {tenant}, bucket {bucket}: {rows:,} rows")
 
@@ -179,7 +175,7 @@ def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None)
     """Move old ledger rows to the archive.
 
     Moves rows on which no state depends to memory_events_archive, one transaction per call. Run it as a member of
-    memfold_owner. One row stands for many restatements; counters do not change.
+    memfold_owner. One row summarizes many restatements; counters do not change.
 
     \b
     memfold archive acme --days 30
@@ -196,4 +192,4 @@ def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None)
             if left and pause:
                 time.sleep(pause)
     report({"tenant_id": tenant, "archived": archived, "kept": kept})
-    show(f"archived {archived:,} rows; made or enlarged {kept:,} that stand for many")
+    show(f"archived {archived:,} rows; added or enlarged {kept:,} summary rows")

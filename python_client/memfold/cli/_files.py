@@ -231,5 +231,5 @@ def _parse(line: bytes) -> dict[str, Any]:
             try:
                 found[name] = datetime.fromisoformat(when)
             except ValueError as error:
-                raise LineError(f"{name} is no time in ISO 8601: {when[:40]!r}") from error
+                raise LineError(f"{name} is not an ISO 8601 time: {when[:40]!r}") from error
     return found

@@ -59,7 +59,7 @@ def import_(
     embed_model: str | None,
     **given: str | None,
 ) -> None:
-    """Hand in the rows of another table.
+    """Ingest the rows of another table.
 
     Each is one observation that names its row as its source. The table does not change. Refused rows are reported, and
     the run continues; the exit code is then 1. An interrupted run continues where it stopped: no row counts twice.
@@ -93,7 +93,7 @@ def import_(
                     told = time.monotonic()
                     say(f"{run.rows:,} rows" + (f" of about {run.total:,.0f}" if run.total else ""))
         except ConnectionLostError as error:
-            fail(f"{error}\n{run.rows} rows are through. Run the same command again to go on.")
+            fail(f"{error}\n{run.rows} rows are done. Run the same command again to continue.")
         finally:
             run.close()
     show_lines(table_of(["action", "tier", "method", "rows"], run.summary()))
@@ -107,6 +107,6 @@ def import_(
         }
     )
     if run.known:
-        say(f"{run.known:,} of {run.rows:,} rows were in before")
+        say(f"{run.known:,} of {run.rows:,} rows were ingested before")
     if run.errors:
         fail(f"{run.errors:,} of {run.rows:,} rows were refused")

@@ -73,7 +73,7 @@ class AnswersUselessError(click.ClickException):
     "--maintain",
     type=click.FloatRange(1),
     metavar="SECONDS",
-    help="Also run maintenance, this often: then nothing else has to run.",
+    help="Also run maintenance at this interval; then no other process is needed.",
 )
 @click.option("--quiet", is_flag=True, help="Do not log every judgement.")
 @json_option
@@ -164,12 +164,12 @@ def judge(
     report({**dataclasses.asdict(summary), "judged": summary.judged})
     say(str(summary))
     if summary.unfinished == "endpoint down":
-        fail("the judge's endpoint is down; what waits is judged by a later run")
+        fail("the judge's endpoint is down; a later run judges what is waiting")
     if summary.unwritten:
-        fail(f"{summary.unwritten} answers could not be written; these judgements are asked again")
+        fail(f"{summary.unwritten} answers could not be written; these judgements will be asked again")
     if summary.unfinished == "answers useless" or (summary.failed and not summary.answers):
-        text = "what the judge answers is of no use" if summary.answers else "every judgement failed"
-        raise AnswersUselessError(f"{text}; the last because: {summary.last_failure}")
+        text = "the judge's answers are unusable" if summary.answers else "every judgement failed"
+        raise AnswersUselessError(f"{text}; last failure: {summary.last_failure}")
 
 
 @click.command()
@@ -203,7 +203,7 @@ def review(
     """
     given = given_once(database, dsn)
     if label != (model is not None) or (label and (tenant is None or everything)):
-        raise click.UsageError("--label takes --model and --tenant, and not --all")
+        raise click.UsageError("--label needs --model and --tenant, and cannot be used with --all")
     for stream in (sys.stdout, sys.stderr):
         # Not every terminal can show every memory.
         if isinstance(stream, io.TextIOWrapper):
@@ -261,7 +261,7 @@ async def _judge(worker: Worker, asked: Judge, *, once: bool, retry: bool) -> Su
     earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         if retry:
-            say(f"opened {await worker.retry()} dead judgements again")
+            say(f"reopened {await worker.retry()} dead judgements")
         return await worker.run(until_idle=once)
     finally:
         for number, handler in earlier.items():

@@ -28,7 +28,7 @@ from memfold.cli._status import warn_if_empty
 )
 @json_option
 def links(dsn: str | None, tenant: str | None, bucket: str, ask: bool, most: int) -> None:
-    """Print names that may be one.
+    """Print names that may mean the same.
 
     Subjects and predicates, best first: the alias, and the name that would be stored in its place. Nothing is linked:
     link_subject() and link_predicate() do that, or the answer to a question (--ask). A pair is asked about once.
@@ -45,11 +45,11 @@ def links(dsn: str | None, tenant: str | None, bucket: str, ask: bool, most: int
             return
         found = client.suggest_links(bucket, max_results=most)
         if not found:
-            say("no names that may be one")
+            say("no names that may mean the same")
             if tenant is not None:
                 warn_if_empty(client, tenant, bucket)
     report({"links": found})
-    head = ["kind", "alias", "name", "score", "facts of both", "why"]
+    head = ["kind", "alias", "name", "score", "shared facts", "why"]
     rows: list[list[object]] = [
         [
             one.kind,

@@ -93,7 +93,7 @@ def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds:
     report({"tenants": finished})
     say(f"{len(finished):,} tenant{'s' * (len(finished) != 1)}")
     if failed:
-        fail(f"{failed} task{'s' * (failed != 1)} failed; the table runs has the reports")
+        fail(f"{failed} task{'s' * (failed != 1)} failed; see their reports in the table runs")
 
 
 @contextlib.contextmanager
@@ -298,7 +298,7 @@ def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> N
             # if a question's memory was just merged elsewhere, it is asked again, and the next call answers it
             unchanged = unchanged + 1 if waiting == before else 0
             if unchanged == 2:
-                fail(f"{waiting} judgements of the run stay open")
+                fail(f"{waiting} judgements of the run remain open")
             before = waiting
-            say(f"{waiting} wait")
+            say(f"{waiting} waiting")
         report({"run": _overview(connection, run)})

@@ -47,7 +47,7 @@ TOKEN = "MEMFOLD_MCP_TOKEN"  # noqa: S105 (its name)
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="With --http: a further name that it is called by.",
+    help="With --http: another host name to accept.",
 )
 @click.option(
     "--token-file", type=FILE, metavar="FILE", help=f"With --http: what clients must send; default: {TOKEN}."
@@ -78,7 +78,7 @@ def mcp(
     """
     embedder = make_embedder(embed_url, embed_model, embed_path)
     if port is None and (token_file is not None or hosts or host is not None):
-        raise click.UsageError("--token-file, --host and --allow-host go with --http")
+        raise click.UsageError("--token-file, --host and --allow-host need --http")
     from memfold.integrations import mcp as serving  # no other command needs it, and it takes long to load
 
     place = serving.Place(

@@ -19,9 +19,9 @@ def read_vectors(path: Path) -> dict[str, Any]:
             texts, vectors = arrays["texts"], arrays["vectors"]
             # a member that is not an .npy file is returned as bytes
             if not (isinstance(texts, np.ndarray) and isinstance(vectors, np.ndarray)):
-                raise ValueError("an array is no .npy file")
+                raise ValueError("an array is not an .npy file")
     except (KeyError, OSError, ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is no .npz file with the arrays texts and vectors: {error}") from error
+        raise ValueError(f"{path} is not an .npz file with the arrays texts and vectors: {error}") from error
     if (
         vectors.ndim != 2
         or texts.shape != vectors.shape[:1]

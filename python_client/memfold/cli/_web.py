@@ -27,7 +27,7 @@ def _is_loopback(host: str) -> bool:
     "--tenant",
     metavar="ID",
     envvar="MEMFOLD_TENANT",
-    help="The tenant; default: MEMFOLD_TENANT, else the login's, or a choice among those that it sees.",
+    help="The tenant; default: MEMFOLD_TENANT, else the login's, or a choice of those that it sees.",
 )
 @embed_options
 @click.option(
@@ -40,7 +40,7 @@ def _is_loopback(host: str) -> bool:
 @click.option(
     "--host", metavar="ADDRESS", default="127.0.0.1", help="The address to listen on; default: 127.0.0.1."
 )
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further host name to accept.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another host name to accept.")
 def web(
     dsn: str | None,
     tenant: str | None,
@@ -70,7 +70,7 @@ def web(
     logging.basicConfig(level=logging.WARNING, handlers=[log])
     if not _is_loopback(host):
         say(
-            f"warning: {host} is not this machine alone: anyone with the URL acts as this login, and HTTP is not encrypted"
+            f"warning: other machines can reach {host}: anyone with the URL acts as this login, and HTTP is not encrypted"
         )
     place = serving.Place(resolve(dsn), tenant, embedder)
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it ends

@@ -108,7 +108,7 @@ def prepared_value(name: str, value: Any) -> Any:
                 raise errors.InvalidIdentifierError(
                     f"{name} is not a UUID",
                     detail=f"It was {value!r:.80}.",
-                    hint="Pass an id that ingest gave.",
+                    hint="Pass an id that ingest returned.",
                 ) from None
         case _:
             check_text(name, value)

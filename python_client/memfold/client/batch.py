@@ -198,7 +198,7 @@ class Batches:
                     yield from self._core.register(embedder, vector)
                     made[text] = vector
             if len(chunk) > 1 and vectors.count(None) == len(chunk):  # down: the rest would fail too
-                logger.warning("DEDUP_FAIL: %s texts go without a vector", len(texts) - start)
+                logger.warning("DEDUP_FAIL: %s texts are stored without a vector", len(texts) - start)
                 break
         for text, vector in made.items():
             for entry in missing[text]:

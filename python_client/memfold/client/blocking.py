@@ -62,7 +62,7 @@ class Memfold(NameCalls):
         wait: bool | float = False,
         **fields: Unpack[CandidateFields],
     ) -> IngestResult:
-        """Hand in one fact: the database decides whether it is new, known, changed or unclear.
+        """Submit one fact: the database decides whether it is new, known, changed or unclear.
 
         wait: if it is unclear, ask the client's judge immediately (or wait for the worker that already has the
         judgement, or for any worker if the client has no judge), for this many seconds; True means 60. ``resolution``
@@ -81,7 +81,7 @@ class Memfold(NameCalls):
         progress: Callable[[int, Counter[str]], object] | None = None,
         **defaults: Unpack[CandidateFields],
     ) -> Iterator[BatchItem]:
-        """Hand in any number of facts in batches. The result is that of ``ingest`` for each, in order, but faster.
+        """Submit any number of facts in batches. The result is that of ``ingest`` for each, in order, but faster.
 
         Returns an iterator, which must be exhausted: it reads a batch of candidates, stores them in one transaction,
         yields an item for each, and continues. candidates: texts, or mappings of ``content`` and the arguments of

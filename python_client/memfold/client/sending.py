@@ -22,7 +22,7 @@ class Sending:
 
     def __init__(self, tenant_id: str | None, max_attempts: int) -> None:
         if max_attempts < 1:
-            raise ValueError("max_attempts is at least 1")
+            raise ValueError("max_attempts must be at least 1")
         check_text("tenant_id", tenant_id)
         self.tenant_id = tenant_id
         self.max_attempts = max_attempts
@@ -107,7 +107,7 @@ class Sending:
                 sqlstate=error.sqlstate,
                 detail=str(error),
                 hint="Whether the call was written is not known. With an idempotency_key, or with"
-                " Memfold(retry_safe=True), it is sent again once; with a key of yours you may repeat it yourself.",
+                " Memfold(retry_safe=True), it is sent again once; with your own key you can repeat it yourself.",
             ) from error
         raise translated(error) from error
 
@@ -120,9 +120,9 @@ def translated(error: psycopg.Error) -> errors.MemfoldError:
     return errors.NotInstalledError(
         "memfold is not installed in this database"
         if is_absent
-        else "memfold is not installed in this database, or in another version than this client speaks to",
+        else "memfold is not installed in this database, or in a version that this client does not support",
         sqlstate=error.sqlstate,
         detail=str(error.diag.message_primary or error),
-        hint="As the database's owner: memfold init DSN. What is there, memfold doctor says; or is it the DSN of another"
+        hint="As the database's owner: memfold init DSN. memfold doctor says what is installed. Or is it the DSN of another"
         " database?",
     )

@@ -26,7 +26,8 @@ class Stored(Sending):
             raise errors.MemoryNotFoundError(
                 "unknown memory",
                 detail=f"memory_id was {arguments['memory_id']}.",
-                hint=f"Ids are those that ingest gave to this tenant ({arguments['tenant_id']}); an erased memory has none.",
+                hint=f"Pass an id that ingest returned to this tenant ({arguments['tenant_id']})."
+                " An erased memory has none.",
             )
         return Memory.from_row(rows[0])
 
@@ -59,7 +60,7 @@ class Stored(Sending):
         named = {name: value for name, value in given.items() if value is not None}
         if len(named) + whole_tenant != 1:
             raise TypeError(
-                "erase takes one of memory_id, source_turn_id, bucket_id and whole_tenant=True, and takes it by name"
+                "erase takes one of memory_id, source_turn_id, bucket_id and whole_tenant=True, by keyword"
             )
         function = queries.ERASE[next(iter(named), "tenant_id")]
         arguments = self._of_a_tenant({**named, "reason": reason}, tenant_id)

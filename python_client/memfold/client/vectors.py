@@ -15,14 +15,14 @@ from memfold.embedding import EmbedderProtocol
 from memfold.embedding.vectors import VectorBinary, checked_vectors, is_one_vector
 from memfold.types import KnownMemory
 
-_NEVER_EMBEDDED = "; it has given none so far: embed takes a list of texts and gives a list of vectors"
+_NEVER_EMBEDDED = "; it has returned none so far: embed takes a list of texts and returns a list of vectors"
 
 
 def _no_embedder(embedder: EmbedderProtocol, detail: str) -> errors.EmbedderError:
     return errors.EmbedderError(
         f"the embedder of {embedder.model} does not take a list of texts",
         detail=detail,
-        hint="embed takes a list of texts and gives a vector for each. Of a function of one text:"
+        hint="embed takes a list of texts and returns a vector for each. For a function of one text:"
         " Embedder(lambda texts: [embed_one(text) for text in texts], ...).",
     )
 
@@ -69,7 +69,7 @@ class Vectors(Sending):
                 embedder, f"Called with a list of texts, it raised {describe_error(error)}."
             ) from error
         if is_one_vector(answer):
-            raise _no_embedder(embedder, "Called with a list of texts, it gave one flat vector.")
+            raise _no_embedder(embedder, "Called with a list of texts, it returned one flat vector.")
         vectors = checked_vectors(answer, texts, embedder.dimensions)
         self._has_embedded = True
         return vectors
@@ -85,7 +85,7 @@ class Vectors(Sending):
         except Exception as error:
             if len(texts) == 1:
                 logger.warning(
-                    "DEDUP_FAIL: %s by %s failed (%s), going on without a vector%s",
+                    "DEDUP_FAIL: %s by %s failed (%s), continuing without a vector%s",
                     quoted(texts[0]),
                     embedder.model,
                     describe_error(error),

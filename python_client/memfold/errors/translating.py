@@ -54,13 +54,13 @@ def translate(error: psycopg.Error) -> MemfoldError:
     elif is_refused(error):
         cls = AuthenticationError
         hint = hint or (
-            "Check user and password of the DSN; a password can come from PGPASSWORD or ~/.pgpass too."
-            " Which roles may connect from where is in the server's pg_hba.conf."
+            "Check user and password of the DSN; a password can also come from PGPASSWORD or ~/.pgpass."
+            " The server's pg_hba.conf says which roles may connect from where."
         )
     elif state == "42501":
         hint = hint or (
-            "The role of an application is a member of memfold_app, and what is everyone's is for members of"
-            " memfold_owner: docs/security.md says what each may."
+            "An application's role is a member of memfold_app; what belongs to all tenants is for members of"
+            " memfold_owner. docs/security.md lists the privileges of each."
         )
     elif is_connection_lost(error):
         cls = ConnectionLostError

@@ -1,1 +1,1 @@
-"""memfold for agents that speak another protocol, or are built with a framework: a folder or a file each."""
+"""memfold for agents that use another protocol or a framework: one folder or file for each."""

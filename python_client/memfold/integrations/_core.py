@@ -1,6 +1,6 @@
-"""What the adapters of frameworks share: connections, slots, source turns, recall.
+"""Shared parts of the framework adapters: connections, slots, source turns, recall.
 
-Each call of an adapter is written once, as the steps of ``memfold.client``; ``run`` and ``arun`` carry them out.
+Each call of an adapter is written once, as steps of ``memfold.client``; ``run`` and ``arun`` execute them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLOT: Final = ("subject", "predicate", "object")
 
 
 class Connections:
-    """A few clients of one database: for all threads together, and for each event loop. Opened when they are needed."""
+    """A few clients of one database: shared by all threads, and separate for each event loop. Opened when needed."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Connections:
         connections: int = CONNECTIONS,
     ) -> None:
         self.embedder = embedder
-        # A call whose COMMIT was lost is sent again under its key: nothing is lost, and nothing counted twice.
+        # A call whose COMMIT was lost is sent again with its key: nothing is lost or counted twice.
         self._options: dict[str, Any] = {"tenant_id": tenant_id, "embedder": embedder, "retry_safe": True}
         self._dsn = read_dsn(dsn)
         self._connections = connections
@@ -50,12 +50,12 @@ class Connections:
         )
 
     def run(self, work: Callable[[Core], Steps[T]]) -> T:
-        """Carry out a call in this thread."""
+        """Execute a call in this thread."""
         with self._blocking_client() as client:
             return client._drive(work(client._core))
 
     async def arun(self, work: Callable[[Core], Steps[T]]) -> T:
-        """Carry out a call in the running event loop."""
+        """Execute a call in the running event loop."""
         async with self.client() as client:
             return await client._drive(work(client._core))
 
@@ -83,12 +83,12 @@ class Connections:
                 idle.append(client)
 
     def close(self) -> None:
-        """Close what threads have opened; another call opens it again."""
+        """Close the clients of threads; another call opens them again."""
         while self._idle:
             self._idle.pop().close()
 
     async def aclose(self) -> None:
-        """Close what threads and the running event loop have opened."""
+        """Close the clients of threads and of the running event loop."""
         self.close()
         _, idle = self._loops.get(asyncio.get_running_loop(), (None, []))
         while idle:
@@ -96,7 +96,7 @@ class Connections:
 
 
 def slot_of(*places: object) -> dict[str, str]:
-    """Subject, predicate and object, from the first mapping that has the former two."""
+    """Subject, predicate and object, from the first mapping that has the first two."""
     for place in places:
         if isinstance(place, Mapping):
             slot = {
@@ -110,7 +110,7 @@ def slot_of(*places: object) -> dict[str, str]:
 def recall(
     core: Core, query: str, bucket_id: str, limit: int, tenant_id: str | None = None
 ) -> Steps[list[dict[str, Any]]]:
-    """Memories by their meaning, or by the query's words where there is no embedder."""
+    """Memories by meaning, or by the words of the query if there is no embedder."""
     found = yield from search(
         core,
         query,
@@ -126,5 +126,5 @@ def recall(
 
 
 def turn_id(scheme: str, *parts: str) -> str:
-    """A source turn by which ``erase_source()`` and the ledger know what a framework has stored."""
+    """The source turn that identifies what a framework has stored, for ``erase_source()`` and the ledger."""
     return f"{scheme}:{json.dumps(parts, ensure_ascii=False)}"

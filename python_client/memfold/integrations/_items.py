@@ -1,7 +1,7 @@
-"""Items that a framework knows by a key of its own.
+"""Items that a framework knows by its own keys.
 
-A key is a source turn of memfold's, so that one fact stored under many keys is one memory, and forgetting a key takes away
-what it alone supports.
+A key is one of memfold's source turns: a fact stored under many keys is one memory, and forgetting a key removes what
+only that key supports.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from memfold.types import Embedding, IngestResult, Row
 
 BATCH: Final = 500
 MOST_FOUND: Final = 1000
-"""Memories of a bucket that a search by meaning can look through: as many as search_memories() shows."""
+"""The most memories of a bucket that a search by meaning can return: as many as search_memories() does."""
 OPERATORS: Final = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What a key stands for. ``key``: of a memory that this framework has not stored, its id; ``value`` is None then.
+    """What a key stands for. A memory that this framework has not stored has its id as ``key``, and None as ``value``.
 
-    ``content``, ``value`` and ``ttl`` are as they were stored under the key, last; all else is the memory's.
+    ``content``, ``value`` and ``ttl`` are those last stored under the key; everything else is the memory's.
     """
 
     key: str
@@ -54,7 +54,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Under:
-    """Which buckets: that of this name and those below it (separator None: it alone); all of the tenant's if it is empty."""
+    """The buckets: the one of this name and those below it (separator None: only that one); empty: all of the tenant's."""
 
     prefix: str = ""
     separator: str | None = "."
@@ -73,19 +73,19 @@ class Under:
 
 
 def rules(filters: Mapping[str, Any] | None, *path: str) -> list[dict[str, Any]]:
-    """What ``filters`` ask of values, under ``path``: equality, or operators such as {"$gte": 3}. Raises ValueError."""
+    """The conditions of ``filters`` on values under ``path``: equality, or operators like {"$gte": 3}. Raises ValueError."""
     made = []
     for name, wanted in (filters or {}).items():
         is_operators = isinstance(wanted, Mapping) and any(str(op).startswith("$") for op in wanted)
         for op, value in wanted.items() if is_operators else [("$eq", wanted)]:
             if op not in OPERATORS:
-                raise ValueError(f"unknown operator {op!r}: there are {', '.join(OPERATORS)}")
+                raise ValueError(f"unknown operator {op!r}: operators are {', '.join(OPERATORS)}")
             made.append({"path": [*path, name], "op": op, "value": value})
     return made
 
 
 class Items:
-    """What one framework stores, by keys of its own: of a bucket, or of the tenant. Calls are steps, for ``Connections``."""
+    """What one framework stores, by its own keys, per bucket or per tenant. Calls are steps, run by ``Connections``."""
 
     def __init__(self, scheme: str, *, of_tenant: bool = False) -> None:
         self._scheme = scheme
@@ -104,10 +104,10 @@ class Items:
         ttl: float | None = None,
         **fields: Any,
     ) -> Steps[IngestResult]:
-        """Store what a key stands for now: what it alone stated before becomes history.
+        """Store what a key stands for now; what only this key stated before becomes history.
 
-        fields: further arguments of ``ingest``. embed: whether the client's embedder is asked. known: the key may be in
-        use. ttl: minutes until it expires, for ``put_off``.
+        fields: further arguments of ``ingest``. embed: whether to ask the client's embedder. known: whether the key may be
+        in use. ttl: minutes until it expires, for ``put_off``.
         """
         asked = core if embed else _without_embedder(core)
         given = self._given(bucket_id, key, value, fields)
@@ -124,7 +124,7 @@ class Items:
         return (yield from asked.ingest(content, None, given))
 
     def _state(self, core: Core, content: str, given: Mapping[str, Any]) -> Steps[tuple[IngestResult, bool]]:
-        """As ``ingest``, and whether the key has ever stated another memory: in one transaction, one a key at a time."""
+        """As ``ingest``, and whether the key has ever stated another memory: in one transaction, one at a time per key."""
         arguments = yield from core.candidate(content, None, given)
         arguments["idempotency_key"] = uuid4().hex
         ingest, is_changed = queries.call(queries.INGEST, arguments), _queries.STATED_OTHERS
@@ -146,15 +146,15 @@ class Items:
         *,
         known: bool,
     ) -> Steps[None]:
-        """As ``put``, of (key, content, value, fields), in batches: all of one or none. known: keys may be in use."""
+        """As ``put``, for (key, content, value, fields), in batches that are stored completely or not at all."""
         puts = list(puts)
         if len(puts) == 1:
-            # a batch of one costs more than a call
+            # a batch of one costs more than a single call
             ((key, content, value, fields),) = puts
             yield from self.put(core, bucket_id, key, content, value, known=known, **fields)
             return
         batches = Batches(core, None, {}, batch_size=BATCH, wait=False, on_error="abort", progress=None)
-        # of two with one key the later one counts
+        # if two have one key, the later one counts
         last = {
             key: {"content": content, **self._given(bucket_id, key, value, fields)}
             for key, content, value, fields in puts
@@ -176,7 +176,7 @@ class Items:
     def _retire_others(
         self, core: Core, bucket_id: str, stored: Iterable[tuple[dict[str, Any], IngestResult]]
     ) -> Steps[list[dict[str, Any]]]:
-        """What keys stated before their last statement. Gives those that were forgotten, and are to be stored again."""
+        """Retire what keys stated before their last statement. Yields those that were forgotten and must be stored again."""
         by_turn = {
             given["source_turn_ids"][0]: (given, memory_id)
             for given, result in stored
@@ -198,7 +198,7 @@ class Items:
             given = {"turn": turn, "memory_id": memory_id, "bucket_id": bucket_id}
             others = yield from self._read(core, _queries.OTHERS_OF_TURN, given)
             if not all(row["is_sole"] for row in others):
-                # what other keys state as well stays as theirs
+                # what other keys also state stays theirs
                 yield from self._erase(core, turn)
                 return False
             for row in others:
@@ -207,16 +207,16 @@ class Items:
                     "by_id": memory_id,
                     "reason": f"{turn} was put again",
                 }
-                # what somebody has merged, rejected or erased at this moment is no longer there to be superseded
+                # what was merged, rejected or erased in the meantime can no longer be superseded
                 with contextlib.suppress(errors.MemoryStateError, errors.MemoryNotFoundError):
                     yield from core.manual_action(queries.SUPERSEDE, named, None)
             if not others:
                 break
-            # looked at again: of those who put the key at the same time, the last leaves one
+            # check again: of concurrent puts of the key, the last one leaves one memory
         return True
 
     def get(self, core: Core, bucket_id: str, keys: Sequence[str]) -> Steps[list[Item]]:
-        """What keys stand for, in their order; those that stand for nothing are left out."""
+        """What keys stand for, in their order; keys that stand for nothing are omitted."""
         turns = [self._turn(bucket_id, key) for key in keys]
         rows = yield from self._read(core, _queries.GET_ITEMS, {"turns": turns})
         found = {item.key: item for item in self._items(rows)}
@@ -232,14 +232,14 @@ class Items:
         return [found[key] for key in keys if key in found]
 
     def put_off(self, core: Core, items: Iterable[Item]) -> Steps[None]:
-        """Let those with a ttl expire a ttl from now; what has been forgotten since stays so."""
+        """Make those with a ttl expire one ttl from now; what has been forgotten since stays forgotten."""
         turns = [self._turn(item.bucket_id, item.key) for item in items if item.ttl is not None]
         if turns:
             given = {"tenant_id": core.tenant_id, "turns": turns}
             yield from core.send(_queries.PUT_OFF, given, repeatable=True, keep=_restated)
 
     def delete(self, core: Core, bucket_id: str, keys: Iterable[str]) -> Steps[int]:
-        """Forget keys, with what they alone support; how many stood for something."""
+        """Forget keys, with what only they support; returns how many stood for something."""
         count = 0
         for key in keys:
             gone = yield from self._erase(core, self._turn(bucket_id, key))
@@ -258,7 +258,7 @@ class Items:
         limit: int = 10,
         offset: int = 0,
     ) -> Steps[list[Item]]:
-        """The items of active memories, those that were observed last first; each memory once."""
+        """The items of active memories, most recently observed first; each memory once."""
         given = {**under.parameters(), **self._page(filters, limit, offset)}
         return self._items((yield from self._read(core, _queries.LIST_ITEMS, given)))
 
@@ -274,7 +274,7 @@ class Items:
         embedding: Embedding | None = None,
         embedding_model: str | None = None,
     ) -> Steps[list[Item]]:
-        """Those nearest to a text, or to a vector, by cosine (``score``); each fact once."""
+        """The nearest items to a text, or to a vector, by cosine (``score``); each fact once."""
         vector: Any = embedding
         if query is not None:
             if core.embedder is None:
@@ -296,7 +296,7 @@ class Items:
         return self._items((yield from self._read(core, _queries.FIND_ITEMS, given)))
 
     def buckets(self, core: Core, under: Under) -> Steps[list[str]]:
-        """Those that have an active memory, in order."""
+        """The buckets that have an active memory, in order."""
         rows = yield from self._read(core, _queries.LIST_BUCKETS, under.parameters())
         return [row["bucket_id"] for row in rows]
 
@@ -346,7 +346,7 @@ def _without_embedder(core: Core) -> Core:
 
 
 def _stated(result: IngestResult) -> UUID | None:
-    """The memory that holds what was put; None: it was refused, or had been replaced before."""
+    """The memory that holds what was put; None: it was refused, or had already been replaced."""
     return None if result.action in ("rejected", "historical") else result.memory_id
 
 

@@ -1,6 +1,6 @@
-"""What the adapters ask of the database, beside the functions that every client calls.
+"""The adapters' own statements, in addition to the functions that every client calls.
 
-A framework's key of an item is a source turn (``_core.turn_id``): what was stored under it is read from the ledger.
+A framework's key for an item is a source turn (``_core.turn_id``): what was stored under it is read from the ledger.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _IN_FORCE: LiteralString = """
     )
 """
 
-# The texts of a root r, and what a turn of k stated last, wherever.
+# The texts of a root r, and what a turn of k stated last, in any bucket.
 _TREE: LiteralString = """
     select r.memory_id, false as is_alias
     union all
@@ -55,9 +55,9 @@ order by k.place
 """
 )
 
-# Puts off the end of what some turns stated with a ttl, in minutes: stated again as of its last observation, so that neither
-# its confidence nor its order changes, and in steps of a hundredth of the ttl, for each is a row of the ledger. What is to
-# stay for longer, by another key, does.
+# Postpones the end of what some turns stated with a ttl, in minutes. It is stated again as of its last observation, so that
+# neither its confidence nor its order changes, and in steps of a hundredth of the ttl, because each one adds a row to the
+# ledger. What another key keeps for longer is not shortened.
 PUT_OFF: LiteralString = (
     """
 select i.action
@@ -83,8 +83,8 @@ cross join lateral memfold.ingest_memory(
 """
 )
 
-# Opens a transaction in which nobody else writes, or compares, what a turn states: of two who put a key at the same time,
-# the later one then sees the other. There are 256 such locks, for a batch has many turns.
+# Opens a transaction in which nobody else writes or compares what a turn states: of two concurrent puts of a key, the later
+# one sees the other. There are only 256 such locks, because a batch has many turns.
 OPEN_TURN: LiteralString = """
 select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true),
     pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(
@@ -103,7 +103,7 @@ select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true),
     ) as k)
 """
 
-# Whether a turn has ever stated another memory than i, as CHANGED_TURNS asks of many.
+# Whether a turn has ever stated a memory other than i; CHANGED_TURNS does the same for many turns.
 STATED_OTHERS: LiteralString = """
 exists (
     select from memfold.memory_sources as s
@@ -111,8 +111,8 @@ exists (
 ) as is_changed
 """
 
-# Which of some turns have ever stated another memory than that beside them: mostly none, and OTHERS_OF_TURN takes far longer
-# to plan than this.
+# The turns that have ever stated a memory other than the given one: usually there are none, and OTHERS_OF_TURN takes far
+# longer to plan than this.
 CHANGED_TURNS: LiteralString = """
 select k.turn
 from rows from (pg_catalog.unnest(%(turns)s::text[]), pg_catalog.unnest(%(memory_ids)s::uuid[])) as k (turn, memory_id)
@@ -122,7 +122,7 @@ where exists (
 )
 """
 
-# The active memories that a turn states beside the one given; is_sole: nothing else states them, in this bucket.
+# The active memories that a turn states apart from the given one; is_sole: nothing else states them, in this bucket.
 OTHERS_OF_TURN: LiteralString = (
     """
 select r.memory_id, r.bucket_id = %(bucket_id)s and not exists (
@@ -145,7 +145,7 @@ order by r.memory_id
 """
 )
 
-# A step over an index for each bucket, however many memories it has; texts without a hash have an index of their own.
+# One step in an index per bucket, no matter how many memories it has; texts without a hash have a separate index.
 _BUCKETS: LiteralString = """
 with recursive b (bucket_id) as (
     select %(lower)s::text collate "C"
@@ -184,8 +184,8 @@ order by p.bucket_id
 """
 )
 
-# The key under which a memory is shown: the first that stated its own text, else one of its aliases'. What nobody stored
-# by this framework has none.
+# The key under which a memory is shown: the first one that stated its own text, else that of an alias. Memories that were
+# not stored through this framework have none.
 _WITH_ITEM: LiteralString = (
     """
 left join lateral (
@@ -237,7 +237,7 @@ select k.turn, r.memory_id, r.bucket_id, r.subject, r.predicate, r.object, coale
     n.ttl
 """
 
-# The active memories of some buckets, those observed last first.
+# The active memories of some buckets, most recently observed first.
 LIST_ITEMS: LiteralString = (
     _BUCKETS  # noqa: S608
     + _SHOWN
@@ -261,7 +261,7 @@ order by r.last_seen desc, r.memory_id desc
 limit %(max_items)s offset %(skipped)s
 """
 )
-# The memories of some buckets that are nearest to a vector: as many of each as the page may need.
+# The memories of some buckets nearest to a vector: from each as many as the page may need.
 FIND_ITEMS: LiteralString = (
     _BUCKETS  # noqa: S608
     + _SHOWN

@@ -24,13 +24,13 @@ __all__ = ["MemfoldMemoryService"]
 class MemfoldMemoryService(BaseMemoryService):
     """Memories of an app's users: the app is the tenant, the user the bucket.
 
-    Each event that says something is one candidate: its source turn and its idempotency key are of its session and id, so
-    that adding a session again changes nothing. What the user says is observed, what an agent says inferred. Subject,
-    predicate and object in the ``custom_metadata`` of an event or a memory are the fact's slot. Without an embedder memories
-    are found by the words of the query.
+    Each event with text is one candidate. Its source turn and idempotency key are made of its session and id, so adding a
+    session again changes nothing. What the user says is observed, what an agent says is inferred. Subject,
+    predicate and object in the ``custom_metadata`` of an event or a memory are the fact's slot. Without an embedder,
+    memories are found by the words of the query.
 
-    ``delete_memory`` rejects: the memory is no longer found, whoever states it again, and ``undo`` takes that back. With
-    ``erases=True`` it erases: nothing of it is left, so that a session that is added again brings it back.
+    ``delete_memory`` rejects: the memory is no longer found, even if it is stated again, until ``undo``. With
+    ``erases=True`` it erases: nothing is left, so adding a session again stores it again.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class MemfoldMemoryService(BaseMemoryService):
         await self._connections.aclose()
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Store what the session's events say. Raises the first error of an event, once the others are stored."""
+        """Store the session's events. Raises the first event's error after the others are stored."""
         await self.add_events_to_memory(
             app_name=session.app_name, user_id=session.user_id, events=session.events, session_id=session.id
         )
@@ -65,7 +65,7 @@ class MemfoldMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """As ``add_session_to_memory``, of some events."""
+        """As ``add_session_to_memory``, for some events."""
         candidates = []
         for event in events:
             if event.partial or not (text := _text(event.content)):
@@ -92,7 +92,7 @@ class MemfoldMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Store facts. One with an id counts once, however often it is added."""
+        """Store facts. A fact with an id counts once, no matter how often it is added."""
         candidates = []
         for entry in memories:
             metadata = {**(custom_metadata or {}), **entry.custom_metadata}
@@ -105,13 +105,13 @@ class MemfoldMemoryService(BaseMemoryService):
                 **slot_of(entry.custom_metadata),
             }
             if entry.timestamp is not None:
-                # without a zone it is the local time, as ADK writes it
+                # without a time zone it is local time, as ADK writes it
                 candidate["observed_at"] = datetime.fromisoformat(entry.timestamp).astimezone()
             candidates.append(candidate)
         await self._ingest(app_name, user_id, candidates)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Each fact once, the best first."""
+        """Each fact once, best first."""
         found = await self._connections.arun(
             lambda core: recall(core, query, user_id, self._max_results, app_name)
         )
@@ -121,13 +121,13 @@ class MemfoldMemoryService(BaseMemoryService):
         """Reject a memory, or erase it with all its texts. Raises MemoryNotFoundError; ValueError without an id."""
         if memory_id is None:
             raise ValueError(
-                "memory_id is None: which memory is to be deleted? All of a user's: erase_bucket()"
+                "memory_id is None: pass the memory to delete; erase_bucket() deletes all of a user's"
             )
         async with self._connections.client() as client:
             memory = await client.get(memory_id, app_name)
             if memory.bucket_id != user_id:
                 raise errors.MemoryNotFoundError(
-                    "unknown memory", detail=f"{memory_id} is not of {user_id!r}."
+                    "unknown memory", detail=f"{memory_id} does not belong to {user_id!r}."
                 )
             if self._erases:
                 await client.erase(memory_id=memory_id, tenant_id=app_name)

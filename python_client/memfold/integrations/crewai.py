@@ -29,10 +29,10 @@ PAGE = 500
 class MemfoldStorage:
     """The records of one tenant: a scope is a bucket, a record's id a source turn, each fact one record.
 
-    CrewAI embeds; ``embedding_model`` names its model, for vectors of one name alone are compared. Subject, predicate and
-    object in a record's metadata are the fact's slot. ``Memory(storage=MemfoldStorage(...))``, or
+    CrewAI embeds; ``embedding_model`` names its model, because only vectors of one name are compared. Subject, predicate
+    and object in a record's metadata are the fact's slot. ``Memory(storage=MemfoldStorage(...))``, or
     ``set_memory_storage_factory(lambda spec: MemfoldStorage(...))``. A record that is shown stands for all that say the
-    same; to delete by criteria deletes these too, to delete an id forgets that id.
+    same: deleting by criteria deletes those too, deleting an id only forgets that id.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class MemfoldStorage:
         self._items = Items("crew", of_tenant=True)
 
     def close(self) -> None:
-        """Close its connections, but for those of event loops."""
+        """Close its connections, except those of event loops."""
         self._connections.close()
 
     def save(self, records: list[MemoryRecord]) -> None:
-        """Store records, 500 of a scope in a transaction."""
+        """Store records, 500 of a scope per transaction."""
         self._connections.run(self._saving(records))
 
     async def asave(self, records: list[MemoryRecord]) -> None:
@@ -78,7 +78,7 @@ class MemfoldStorage:
         self, scope_prefix: str | None = None, categories: list[str] | None = None, record_ids: list[str] | None = None,
         older_than: datetime | None = None, metadata_filter: dict[str, Any] | None = None,
     ) -> int:  # fmt: skip
-        """Forget records that meet all criteria; how many."""
+        """Forget records that meet all criteria; returns their number."""
         return self._connections.run(
             self._deleting(scope_prefix, categories, record_ids, older_than, metadata_filter)
         )
@@ -93,7 +93,7 @@ class MemfoldStorage:
         )
 
     def update(self, record: MemoryRecord) -> None:
-        """Let an id stand for this record; what it stated before becomes history."""
+        """Make an id stand for this record; what it stated before becomes history."""
         self._connections.run(self._updating(record))
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
@@ -104,7 +104,7 @@ class MemfoldStorage:
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
-        """The facts of a scope and those below it, those that were stated last first."""
+        """The facts of a scope and those below it, most recently stated first."""
         under = _under(scope_prefix)
         return [
             _record(item)
@@ -114,7 +114,7 @@ class MemfoldStorage:
         ]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
-        """How many facts a scope has, of which categories and times, and the scopes in it."""
+        """The number of facts of a scope, their categories and times, and the scopes in it."""
         records = self.list_records(scope, ALL)
         times = sorted(record.created_at for record in records)
         return ScopeInfo(
@@ -127,7 +127,7 @@ class MemfoldStorage:
         )
 
     def list_scopes(self, parent: str = "/") -> list[str]:
-        """The scopes right below one."""
+        """The scopes directly below one."""
         base = "/" + parent.strip("/")
         scopes = self._connections.run(lambda core: self._items.buckets(core, _under(base)))
         base = base.rstrip("/") + "/"
@@ -136,16 +136,16 @@ class MemfoldStorage:
         )
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
-        """How many facts of a scope are of each category."""
+        """The number of facts of a scope in each category."""
         records = self.list_records(scope_prefix, ALL)
         return dict(Counter(category for record in records for category in record.categories))
 
     def count(self, scope_prefix: str | None = None) -> int:
-        """How many facts a scope has."""
+        """The number of facts of a scope."""
         return len(self.list_records(scope_prefix, ALL))
 
     def reset(self, scope_prefix: str | None = None) -> None:
-        """Erase a scope and those below it; nothing of it can be undone."""
+        """Erase a scope and those below it. This cannot be undone."""
 
         def steps(core: Core) -> Steps[None]:
             for bucket_id in (yield from self._items.buckets(core, _under(scope_prefix))):
@@ -221,7 +221,7 @@ class MemfoldStorage:
                 return (yield from self._items.delete(core, "/", record_ids))
             deleted = offset = 0
             while True:
-                # a fact comes again, under its next key, until none supports it
+                # a fact reappears under its next key until no key supports it
                 items = yield from self._items.newest(core, _under(scope), filters, PAGE, offset)
                 if not items:
                     return deleted
@@ -255,7 +255,7 @@ def _filters(categories: list[str] | None, metadata: dict[str, Any] | None) -> l
 
 
 def _aware(time: datetime) -> datetime:
-    """CrewAI's times are UTC, and do not say so."""
+    """CrewAI's times are UTC, without a time zone."""
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""LangChain's ``VectorStore`` over memfold: documents by their ids, each fact found once. Needs ``memfold[langchain]``."""
+"""LangChain's ``VectorStore`` over memfold: documents by id, each fact found once. Needs ``memfold[langchain]``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["LangChainEmbedder", "MemfoldVectorStore"]
 
 @dataclass(frozen=True)
 class LangChainEmbedder:
-    """A model of LangChain's as an embedder of memfold's, for its other adapters too.
+    """Use a LangChain model as memfold's embedder, in the other adapters too.
 
-    ``model``: the name under which vectors are registered, and compared; else what the model calls itself.
+    ``name``: the name under which vectors are registered and compared; default: the name that the model gives itself.
     """
 
     embeddings: Embeddings
@@ -50,11 +50,11 @@ class LangChainEmbedder:
 
 
 class MemfoldVectorStore(VectorStore):
-    """The documents of one bucket. An id is a source turn: an id that is added again stands for the new text.
+    """The documents of one bucket. An id is a source turn: adding an id again makes it stand for the new text.
 
-    Subject, predicate and object in a document's metadata are the fact's slot. A search gives each fact once, by cosine,
-    under the id that first stated it. ``filter`` takes equality and $ne, $gt, $gte, $lt, $lte. There is no MMR: what says
-    the same is one document already.
+    Subject, predicate and object in a document's metadata are the fact's slot. A search returns each fact once, by cosine,
+    under the id that first stated it. ``filter`` accepts equality and $ne, $gt, $gte, $lt, $lte. There is no MMR: texts
+    that say the same are already one document.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class MemfoldVectorStore(VectorStore):
         return self._embedding
 
     def close(self) -> None:
-        """Close its connections, but for those of event loops."""
+        """Close its connections, except those of event loops."""
         self._connections.close()
 
     async def aclose(self) -> None:
-        """Close its connections, those of the running event loop included."""
+        """Close its connections, including those of the running event loop."""
         await self._connections.aclose()
 
     @classmethod
@@ -107,7 +107,7 @@ class MemfoldVectorStore(VectorStore):
         return store
 
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
-        """Store documents, 500 in a transaction; their ids, or new ones."""
+        """Store documents, 500 per transaction; returns their ids, or new ones."""
         ids, steps = self._adding(documents, kwargs.get("ids"))
         self._connections.run(steps)
         return ids
@@ -119,7 +119,7 @@ class MemfoldVectorStore(VectorStore):
         return ids
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """The documents of these ids, as they were added last."""
+        """The documents of these ids, as they were last added."""
         return [_document(item) for item in self._connections.run(self._getting(ids))]
 
     async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
@@ -127,7 +127,7 @@ class MemfoldVectorStore(VectorStore):
         return [_document(item) for item in await self._connections.arun(self._getting(ids))]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Forget ids, with what they alone support. Raises ValueError without any."""
+        """Forget ids, with what only they support. Raises ValueError if there are none."""
         self._connections.run(self._deleting(ids))
         return True
 
@@ -151,7 +151,7 @@ class MemfoldVectorStore(VectorStore):
     def similarity_search_with_score(
         self, query: str, k: int = 4, filter: Mapping[str, Any] | None = None, **kwargs: Any  # noqa: A002
     ) -> list[tuple[Document, float]]:  # fmt: skip
-        """With the cosine of each."""
+        """The nearest facts, each with its cosine."""
         return _scored(self._connections.run(self._finding(self._embedding.embed_query(query), k, filter)))
 
     async def asimilarity_search_with_score(
@@ -202,7 +202,7 @@ class MemfoldVectorStore(VectorStore):
     def _deleting(self, ids: Iterable[str] | None) -> Callable[[Core], Steps[int]]:
         if ids is None:
             raise ValueError(
-                "ids is None: which documents are to be deleted? All of a bucket's: erase_bucket()"
+                "ids is None: pass the documents to delete; erase_bucket() deletes all of a bucket's"
             )
         return lambda core: self._items.delete(core, self._bucket_id, ids)
 

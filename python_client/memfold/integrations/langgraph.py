@@ -36,18 +36,18 @@ __all__ = ["MemfoldStore"]
 class MemfoldStore(BaseStore):
     """A store of one tenant: a namespace is a bucket (``memories.alice``), a key a source turn.
 
-    The fact is the text at ``content.content``, ``content`` or ``text`` of a value, or at ``fields`` (as LangGraph's
-    ``IndexConfig`` has them; a call's ``index`` comes first). Where subject and predicate stand beside it, they and the
-    object are the fact's slot. A value without any such text is stored as a document of its key's own, as JSON.
+    The fact is the text at ``content.content``, ``content`` or ``text`` of a value, or at ``fields`` (as in LangGraph's
+    ``IndexConfig``; a call's ``index`` takes precedence). If subject and predicate are next to it, they and the object are
+    the fact's slot. A value without such a text is stored as JSON, as a document that belongs to its key.
 
-    Put again with another text, a key's former fact becomes history, unless other keys state it. ``delete`` forgets a key;
-    a fact that other keys state stays. ``search`` gives each fact once, under its first key; without an embedder it ignores
-    a query, as LangGraph's own stores do.
+    When a key is put again with another text, its former fact becomes history, unless other keys state it. ``delete``
+    forgets a key; a fact that other keys state stays. ``search`` returns each fact once, under its first key; without an
+    embedder it ignores a query, as LangGraph's own stores do.
 
-    ``ttl`` minutes after a put, or after a ``get`` or ``search`` that showed it (unless ``refresh_ttl`` is false), the fact
-    is no longer shown, nor are its keys. Put again, it is shown again, for ever without a ``ttl``: of several keys with one
-    fact the last put counts. Of the ``ttl`` of the store (``TTLConfig``) ``default_ttl`` and ``refresh_on_read`` count: what
-    has expired is never shown, and nothing sweeps.
+    ``ttl`` minutes after a put, or after a ``get`` or ``search`` that showed it (unless ``refresh_ttl`` is false), a fact
+    and its keys are no longer shown. A later put shows it again, permanently without a ``ttl``: if several keys have one
+    fact, the last put counts. The store's ``ttl`` (``TTLConfig``) uses only ``default_ttl`` and ``refresh_on_read``:
+    expired facts are never shown, so nothing needs to sweep them.
     """
 
     supports_ttl = True
@@ -69,7 +69,7 @@ class MemfoldStore(BaseStore):
         self._items = Items("lg")
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """One after the other, in their order."""
+        """Execute the operations one after the other, in order."""
         return self._connections.run(self._all_of(ops))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -77,11 +77,11 @@ class MemfoldStore(BaseStore):
         return await self._connections.arun(self._all_of(ops))
 
     def close(self) -> None:
-        """Close its connections, but for those of event loops."""
+        """Close its connections, except those of event loops."""
         self._connections.close()
 
     async def aclose(self) -> None:
-        """Close its connections, those of the running event loop included."""
+        """Close its connections, including those of the running event loop."""
         await self._connections.aclose()
 
     def _all_of(self, ops: Iterable[Op]) -> Callable[[Core], Steps[list[Result]]]:
@@ -125,7 +125,7 @@ class MemfoldStore(BaseStore):
         slot = slot_of(op.value, op.value.get("content"))
         text = _text(op.value, fields) or " ".join(slot.values()).replace("_", " ")
         if not text:
-            # state, not a fact: no other key's document says the same
+            # a state, not a fact: no other key's document can say the same
             text = json.dumps(op.value, ensure_ascii=False)
             if not any(character.isalnum() for character in text):
                 text = f"{op.key}: {text}"
@@ -163,7 +163,7 @@ def _fields_of(item: Item) -> dict[str, Any]:
 
 
 def _common_prefix(conditions: Sequence[MatchCondition]) -> str:
-    """The buckets to look at, where a prefix says so."""
+    """The buckets to search, according to a prefix."""
     paths = [one.path for one in conditions if one.match_type == "prefix" and "*" not in one.path]
     return max((".".join(path) for path in paths), key=len, default="")
 

@@ -1,4 +1,4 @@
-"""A memory block of LlamaIndex over memfold. Needs ``memfold[llamaindex]``."""
+"""A LlamaIndex memory block over memfold. Needs ``memfold[llamaindex]``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["LlamaIndexEmbedder", "MemfoldMemoryBlock"]
 
 @dataclass(frozen=True)
 class LlamaIndexEmbedder:
-    """A model of LlamaIndex's as an embedder of memfold's."""
+    """Use a LlamaIndex model as memfold's embedder."""
 
     embed_model: BaseEmbedding
     dimensions: int | None = None
@@ -45,25 +45,27 @@ class LlamaIndexEmbedder:
 
 
 class MemfoldMemoryBlock(BaseMemoryBlock[str]):
-    """Facts of earlier conversations, those near to the last message first, a line each.
+    """Facts of earlier conversations, one per line, nearest to the last message first.
 
-    ``extract`` gives the facts of some messages, with their slots: a call of a model with ``memfold.facts`` as its schema,
-    blocking or awaited. Without it each message of ``roles`` is a fact as it stands. A session is a source turn: what one
-    session repeats is counted, and is no further evidence.
+    ``extract`` returns the facts of some messages, with their slots: a call of a model with ``memfold.facts`` as its
+    schema, blocking or awaited. Without it, each message of ``roles`` is a fact. A session is a source turn: what one
+    session repeats is counted, but is no further evidence.
     """
 
     name: str = Field(default="memfold", description="The name of the block.")
     dsn: str = Field(exclude=True, repr=False, description="The database.")
-    tenant_id: str = Field(description="Whose memories.")
-    bucket_id: str = Field(default="default", description="Which of the tenant's: a user's, say.")
+    tenant_id: str = Field(description="The tenant.")
+    bucket_id: str = Field(default="default", description="The bucket, such as that of one user.")
     embedder: Any = Field(
-        default=None, exclude=True, description="None: facts are found by the words of the message."
+        default=None, exclude=True, description="If None, facts are found by the words of the message."
     )
     extract: Callable[[list[ChatMessage]], Iterable[Fact] | Awaitable[Iterable[Fact]]] | None = Field(
-        default=None, exclude=True, description="The facts of some messages."
+        default=None, exclude=True, description="Returns the facts of some messages."
     )
-    roles: Sequence[MessageRole] = Field(default=(MessageRole.USER,), description="Whose messages are facts.")
-    max_facts: int = Field(default=10, description="The most that the block holds.")
+    roles: Sequence[MessageRole] = Field(
+        default=(MessageRole.USER,), description="The roles whose messages are facts."
+    )
+    max_facts: int = Field(default=10, description="The most facts in the block.")
     _connections: Connections = PrivateAttr()
 
     def __init__(self, **given: Any) -> None:
@@ -112,7 +114,7 @@ class MemfoldMemoryBlock(BaseMemoryBlock[str]):
                     pass
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """Without its last facts: as many as have the tokens."""
+        """Drop the last facts until enough tokens are free."""
         tokenizer, lines = get_tokenizer(), content.split("\n")
         while lines and tokens_to_truncate > 0:
             tokens_to_truncate -= len(tokenizer(lines.pop() + "\n"))

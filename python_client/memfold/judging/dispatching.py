@@ -27,7 +27,7 @@ _FAILING_JUDGEMENTS = 10
 _PROBES_OF_ONE_RUN = 5
 _TROUBLES = {
     "endpoint down": "the judge's endpoint is down",
-    "answers useless": "the judge's answers are of no use",
+    "answers useless": "the judge's answers are unusable",
 }
 
 
@@ -232,7 +232,7 @@ class Dispatcher(Writer):
             if self._breaker.answered(started, time.monotonic()):
                 useless = self._breaker.useless
                 logger.warning(
-                    "the judge's %s", "answers are of use again" if useless else "endpoint is back"
+                    "the judge's %s", "answers are usable again" if useless else "endpoint is back"
                 )
         finally:
             self._calls.pop(judgement_id, None)

@@ -246,7 +246,7 @@ class OpenAIJudge:
         verdict, confidence, richer = given["verdict"], given["confidence"], given.get("richer")
         reason, merged_text = given.get("reason"), given.get("merged_text")
         if not (isinstance(verdict, str) and verdict in question.verdicts):
-            refuse(f"the verdict is none of the {'four' if question.names is None else 'two'}")
+            refuse(f"the verdict is not one of the {'four' if question.names is None else 'two'}")
         if (
             isinstance(confidence, bool)
             or not isinstance(confidence, int | float)
@@ -255,7 +255,7 @@ class OpenAIJudge:
             refuse("the confidence is not a number from 0 to 1")
         names = {letter: side.memory_id for letter, side in zip(LETTERS, question.sides, strict=False)}
         if question.names is not None:
-            richer = merged_text = None  # of memories alone
+            richer = merged_text = None  # only for memories
         if not (richer is None or (isinstance(richer, str) and richer in names)):
             refuse(f"richer is neither {', '.join(names)} nor null")
         about = given.get("members") if question.members else None
@@ -266,7 +266,7 @@ class OpenAIJudge:
         ):
             refuse(f"members are neither two or more of {', '.join(names)} nor null")
         if about is not None and verdict == "refinement" and richer is not None and richer not in about:
-            refuse("richer is none of the members that the verdict is about")
+            refuse("richer is not one of the members that the verdict is about")
         if not (reason is None or isinstance(reason, str)):
             refuse("the reason is not a text")
         if not (merged_text is None or isinstance(merged_text, str)):

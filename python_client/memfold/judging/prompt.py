@@ -13,11 +13,11 @@ Json: TypeAlias = dict[str, Any]
 
 _MAX_TURNS: Final = 20
 
-# No memory can end the data and speak as memfold. Three defences, each of which would do alone:
+# No memory can end the data and speak as memfold. Three defences, each of which would suffice alone:
 #  1. The fence is made of < and >. In the data every < and > is written as an escape, as is every character that
-#     some Unicode normalisation turns into one: what lies between the fences cannot spell a fence, however it
-#     was composed and its reader.
-#  2. The data are one line; line breaks of any kind are escaped. The end of the fence is a line of its own.
+#     some Unicode normalisation turns into one: what lies between the fences cannot spell a fence, no
+#     matter how it was composed or who reads it.
+#  2. The data are one line; line breaks of any kind are escaped. The end of the fence is a separate line.
 #  3. The fence bears 128 bits that the operating system drew after the memories were stored, for this one call.
 #     A text cannot hold them, not even for a reader who undoes the escapes before looking for the fence.
 # Inside the fence the same holds for JSON: quotes, backslashes, brackets and braces of a memory are escaped, so

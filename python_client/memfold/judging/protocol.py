@@ -94,7 +94,7 @@ def usage_arguments(judge: object, usage: object) -> dict[str, Any]:
 
 
 def resolve(judge: object, question: Question, answer: Answer) -> Call:
-    """Hand in a judge's answer. Raises TypeError or InvalidTextError for values that the server could not even read."""
+    """Submit a judge's answer. Raises TypeError or InvalidTextError for values that the server could not even read."""
     check_text("verdict", answer.verdict)
     check_text("merged_text", answer.merged_text)
     return _call(
@@ -116,7 +116,7 @@ def resolve(judge: object, question: Question, answer: Answer) -> Call:
 def resolve_by_person(
     question: Question, verdict: Verdict, richer_memory_id: UUID | None, member_ids: Sequence[UUID] | None
 ) -> Call:
-    """Hand in a person's answer: without a model, and certain."""
+    """Submit a person's answer: without a model, and certain."""
     return _call(
         queries.RESOLVE,
         {
@@ -130,7 +130,7 @@ def resolve_by_person(
 
 
 def resolve_question(answer: Mapping[str, Any]) -> Call:
-    """Hand in an answer to a question that was not leased; named as in ``resolve_judgement``; None is omitted."""
+    """Submit an answer to a question that was not leased; named as in ``resolve_judgement``; None is omitted."""
     return _call(queries.RESOLVE, {name: value for name, value in answer.items() if value is not None})
 
 

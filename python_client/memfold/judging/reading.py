@@ -46,10 +46,10 @@ def read_object(text: str) -> Json:
             continue
         made, at = _decode(whole, begin)
         if found is not None and made != found:
-            raise UnreadableError("the answer holds different JSON objects")
+            raise UnreadableError("the answer contains different JSON objects")
         found = made
     if found is None:
-        raise UnreadableError("the answer is not a JSON object, and holds none")
+        raise UnreadableError("the answer is not a JSON object, and contains none")
     return found
 
 

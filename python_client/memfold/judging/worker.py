@@ -68,15 +68,15 @@ class Worker(Dispatcher):
         slots).
         """
         if not 1 <= slots <= 500:
-            raise ValueError("slots are 1 to 500")
+            raise ValueError("slots must be 1 to 500")
         if connections < 2:
-            raise ValueError("connections are at least 2: one claims, the others write")
+            raise ValueError("connections must be at least 2: one claims, the others write")
         if timeout <= 0 or poll <= 0:
-            raise ValueError("timeout and poll are longer than 0 seconds")
+            raise ValueError("timeout and poll must be longer than 0 seconds")
         if (calls_per_hour is not None and calls_per_hour < 1) or (
             cost_per_hour is not None and cost_per_hour <= 0
         ):
-            raise ValueError("a budget is greater than 0")
+            raise ValueError("a budget must be greater than 0")
         lease = 2 * timeout + 30 if lease is None else lease
         if not timeout < lease <= protocol.LONGEST_LEASE:
             raise ValueError(
@@ -127,7 +127,7 @@ class Worker(Dispatcher):
         error if the first connection fails or privileges are missing.
         """
         if self._running:
-            raise RuntimeError("the worker runs already")
+            raise RuntimeError("the worker is already running")
         self._running = True
         self._next_claim = self._comes_back = 0.0
         started = time.monotonic()

@@ -36,7 +36,7 @@ def lettered(question: Question) -> dict[str, Side]:
 def describe_outcome(question: Question, verdict: Verdict, action: str | None, memory_id: UUID | None) -> str:
     """The effect of an answer, in one line."""
     if question.names is not None:
-        said = "linked, A is stored in the place of B" if action == "linked" else "both stay"
+        said = "linked, A is stored in place of B" if action == "linked" else "both stay"
         return f"{verdict}: {said}"
     names = {side.memory_id: letter for letter, side in lettered(question).items()}
     holds = names.get(memory_id, str(memory_id)) if memory_id is not None else ""
@@ -44,7 +44,7 @@ def describe_outcome(question: Question, verdict: Verdict, action: str | None, m
         said = {
             "merged": f"merged, {holds} stands for those named",
             "replaced": f"merged, {holds} stands for those named",
-            "superseded": f"superseded, {holds} holds now and the others named are history",
+            "superseded": f"superseded, {holds} is current and the others named are history",
             "rejected": f"rejected, the bucket keeps {holds} and refuses the others named",
             "escalated": "queued for a person, as the policy says",
         }.get(action or "", "all are kept")
@@ -52,7 +52,7 @@ def describe_outcome(question: Question, verdict: Verdict, action: str | None, m
         said = {
             "merged": f"merged, {holds} stands for both",
             "replaced": f"merged, {holds} stands for both",
-            "superseded": f"superseded, {holds} holds now and the other is history",
+            "superseded": f"superseded, {holds} is current and the other is history",
             "rejected": "rejected, the bucket keeps A and refuses B",
             "escalated": "queued for a person, as the policy says",
         }.get(action or "", "both are kept")
@@ -63,7 +63,7 @@ def describe_closed(question: Question, status: str) -> str:
     """Why an answer was not applied, depending on the judgement's current status."""
     if status != "open":
         return (
-            "there is nothing to decide any more" if question.names is None else "other links do not admit it"
+            "there is nothing to decide any more" if question.names is None else "other links do not allow it"
         )
     if question.members:
         return "one of them has changed since; the question as it is now is queued"

@@ -32,8 +32,8 @@ c  contradiction: the same question, another answer; they cannot both hold at on
 k  distinct: anything else, however similar.
 s  skip: leave it unlabelled.
 u  undo my last label, and show that pair again.
-q  quit. Labels that were given stay. So do Ctrl-C and the end of the input.
-What you answer changes no memory: it is what calibration learns from."""
+q  quit. Labels given so far are kept. Ctrl-C and the end of the input quit too.
+Your answers change no memory: calibration learns from them."""
 
 
 class Labelling:

@@ -43,22 +43,22 @@ _NAME_KEYS = "d duplicate, k keep apart, s skip, u undo my last, q quit, ? help"
 _HELP = """\
 d  duplicate: they make the same claim. The newer one is merged into the older one.
 r  refinement: the same fact, and one says more. The richer one stands for both.
-c  contradiction: the same question, another answer. The policy decides; if it is up to you, the later one holds.
-k  keep both: anything else. The pair is not asked again.
+c  contradiction: the same question, another answer. The policy decides; if it leaves that to you, the later one wins.
+k  keep both: anything else. The pair is not asked about again.
 s  skip: leave it for later, or for somebody else.
 u  undo my last answer, and show that pair again.
-q  quit. What was not answered waits on. So do Ctrl-C and the end of the input."""
+q  quit. Unanswered questions keep waiting. Ctrl-C and the end of the input quit too."""
 
 
 _NAME_HELP = """\
-d  duplicate: A and B name the same. What is told of B is stored under A from now on, and what is stored is taken up.
+d  duplicate: A and B name the same thing. Facts about B are stored under A from now on; stored ones are moved.
 k  keep apart: they do not, or may not. The two names are not asked about again.
 s  skip: leave it for later, or for somebody else.
 u  undo my last answer. Names that were linked and are unlinked are kept apart.
-q  quit. What was not answered waits on. So do Ctrl-C and the end of the input."""
+q  quit. Unanswered questions keep waiting. Ctrl-C and the end of the input quit too."""
 _CLUSTER_HELP = """\
-After d, r or c you name those that it is about, by their letters (Enter: all of them). The others are distinct from
-them, and come again as a question of their own."""
+After d, r or c you name the memories that it is about, by their letters (Enter: all of them). The others are distinct
+from them, and are asked about again as a separate question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Review:
                 while True:
                     pair = self._next()
                     if pair is None:
-                        ended = "nothing more waits"
+                        ended = "nothing more is waiting"
                         if not self._once_more():
                             break
                     elif not self._decide(pair):
@@ -131,7 +131,7 @@ class Review:
             f"{ended}: {count_of(self.verdicts.total(), 'answer')}"
             + (f" ({answers})" if answers else "")
             + skipped
-            + ("" if given_back else f"; what is left is free in {LEASE / 60:.0f} minutes")
+            + ("" if given_back else f"; unanswered ones are free again in {LEASE / 60:.0f} minutes")
         )
 
     def _hint(self, model: int) -> str:
@@ -239,7 +239,7 @@ class Review:
     def _once_more(self) -> bool:
         """At the end of the queue: returns whether the last answer was undone."""
         while self._history:
-            key = self._keys.ask("nothing more waits [u undo my last, q quit] ")
+            key = self._keys.ask("nothing more is waiting [u undo my last, q quit] ")
             if key is None or key[:1] in ("", "q"):
                 return False
             if key[:1] == "u" and self._undo(None):
@@ -340,7 +340,9 @@ class Review:
     def _undo_names(self, done: _Done) -> bool:
         """Undo a link. There is no question to show again: unlinked names are kept apart."""
         if done.run_id is None:
-            click.echo("-> names that are kept apart stay so: link_subject() and link_predicate() link them")
+            click.echo(
+                "-> names that are kept apart remain so: link_subject() and link_predicate() link them"
+            )
             return False
         try:
             self._client._drive(unlink(self._core, done.question, done.run_id))

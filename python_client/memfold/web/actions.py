@@ -42,7 +42,7 @@ def answer(session: Session, request: Request, form: FormData) -> str:
     about = [side for side in question.sides if str(side.memory_id) in named] if question.members else None
     if about is not None and len(about) < 2 and verdict != "distinct":
         raise InvalidArgumentError(
-            "name at least two of them", hint="Of a cluster, those that the verdict is about."
+            "name at least two of them", hint="For a cluster, name those that the verdict is about."
         )
     richer = uuid_of(str(form.get("richer") or ""), "richer") if verdict == "refinement" else None
     if status in ("done", "obsolete") and params.get("manual") == "1":

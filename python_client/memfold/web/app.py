@@ -86,7 +86,7 @@ class Pages:
             # in addition to the cookie, which other pages cannot send, and Origin, which they cannot forge
             if not hmac.compare_digest(str(form.get("csrf", "")).encode(), self._csrf.encode()):
                 raise HTTPException(
-                    403, "The form is of another page, or of an earlier start of this server."
+                    403, "The form is from another page, or from an earlier start of this server."
                 )
             tenant = self._tenant(request)
             if tenant is None:
@@ -132,14 +132,12 @@ class Pages:
             status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
             if status == 503:
                 logger.warning("a page failed: %s", describe_error(error))
-                error = MemfoldError(
-                    "the database cannot be reached", hint="The log of memfold web says more."
-                )
+                error = MemfoldError("the database cannot be reached", hint="See the log of memfold web.")
             elif error.sqlstate == _NOT_PERMITTED:
                 status = 403
             return self._render(request, "error", status, error=error, statements=[])
         logger.error("a page failed: %s", describe_error(error))
-        shown = MemfoldError("something failed", hint="The log of memfold web says more.")
+        shown = MemfoldError("internal error", hint="See the log of memfold web.")
         return self._render(request, "error", 500, error=shown, statements=[])
 
     def _tenant(self, request: Request) -> str | None:

@@ -113,6 +113,6 @@ def resolve_tenant(place: Place) -> Place:
             raise TenantMissingError(
                 "no tenant",
                 detail="The login sees no memories of any tenant.",
-                hint="Say whose memories: --tenant ID; or bind the login to one tenant (docs/security.md).",
+                hint="Give --tenant ID, or bind the login to one tenant (docs/security.md).",
             )
     return place

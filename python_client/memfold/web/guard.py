@@ -84,7 +84,7 @@ class Guard:
                 return RedirectResponse("/", 303, {"set-cookie": self._given})
             return PlainTextResponse("That is not the token of this server.\n", 403)
         if not self._is_known(headers):
-            return PlainTextResponse("Open the URL that memfold web has printed.\n", 401)
+            return PlainTextResponse("Open the URL that memfold web printed.\n", 401)
         return None
 
     def _is_known(self, headers: Headers) -> bool:

@@ -101,7 +101,7 @@ begin
         j.reason := 'both ids are the same memory';
     elsif (a.status <> 'active' or b.status <> 'active')
         -- A value that a third one superseded while the question was open: the other one must find its place on the slot's timeline, or
-        -- it would stay active beside the current value.
+        -- it would stay active next to the current value.
         and not (a.scope_key = b.scope_key and a.predicate is not null
             and (a.status, b.status) in (('active', 'superseded'), ('superseded', 'active'))
             and not exists (

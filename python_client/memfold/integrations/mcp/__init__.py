@@ -14,7 +14,7 @@ __all__ = ["Place", "Store", "make_server", "serve_http", "serve_stdio"]
 
 
 async def serve_stdio(place: Place) -> None:
-    """Serve one client, over stdin and stdout, until it closes them."""
+    """Serve one client over stdin and stdout, until it closes them."""
     async with Store(place) as store:
         await make_server(store).run_stdio_async()
 
@@ -28,7 +28,7 @@ async def serve_http(
     hosts: Sequence[str] = (),
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve clients that have the token, until a signal. ``hosts``: further names it is called by; port 0: a free one."""
+    """Serve clients that have the token, until a signal. ``hosts``: other names of the server; port 0: a free one."""
     from memfold.integrations.mcp import http
 
     async with Store(place) as store:

@@ -1,4 +1,4 @@
-"""Streamable HTTP: on this machine alone unless told otherwise, and for clients that have the token."""
+"""Streamable HTTP: only on this machine unless told otherwise, and only for clients that have the token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH = "/mcp"
 
 
 class RequireToken:
-    """Lets through who sends ``Authorization: Bearer TOKEN``; 401 to all others, before anything is read."""
+    """Admits requests with ``Authorization: Bearer TOKEN``; all others get 401 before anything is read."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         check_token(token)
@@ -63,9 +63,9 @@ def _security(hosts: Sequence[str]) -> TransportSecuritySettings:
 async def serve(
     server: MCPServer, token: str, host: str, port: int, hosts: Sequence[str], ready: Callable[[str], None]
 ) -> None:
-    """Serve until a signal. Port 0 takes a free one; ``ready`` is told the URL.
+    """Serve until a signal. Port 0 means a free one; ``ready`` gets the URL.
 
-    Raises InvalidOptionError where the token is none that a client can send, or nothing can listen there.
+    Raises InvalidOptionError if no client can send the token, or the server cannot listen there.
     """
     host, name = bare(host), in_url(host)
     app = server.streamable_http_app(

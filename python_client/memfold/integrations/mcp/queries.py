@@ -1,6 +1,6 @@
-"""What the MCP server asks of the database, beside the functions that every client calls."""
+"""The MCP server's own statements, in addition to the functions that every client calls."""
 
-# Not those about names: their answer is a rule of the bucket, and what they show are only examples of its use.
+# Without questions about names: their answer is a rule of the bucket, and they only show examples of its use.
 OPEN_QUESTIONS = """
 select judgement_id, kind, subject, predicate, guard, similarity, created_at,
     case when member_ids is null then array[other_id, memory_id] else member_ids end as memory_ids,

@@ -1,4 +1,4 @@
-"""The MCP server: the tools of one store, with what a client is told of each."""
+"""The MCP server: the tools of one store, with their descriptions for clients."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from memfold.integrations.mcp.store import Store
 from memfold.integrations.mcp.tools import Tools
 
 INSTRUCTIONS = """\
-memfold is the user's long-term memory. It keeps one memory for one fact, however often and in whatever words it is stated.
+memfold is the user's long-term memory. It keeps one memory per fact, no matter how often and in what words it is stated.
 
 - Recall before you answer what may depend on the user, their projects or earlier conversations.
-- Remember what will still matter later: one fact a call, as a short sentence that is understood on its own ("Alice works \
+- Remember what will still matter later: one fact per call, as a short sentence that is understood on its own ("Alice works \
 at Acme", not "she works there"). Give subject, predicate and object whenever you can: with them a changed value replaces \
 the old one.
 - Only remember what was said or found out in this conversation. What recall has shown you is in memory already.
-- When the user says that a memory is wrong, correct it; when it should be gone, forget it. undo(event_id) takes either \
-back."""
+- When the user says that a memory is wrong, correct it; when it should be gone, forget it. undo(event_id) reverses \
+either."""
 
 
 def _hints(

@@ -1,4 +1,4 @@
-"""What was shown from memory lately, so that it is known when it comes back."""
+"""Texts recently shown from memory, so that they are recognized when they come back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MAX_SESSIONS = 1_000
 
 
 def _same_text(text: str) -> str:
-    """What two texts have in common that differ in nothing but letter case, white space or their full stop."""
+    """Equal for texts that differ only in letter case, white space or a final full stop."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".!?。 ")
 
 
 class Shown:
-    """The last texts that each session was shown: a thousand of a thousand sessions. Who has no session shares one."""
+    """The last texts shown to each session: a thousand for each of a thousand sessions. Clients without one share one."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()

@@ -1,4 +1,4 @@
-"""What the tools do with memfold: one tenant, one bucket, a few connections, no event loop blocked."""
+"""The tools' access to memfold: one tenant, one bucket, a few connections, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Place:
-    """Whose memories, and where: what no caller chooses."""
+    """Tenant, bucket and database, which callers cannot choose."""
 
     dsn: str
     tenant_id: str | None = None
@@ -52,10 +52,10 @@ class Place:
 def _apart(
     call: Callable[Concatenate[Store, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
-    """Run it in a task of its own, which is cancelled once where the caller is.
+    """Run it in a separate task, which is cancelled once if its caller is.
 
-    The SDK cancels again at every await. That would cut off psycopg while it cancels the statement: the server would go on
-    with it, on a connection that nobody counts any more.
+    The SDK cancels again at every await. That would interrupt psycopg while it cancels the statement: the server would
+    continue with it, on a connection that nobody counts any more.
     """
 
     @functools.wraps(call)
@@ -82,7 +82,7 @@ class Store:
         self.embedder = place.embedder
         self._place = place
         self._tenant_id = place.tenant_id
-        # Of what this process states: a policy may limit how often one session repeats itself.
+        # The session of what this process states: a policy may limit how often a session repeats itself.
         self._session_id = f"mcp-{uuid4()}"
         self._turn = asyncio.Semaphore(CONNECTIONS)
         self._idle: list[AsyncMemfold] = []
@@ -90,7 +90,7 @@ class Store:
         self._working: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
-        """Connect. Raises what is wrong with the database, the login or the tenant."""
+        """Connect. Raises an error if the database, login or tenant is unusable."""
         async with self._connect() as client:
             await self._check(client)
         if self.embedder is not None:
@@ -117,15 +117,15 @@ class Store:
                     hint="Set MEMFOLD_TENANT, or bind the login to one tenant (docs/security.md).",
                 )
             self._tenant_id = found[0]["tenant_id"]
-        await client.known("Is this login the tenant's?", self._tenant_id, bucket_id=self.bucket_id)
+        await client.known("Does this login belong to the tenant?", self._tenant_id, bucket_id=self.bucket_id)
 
     async def _embed_pending(self) -> None:
-        """Vectors for what was stored without: only by them it is recalled by its meaning."""
+        """Add missing vectors: without them memories are not recalled by meaning."""
         try:
             async with self._client() as client:
                 report = await client.embed_pending(bucket_id=self.bucket_id)
         except Exception as error:
-            logger.warning("memories without a vector stay so: %s", describe_error(error))
+            logger.warning("memories remain without a vector: %s", describe_error(error))
         else:
             if report.attached or report.failed:
                 logger.info("vectors attached: %s, failed: %s", report.attached, report.failed)
@@ -140,7 +140,7 @@ class Store:
                 self._idle.append(client)
 
     def _connect(self) -> AsyncMemfold:
-        # A call whose COMMIT was lost is sent again under its key: what was said is neither lost nor counted twice.
+        # A call whose COMMIT was lost is sent again with its key: nothing is lost or counted twice.
         return AsyncMemfold(self._place.dsn, self._tenant_id, self.embedder, retry_safe=True)
 
     @_apart
@@ -169,7 +169,7 @@ class Store:
     async def recall(
         self, query: str, limit: int, subject: str | None, as_of: datetime | None, by: SearchBy
     ) -> SearchResult[FoundMemory]:
-        """Raises what the embedder raises; by words it is not asked."""
+        """Raises what the embedder raises; it is not asked for a search by words."""
         options: SearchFields = {"max_results": limit}
         if subject is not None:
             options["subject"] = subject
@@ -210,7 +210,7 @@ class Store:
         return await self._query(OPEN_QUESTIONS, {"max_results": limit})
 
     async def kind_of_question(self, judgement_id: UUID) -> str | None:
-        """None: no question of that id waits in this bucket."""
+        """None: no open question has that id in this bucket."""
         rows = await self._query(KIND_OF_QUESTION, {"judgement_id": judgement_id})
         return rows[0]["kind"] if rows else None
 
@@ -223,30 +223,30 @@ class Store:
         return rows[0]
 
 
-# What the calling model can put right by itself, in words of its tools: the database's own hints name SQL functions.
+# Errors that the calling model can correct itself, in terms of its tools: the database's own hints name SQL functions.
 # None: the database's hint names none.
 _FOR_THE_MODEL: Final[Mapping[str, str | None]] = {
     "MF003": None,
     "MF004": None,
     "MF005": "A memory is one fact: split the text.",
     "MF010": None,
-    "MF018": "Memory ids are those that remember, recall and open_questions give. An erased memory has none.",
-    "MF026": "open_questions lists those that wait.",
-    "MF027": "The first answer counts. undo takes back what it did.",
+    "MF018": "remember, recall and open_questions return memory ids. An erased memory has none.",
+    "MF026": "open_questions lists the open ones.",
+    "MF027": "The first answer counts. undo(event_id) reverses what it did.",
     "MF028": None,
-    "MF029": "Event ids are those that remember, correct, forget and answer give; explain shows those of a memory.",
+    "MF029": "remember, correct, forget and answer return event ids; explain shows those of a memory.",
     "MF030": None,
-    "MF032": "undo takes back a merge, a replaced value, a correction, a forget, an answer, a restatement. A new fact is"
-    " taken away by forget, with its memory_id.",
+    "MF032": "undo reverses a merge, a replaced value, a correction, a forget, an answer, a restatement. To remove a new"
+    " fact, use forget with its memory_id.",
     "MF033": "explain shows what is undone.",
-    "MF034": "explain says by which event; undo takes that event back.",
+    "MF034": "explain says by which event; undo that event.",
     "MF065": None,
 }
-_FOR_OTHERS: Final = "Nothing that you pass can change that. Tell the user: the log of memfold mcp says more."
+_FOR_OTHERS: Final = "No other arguments can change that. Tell the user to look at the log of memfold mcp."
 
 
 def plain(error: Exception) -> str:
-    """What the caller is told of an error: memfold's own words, never a DSN's. What the caller cannot mend is logged."""
+    """An error for the caller, in memfold's own words, never with a DSN. Errors that the caller cannot fix are logged."""
     if isinstance(error, MemfoldError) and (state := error.sqlstate or "") in _FOR_THE_MODEL:
         logger.info("a call failed: %s", describe_error(error))
         hint = _FOR_THE_MODEL[state] or error.hint
@@ -255,7 +255,7 @@ def plain(error: Exception) -> str:
     if isinstance(error, OutcomeUnknownError):
         return (
             "the connection to the database was lost during COMMIT\n"
-            "HINT: Whether it was written is not known: look before you repeat it."
+            "HINT: It is unknown whether it was written: check before you repeat it."
         )
     if isinstance(error, ConnectionLostError):
         return "the database cannot be reached; nothing was written\nHINT: Try again later."

@@ -1,4 +1,4 @@
-"""The eight tools: what the calling model reads of them, and what they answer."""
+"""The eight tools: their descriptions for the calling model, and their answers."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _ASKED = (
     "It may say the same as a known memory. Both are kept until the question is answered: see open_questions."
 )
 _INCOMPLETE = (
-    " Memory is too large to be searched whole: its newest part was. What you do not find may be known all the same; tell"
-    " the user that memfold doctor says how to mend that."
+    " Memory is too large to be searched completely: only its newest part was. What you do not find may still be known; tell"
+    " the user that memfold doctor says how to fix that."
 )
 
 if TYPE_CHECKING:
     OptionalText = str | None
 else:
-    # To the SDK it is a str: of other types it takes "null" for null, and '["a"]' for a list, which is no text.
+    # To the SDK it is a str: for other types it reads "null" as null, and '["a"]' as a list, which is not a text.
     OptionalText = Annotated[
         str,
         WrapValidator(lambda value, validate: None if value is None else validate(value)),
@@ -65,7 +65,7 @@ Limit = Annotated[int, Field(ge=1, le=50, description="How many at most.")]
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """An error as the model is to read it: message, DETAIL and HINT; nothing of how the database is reached."""
+    """An error for the model: message, DETAIL and HINT, without how the database is reached."""
     try:
         yield
     except (MemfoldError, psycopg.Error) as error:
@@ -73,7 +73,7 @@ def _told() -> Iterator[None]:
 
 
 def _session(context: Context[Any, Any]) -> str:
-    """Which conversation it is, as far as the transport says: over stdio there is one for each process."""
+    """The conversation, as far as the transport tells: over stdio there is one per process."""
     return (context.headers or {}).get("mcp-session-id", "")
 
 
@@ -123,18 +123,18 @@ class Tools:
         predicate: Annotated[
             OptionalText,
             Field(
-                description="What is said of the subject, always by the same word: lives_in, works_at, birthday, likes."
-                " With a subject, facts of one predicate are compared with one another alone."
+                description="What is said about the subject, always by the same word: lives_in, works_at, birthday, likes."
+                " With a subject, facts of one predicate are only compared with one another."
             ),
         ] = None,
         object: Annotated[  # noqa: A002 (its name in every interface of memfold)
             OptionalText,
             Field(
-                description="The value: Paris; Acme; 1990-05-01. Of a predicate with one value the newest counts."
+                description="The value: Paris; Acme; 1990-05-01. For a predicate with one value, the newest counts."
             ),
         ] = None,
         memory_type: Annotated[
-            str, Field(min_length=1, description="fact, unless this memory's users have types of their own.")
+            str, Field(min_length=1, description="fact, unless this memory's users have their own types.")
         ] = "fact",
         turn_id: Annotated[
             OptionalText,
@@ -145,14 +145,14 @@ class Tools:
         valid_until: Annotated[
             AwareDatetime | None,
             Field(
-                description="When it stops being true, if that was said, with its time zone: then recall shows it no more."
+                description="When it stops being true, if that was said, with its time zone: recall no longer shows it then."
             ),
         ] = None,
         recalled: Annotated[
             bool | None,
             Field(
                 description="true: you know it from memory, not from this conversation; it is not counted. false: the"
-                " user has said it now, although recall had shown it to you. Left out: what memory has shown is taken for"
+                " user has said it now, although recall had shown it to you. If omitted, what memory has shown counts as"
                 " recalled."
             ),
         ] = None,
@@ -160,7 +160,7 @@ class Tools:
         """Store one fact that the user has stated or that you have found out, or count it once more if it is known.
 
         Safe to call for what may be known: the same fact in other words is merged with it, a changed value of a
-        predicate with one value replaces the old one, and what is unclear is kept beside it with an open question.
+        predicate with one value replaces the old one, and an unclear one is kept as well, with an open question.
         """
         echo = recalled is None and (_session(context), content) in self._shown
         counted = not (recalled or echo)
@@ -185,7 +185,7 @@ class Tools:
         ],
         limit: Limit = 10,
         subject: Annotated[
-            OptionalText, Field(description="Only what is about this subject, as it was given to remember.")
+            OptionalText, Field(description="Only memories about this subject, spelled as for remember.")
         ] = None,
         as_of: Annotated[
             AwareDatetime | None,
@@ -205,7 +205,7 @@ class Tools:
                     by_meaning = False  # an endpoint that is down
                     note += " The embedding model could not be asked, so they were found by words."
                 except Exception as error:
-                    logger.warning("no vector of the query: %s", describe_error(error))
+                    logger.warning("no vector for the query: %s", describe_error(error))
                     by_meaning = False
                     note += " The embedding model failed, so they were found by words."
             if not by_meaning:
@@ -227,7 +227,7 @@ class Tools:
         ] = None,
         reason: Reason = None,
     ) -> Remembered:
-        """Replace the wording of a memory that is wrong. The old text stays in its history; undo(event_id) takes it back.
+        """Replace the wording of a memory that is wrong. The old text stays in its history; undo(event_id) restores it.
 
         For a fact that has changed since (it was right once), call remember with the new value instead.
         """
@@ -241,14 +241,14 @@ class Tools:
         erase: Annotated[
             bool,
             Field(
-                description="true: delete its texts for good, only where the user asks for that. Cannot be undone."
+                description="true: delete its texts for good, only if the user asks for that. Cannot be undone."
             ),
         ] = False,
         reason: Reason = None,
     ) -> Forgotten:
-        """Take a memory away: it is no longer shown, and its text is refused when it comes again.
+        """Remove a memory: it is no longer shown, and its text is refused when it is stated again.
 
-        undo(event_id) takes it back. With erase=true its texts are deleted from the database instead.
+        undo(event_id) restores it. With erase=true its texts are deleted from the database instead.
         """
         with _told():
             if erase:
@@ -270,9 +270,9 @@ class Tools:
         )
 
     async def undo(self, context: Context[Any, Any], event_id: EventId, reason: Reason = None) -> Undo:
-        """Take back what a call did: a merge, a replaced value, a correction, a forget, an answer, a restatement.
+        """Undo what a call did: a merge, a replaced value, a correction, a forget, an answer, a restatement.
 
-        A new fact (action inserted or escalated) is taken away by forget instead.
+        To remove a new fact (action inserted or escalated), use forget instead.
         """
         with _told():
             made = await self._store.undo(event_id, reason)
@@ -285,15 +285,15 @@ class Tools:
         )
 
     async def explain(self, context: Context[Any, Any], memory_id: MemoryId) -> Explanation:
-        """Show the whole life of a memory: its texts, where they came from, what was merged, replaced, judged and undone."""
+        """Show the complete history of a memory: its texts, their sources, what was merged, replaced, judged and undone."""
         with _told():
             text = await self._store.explain(memory_id)
-        # its texts are in quotes, each on its line
+        # its texts are in quotes, each on its own line
         self._shown.add(_session(context), re.findall('"(.*)"', text))
         return Explanation(text=text)
 
     async def open_questions(self, context: Context[Any, Any], limit: Limit = 10) -> Questions:
-        """List pairs of memories of which it is unclear whether they say the same. Those for the user come first."""
+        """List pairs of memories that may or may not say the same. Those for the user come first."""
         with _told():
             rows = await self._store.open_questions(limit)
         questions = [
@@ -318,7 +318,7 @@ class Tools:
     async def answer(
         self,
         context: Context[Any, Any],
-        question_id: Annotated[UUID, Field(description="As open_questions gives it.")],
+        question_id: Annotated[UUID, Field(description="From open_questions.")],
         verdict: Annotated[
             Literal["duplicate", "refinement", "contradiction", "distinct"],
             Field(
@@ -336,20 +336,20 @@ class Tools:
             Field(
                 ge=0,
                 le=1,
-                description="How sure the verdict is. In doubt below 0.75: then all memories are kept.",
+                description="How sure the verdict is. When in doubt, below 0.75: then all memories are kept.",
             ),
         ] = 1.0,
         richer_memory_id: Annotated[
-            UUID | None, Field(description="Of a refinement: the memory that says more.")
+            UUID | None, Field(description="For a refinement: the memory that says more.")
         ] = None,
         memory_ids: Annotated[
             list[UUID] | None,
             Field(
-                description="Of more than two: those that the verdict is about; the others count as distinct."
+                description="If there are more than two: those that the verdict is about; the others count as distinct."
             ),
         ] = None,
     ) -> Answered:
-        """Answer an open question. The memories are merged, replaced or kept accordingly; undo(event_id) takes it back."""
+        """Answer an open question. The memories are merged, replaced or kept accordingly; undo(event_id) reverses that."""
         model = None
         with _told():
             kind = await self._store.kind_of_question(question_id)

@@ -1,0 +1,175 @@
+"""Texts, rows of the ledger, judgements, and the state that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MERGE = 0.92
+JUDGE = 0.85
+FLOOR = 0.75
+NEIGHBOURS = 20
+# What is told of a memory that is near: its similarity, and where an alias is nearer, which one, and its similarity.
+Told = tuple[int, float | None, int | None, float | None]
+NOW = float("inf")
+
+
+class RefusedError(Exception):
+    """The call is refused with this SQLSTATE, and changes nothing."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text that may be submitted: its object, its vector, and what the guard tells it apart by."""
+
+    content: str
+    vector: tuple[float, ...]
+    kind: int = 0
+    object: str | None = None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Bucket, subject and predicate, with the rules that hold there."""
+
+    name: str
+    bucket: str
+    predicate: str
+    single: bool
+    conflict: str
+    bucket_conflict: str
+    on_ambiguous: str
+    metadata_merge: str
+    on_merge: str
+    texts: tuple[Text, ...]
+
+
+@dataclass
+class Memory:
+    number: int
+    scope: Scope
+    text: Text
+    content: str
+    object: str | None
+    embedded: bool
+    # What its hash is made by; None: it has none. Read from the database, for a rehash meets texts in the order of hashes.
+    profile: str | None = "prose"
+
+
+@dataclass
+class Rules:
+    """The rules for a bucket's hashes; during a rehash also the previous ones."""
+
+    now: str = "prose"
+    before: str | None = None
+
+
+@dataclass
+class Event:
+    """A row of the ledger."""
+
+    action: str
+    memory: int | None
+    tier: int | None = None
+    method: str | None = None
+    target: int | None = None
+    similarity: float | None = None
+    reason: str | None = None
+    observation: bool = False
+    on_timeline: bool = False
+    judgement: int | None = None
+    verdict: str | None = None
+    undoes: int | None = None
+    content: str | None = None
+    turns: tuple[str, ...] = ()
+    source: float | None = None
+    extractor: float | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    at: float | None = None
+    # from when it holds, and until when; None: no bound
+    valid: tuple[float | None, float | None] = (None, None)
+    similar: list[Told] = field(default_factory=list)
+    # of maintenance: its rows are taken over from the database
+    run: str | None = None
+    number: int = -1
+    asked: bool = False
+
+    @property
+    def fold(self) -> tuple[int, int] | None:
+        """(folded, into)"""
+        if self.target is None or self.memory is None or (self.tier or 0) < 2:
+            return None
+        if self.action == "merged":
+            return self.memory, self.target
+        if self.action == "replaced":
+            return self.target, self.memory
+        return None
+
+    @property
+    def of_rehash(self) -> bool:
+        return self.method == "rehash" or (self.action == "undone" and self.reason == "rehash")
+
+
+@dataclass(frozen=True)
+class Near:
+    """An active memory near to a text: by its own text (None: it has no vector), and by the nearest of its texts."""
+
+    root: int
+    own: float | None
+    clean: bool
+    best: float
+    matched: int
+
+    @property
+    def told(self) -> Told:
+        nearer = self.matched != self.root
+        return self.root, self.own, self.matched if nearer else None, self.best if nearer else None
+
+    @property
+    def merges(self) -> bool:
+        """Texts that merge are compared with the text that will be shown for them."""
+        return self.clean and self.own is not None and self.own > MERGE
+
+
+@dataclass
+class Judgement:
+    number: int
+    kind: str
+    memory: int
+    other: int
+    state: str = "open"
+    verdict: str | None = None
+    similarity: float | None = None
+
+
+@dataclass
+class Timeline:
+    """The assertions (at, event, root) of several values, in order, cut into segments of equal value."""
+
+    segments: list[list[tuple[float, int, int]]]
+
+    @property
+    def last(self) -> tuple[float, int, int]:
+        return self.segments[-1][-1]
+
+
+@dataclass
+class State:
+    """The state that follows from the ledger."""
+
+    parent: dict[int, int] = field(default_factory=dict)
+    status: dict[int, str] = field(default_factory=dict)
+    trees: dict[int, list[int]] = field(default_factory=dict)
+    timelines: dict[int, Timeline] = field(default_factory=dict)
+    counters: dict[int, dict[str, Any]] = field(default_factory=dict)
+    metadata: dict[int, dict[str, Any]] = field(default_factory=dict)
+    sources: set[tuple[int, str]] = field(default_factory=set)
+    intervals: list[tuple[float, int, int, float | None]] = field(default_factory=list)
+    on_timeline: set[int] = field(default_factory=set)
+    of_scope: set[int] = field(default_factory=set)
+    contested: set[int | None] = field(default_factory=set)
+
+    def root(self, memory: int) -> int:
+        while memory in self.parent:
+            memory = self.parent[memory]
+        return memory

@@ -1,0 +1,238 @@
+"""A tenant's texts, ledger and judgements, and what decisions look up in them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tests.reference_model.derivation import PLACED, derive, differ, spelling
+from tests.reference_model.records import (
+    NEIGHBOURS,
+    NOW,
+    Event,
+    Judgement,
+    Memory,
+    Near,
+    Rules,
+    Scope,
+    State,
+    Text,
+    Timeline,
+)
+
+
+@dataclass
+class Storage:
+    """What a tenant has stored."""
+
+    memories: list[Memory] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    judgements: list[Judgement] = field(default_factory=list)
+    state: State = field(default_factory=State)
+    clock: float = 0
+    rules: dict[str, Rules] = field(default_factory=lambda: defaultdict(Rules))
+    # what a rehash did within the next call, as the database tells it
+    rehashed: list[Event] = field(default_factory=list)
+    # of a run: what was told apart from what
+    parted: set[tuple[str | None, int, int]] = field(default_factory=set)
+
+    def record(self, event: Event) -> Event:
+        event.number = len(self.events)
+        if event.at == NOW:
+            event.at = self.stated_now(event)
+        self.events.append(event)
+        self.state = derive(self.memories, self.events)
+        return event
+
+    def stated_now(self, event: Event) -> float:
+        """The clock's time, but not before the last statement of the memories concerned, or of the slot."""
+        roots = {self.state.root(x) for x in (event.memory, event.target) if x is not None}
+        said = [self.state.counters[r]["last_seen"] for r in roots if r in self.state.counters]
+        if event.memory is not None and (
+            event.method == "timeline" or (event.action == "inserted" and event.tier == 1)
+        ):
+            said.append(self.last_seen([event.memory]))
+        elif (
+            event.action == "inserted"
+            and event.on_timeline
+            and event.target is None
+            and event.memory is not None
+        ):
+            scope = self.memories[event.memory].scope
+            current, seen = self.current(scope)
+            said.append(seen if current is not None else self.last_seen(self.slot(scope)))
+        return max([self.clock, *(at for at in said if at is not None)])
+
+    def slot(self, scope: Scope) -> list[int]:
+        return [m.number for m in self.memories if m.scope.name == scope.name]
+
+    def last_seen(self, memories: Iterable[int]) -> float:
+        """The last observation of these and of all that are, or ever were, on one timeline with them."""
+        known: set[int] = set()
+        new = set(memories)
+        while new:
+            new = {m for x in new for m in self.state.trees.get(self.state.root(x), [x])} - known
+            known |= new
+            beside: set[int] = set()
+            for e in self.events:
+                if e.on_timeline and e.action in PLACED:
+                    for x in {e.memory, e.target} & new:
+                        beside.update(self.slot(self.memories[x].scope))
+                if e.action == "superseded" and e.tier == 3 and {e.memory, e.target} & new:
+                    beside |= {x for x in (e.memory, e.target) if x is not None}
+            new = beside - known
+        seen = [self.state.counters[r]["last_seen"] for r in {self.state.root(x) for x in known}
+                if r in self.state.counters]  # fmt: skip
+        return max((at for at in seen if at is not None), default=0.0)
+
+    def store(self, scope: Scope, text: Text, content: str, thing: str | None, embedded: bool) -> int:
+        now = self.rules[scope.bucket].now
+        self.memories.append(Memory(len(self.memories), scope, text, content, thing, embedded, now))
+        return len(self.memories) - 1
+
+    def spelled(self, memory: int, profile: str | None = None) -> str:
+        m = self.memories[memory]
+        return spelling(m.text, m.content, profile or self.rules[m.scope.bucket].now)
+
+    def find(self, scope: Scope, text: Text, content: str) -> Memory | None:
+        """Tier 1. A text that a rehash has not reached is found if it was this one before, and will be."""
+        rules = self.rules[scope.bucket]
+        wanted = spelling(text, content, rules.now)
+        for profile in (rules.now, rules.before):
+            if profile is None:
+                break
+            for m in self.memories:
+                if m.scope is scope and m.profile is not None:
+                    if spelling(m.text, m.content, m.profile) != spelling(text, content, profile):
+                        continue
+                    reached = m.profile == rules.now
+                    if profile == rules.now if reached else self.spelled(m.number) == wanted:
+                        return m
+        return None
+
+    def in_force(self) -> list[Event]:
+        undone = {e.undoes for e in self.events}
+        return [e for e in self.events if e.number not in undone]
+
+    def is_beneath(self, memory: int, ancestor: int) -> bool:
+        """Also by merges that take effect when a later one is undone."""
+        above, new = {memory}, {memory}
+        folds = [e.fold for e in self.in_force() if e.fold]
+        while new := {into for folded, into in folds if folded in new} - above:
+            above |= new
+        return memory != ancestor and ancestor in above
+
+    def take_over(self, event: Event) -> None:
+        """A row of a rehash. In which order it meets texts is its own affair; what it may do to them is not."""
+        if event.action == "merged":
+            folded, into = event.fold or (-1, -1)
+            one, other = self.memories[folded], self.memories[into]
+            assert one.scope is other.scope, event
+            assert self.spelled(folded) == self.spelled(into), event
+            assert not self.is_beneath(into, folded), event
+            status = [self.state.status[self.state.root(x)] for x in (folded, into)]
+            assert "rejected" not in status, event
+            if folded < into:
+                assert self.is_beneath(folded, into) or (status[0] == "withdrawn" != status[1]), event
+        elif event.action == "undone":
+            assert event.undoes is not None, event
+            assert self.events[event.undoes].method == "rehash", event
+        else:
+            assert event.action == "rehashed", event
+            # (it may have met the other one after that was taken elsewhere)
+            assert self.state.status[self.state.root(event.memory or 0)] == "rejected", event
+        self.record(event)
+
+    def take_over_rehashed(self) -> None:
+        while self.rehashed:
+            self.take_over(self.rehashed.pop(0))
+
+    def misplaced(self) -> list[str]:
+        """Without a rehash in progress: texts that have a wrong hash, or lack one."""
+        wrong = []
+        in_force = [e for e in self.in_force() if e.method == "rehash"]
+        active: dict[tuple[str, str], int] = {}
+        for m in self.memories:
+            rules = self.rules[m.scope.bucket]
+            if rules.before is not None:
+                continue
+            if m.profile is None:
+                rows = [e for e in in_force if e.memory == m.number]
+                if not any(
+                    e.action == "rehashed" or self.spelled(e.target or 0) == self.spelled(m.number)
+                    for e in rows
+                ):
+                    wrong.append(f"m{m.number} has no hash")
+            elif m.profile != rules.now:
+                wrong.append(f"m{m.number} has a hash by {m.profile}")
+            if self.state.status[m.number] == "active":
+                other = active.setdefault((m.scope.name, self.spelled(m.number)), m.number)
+                if other != m.number:
+                    wrong.append(f"m{other} and m{m.number} are one text")
+        return wrong
+
+    def newer_first(self, a: int, b: int) -> tuple[int, int]:
+        return max(a, b), min(a, b)
+
+    def pair(self, a: int, b: int, states: Iterable[str]) -> list[Judgement]:
+        return [j for j in self.judgements if {j.memory, j.other} == {a, b} and j.state in states]
+
+    def queue(self, kind: str, a: int, b: int, similarity: float | None) -> int | None:
+        """One open question a pair."""
+        if self.pair(a, b, ("open",)):
+            return None
+        newer, older = self.newer_first(a, b)
+        self.judgements.append(Judgement(len(self.judgements), kind, newer, older, similarity=similarity))
+        return len(self.judgements) - 1
+
+    def neighbours(
+        self,
+        scope: Scope,
+        text: Text,
+        thing: str | None,
+        apart_from: int | None = None,
+        also: int | None = None,
+    ) -> list[Near]:
+        """Active memories near to a text, by any of their texts; the nearest by any, and the nearest by their own."""
+        cosines: dict[int, dict[int, float]] = defaultdict(dict)
+        for m in self.memories:
+            root = self.state.root(m.number)
+            seen = self.state.status[root] == "active" or root == also
+            if m.scope is scope and m.embedded and seen and root != apart_from:
+                cosine = sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True))
+                cosines[root][m.number] = cosine
+        found = []
+        for root, tree in cosines.items():
+            m = self.memories[root]
+            matched = max(tree, key=lambda number: (tree[number], number == root, -number))
+            clean = m.text.kind == text.kind and not differ(thing, m.object)
+            found.append(Near(root, self.own(root, text), clean, tree[matched], matched))
+        by_any = sorted(found, key=lambda n: (-n.best, n.matched))
+        by_own = sorted((n for n in found if n.own is not None), key=lambda n: (-(n.own or 0), n.root))
+        looked_at = {n.root for n in by_any[:NEIGHBOURS] + by_own[:NEIGHBOURS]}
+        return [n for n in by_any if n.root in looked_at]
+
+    def own(self, root: int, text: Text) -> float | None:
+        m = self.memories[root]
+        return sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True)) if m.embedded else None
+
+    def active_pair(self, a: int, b: int) -> bool:
+        return a != b and self.state.status[a] == self.state.status[b] == "active"
+
+    def present(self, timeline: Timeline) -> tuple[int, float]:
+        """The memory that states the present value, where several do the one last seen; and when it was."""
+        roots = {root for _, _, root in timeline.segments[-1]}
+        seen, current = max((self.state.counters[root]["last_seen"], root) for root in roots)
+        return current, seen
+
+    def current(self, scope: Scope) -> tuple[int | None, float]:
+        """The value that another one competes with. Nobody competes with what is contested."""
+        s = self.state
+        values = [
+            (root in s.on_timeline, s.counters[root]["last_seen"], root)
+            for root in s.trees
+            if self.memories[root].scope is scope and s.status[root] == "active" and root not in s.contested
+        ]
+        _, seen, current = max(values, default=(False, 0.0, None))
+        return current, seen

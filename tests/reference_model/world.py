@@ -1,0 +1,203 @@
+"""Tier 3: answers of judges, manual actions, and undo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.reference_model.derivation import canonical
+from tests.reference_model.ingesting import Ingesting
+from tests.reference_model.records import FLOOR, Event, Judgement, RefusedError, Text
+
+
+class World(Ingesting):
+    """A tenant: its texts, its ledger, its judgements; and the calls that change them."""
+
+    def resolve(
+        self, judgement: int, verdict: str, confidence: float, richer_memory_id: int | None, method: str
+    ) -> tuple[str, Event | None]:
+        """The judgement's state, and what was done."""
+        j = self.judgements[judgement]
+        if j.state == "part":
+            # the question about its cluster is asked, not this one
+            raise RefusedError("MF026")
+        if j.state != "open":
+            raise RefusedError("MF027")
+        newer, older = self.newer_first(self.state.root(j.memory), self.state.root(j.other))
+        if not self.active_pair(newer, older) and not self.retired_by_a_third(newer, older):
+            j.state = "obsolete"
+            return "obsolete", None
+        if (newer, older) != (j.memory, j.other):
+            # asked again about where the two lead; a person may be asked again about what was judged
+            j.state = "obsolete"
+            if self.pair(newer, older, ("open",) if j.kind == "review" else ("open", "done")):
+                return "obsolete", None
+            self.queue(j.kind, newer, older, j.similarity)
+            return "open", None
+        j.state = "done"
+        j.verdict = verdict if confidence >= FLOOR else "unsure"
+        event = Event("judged", newer, 3, method, older, j.similarity, judgement=judgement, verdict=j.verdict)
+        event.reason = verdict if j.verdict == "unsure" else None
+        verdict = j.verdict
+        if verdict == "duplicate":
+            self.fold(event, newer, older)
+        elif verdict == "refinement":
+            if richer_memory_id is None:
+                longer = len(self.memories[newer].content) > len(self.memories[older].content)
+                richer_memory_id = newer if longer else older
+            self.fold(event, older if richer_memory_id == newer else newer, richer_memory_id)
+        elif verdict == "contradiction" or self.different_values(newer, older):
+            conflict = self.conflict(newer, older)
+            if j.kind == "review" and (verdict == "contradiction" or conflict == "review"):
+                conflict = "newest_wins"
+            if conflict == "newest_wins":
+                winner, loser = newer, older
+                if self.last_said(older) > self.last_said(newer):
+                    winner, loser = older, newer
+                self.supersession(event, winner, loser)
+            elif conflict == "keep_existing":
+                event.action, event.target = "rejected", None
+            elif conflict == "review":
+                self.record(event)
+                self.queue("review", newer, older, j.similarity)
+                return "done", event
+        self.record(event)
+        return "done", event
+
+    def retired_by_a_third(self, a: int, b: int) -> bool:
+        """One is history of the scope that the other one is of, and the other one did not retire it."""
+        if {self.state.status[a], self.state.status[b]} != {"active", "superseded"}:
+            return False
+        winner, loser = (a, b) if self.state.status[a] == "active" else (b, a)
+        here, there = self.memories[a].scope, self.memories[b].scope
+        return here is there and not any(
+            (e.action, e.memory, e.target) == ("superseded", winner, loser) for e in self.events
+        )
+
+    def different_values(self, a: int, b: int) -> bool:
+        """They cannot both hold: two values of what has one at a time."""
+        one, other = self.memories[a], self.memories[b]
+        same = one.object is not None and canonical(one.object) == canonical(other.object)
+        return one.scope is other.scope and one.scope.single and not same
+
+    def conflict(self, a: int, b: int) -> str:
+        """The predicate's policy where both sides are of one, else the bucket's."""
+        one, other = self.memories[a].scope, self.memories[b].scope
+        return one.conflict if one is other else one.bucket_conflict
+
+    def last_said(self, root: int) -> tuple[float, int]:
+        undone = {e.undoes for e in self.events}
+        return max(
+            (e.at or 0, e.number)
+            for e in self.events
+            if e.memory in self.state.trees[root]
+            and e.at is not None
+            and (
+                (e.observation and not (e.tier == 1 and e.number in undone))
+                or (e.action == "superseded" and e.tier == 3 and e.number not in undone)
+            )
+        )
+
+    def fold(self, event: Event, folded: int, into: int) -> None:
+        event.on_timeline = bool({folded, into} & self.state.on_timeline)
+        # the newer of the two is the event's memory
+        if folded > into:
+            event.action, event.memory, event.target = "merged", folded, into
+        else:
+            event.action, event.memory, event.target = "replaced", into, folded
+
+    def supersession(self, event: Event, winner: int, loser: int) -> None:
+        event.action, event.memory, event.target = "superseded", winner, loser
+        scope = self.memories[winner].scope
+        event.on_timeline = scope.single and self.memories[loser].scope is scope
+
+    def refuse(self, *roots: int) -> None:
+        if any(self.state.status[r] in ("rejected", "withdrawn") for r in roots) or len(set(roots)) < len(
+            roots
+        ):
+            raise RefusedError("MF034")
+        if len({self.memories[r].scope.bucket for r in roots}) > 1:
+            raise RefusedError("MF034")
+
+    def reject(self, memory: int) -> Event:
+        root = self.state.root(memory)
+        if self.state.status[root] == "rejected":
+            raise RefusedError("MF034")
+        return self.record(Event("rejected", root, 3, "person"))
+
+    def merge(self, memory: int, into: int) -> Event:
+        folded, into = self.state.root(memory), self.state.root(into)
+        self.refuse(folded, into)
+        on_timeline = bool({folded, into} & self.state.on_timeline)
+        return self.record(Event("merged", folded, 3, "person", into, on_timeline=on_timeline))
+
+    def supersede(self, memory: int, by: int, now: Callable[[float], float]) -> Event:
+        loser, winner = self.state.root(memory), self.state.root(by)
+        self.refuse(loser, winner)
+        event = Event("superseded", winner, 3, "person", loser)
+        self.supersession(event, winner, loser)
+        beside = self.slot(self.memories[loser].scope) if event.on_timeline else []
+        event.at = now(self.last_seen([loser, winner, *beside]))
+        return self.record(event)
+
+    def update(self, memory: int, text: Text, thing: str | None, embedded: bool) -> Event:
+        root = self.state.root(memory)
+        old = self.memories[root]
+        self.refuse(root)
+        known = self.find(old.scope, text, text.content)
+        event = Event("replaced", None, 3, "person", root)
+        if known:
+            event.memory = self.state.root(known.number)
+            if event.memory == root or self.state.status[event.memory] == "rejected":
+                raise RefusedError("MF034")
+            event.on_timeline = bool({event.memory, root} & self.state.on_timeline)
+            return self.record(event)
+        event.on_timeline = root in self.state.on_timeline
+        event.memory = self.store(old.scope, text, text.content, thing or old.object, embedded)
+        event.content = text.content
+        self.record(event)
+        new = self.memories[event.memory]
+        return self.compare(new, None) or event if embedded else event
+
+    def told_apart(self, memory: int, other: int, similarity: float | None) -> None:
+        self.judgements.append(
+            Judgement(len(self.judgements), "review", memory, other, "done", "distinct", similarity)
+        )
+
+    def part(self, e: Event) -> None:
+        """The texts that a run had merged, including e, are recorded as distinct from the text that they were merged
+        into."""
+        assert e.fold is not None
+        child, into = e.fold
+        edges = {x.fold for x in self.events if x.run == e.run and x.fold}
+        above, new = set[int](), {into}
+        while new:
+            above |= new
+            new = {b for a, b in edges if a in new} - above
+        tops = sorted(above - {a for a, _ in edges} - {child})
+        if tops and (e.run, child, tops[0]) not in self.parted:
+            self.parted.add((e.run, child, tops[0]))
+            self.told_apart(child, tops[0], e.similarity)
+
+    def undo(self, number: int) -> Event:
+        e = self.events[number]
+        if e.method == "rehash":
+            raise RefusedError("MF032")
+        if any(u.undoes == number for u in self.events):
+            raise RefusedError("MF033")
+        withdrawn = e.tier == 1 and e.observation
+        cut = e.fold is not None or ((e.tier or 0) >= 2 and e.action in ("superseded", "historical"))
+        if not withdrawn and not cut and not (e.action == "rejected" and e.tier == 3):
+            raise RefusedError("MF032")
+        event = self.record(Event("undone", e.memory, target=e.target, undoes=number))
+        # a text that had no hash for it is placed
+        self.take_over_rehashed()
+        if cut and e.memory is not None and e.target is not None:
+            a, b = self.state.root(e.memory), self.state.root(e.target)
+            if not e.fold or e.on_timeline:
+                if self.active_pair(a, b):
+                    self.queue("review", a, b, e.similarity)
+            elif e.run is None:
+                self.told_apart(*self.newer_first(*e.fold), e.similarity)
+            if e.fold and e.run is not None:
+                self.part(e)
+        return event
