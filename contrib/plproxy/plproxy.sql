@@ -1910,6 +1910,19 @@ has this text, or is rejected or withdrawn), MF004 to MF015, MF025.';
 revoke all on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) from public;
 grant execute on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) to memfold_agent, memfold_app, memfold_owner;
 
+-- What `memfold maintenance` and `memfold reembed` iterate over.
+create function memfold_internal._tenants() returns setof text
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on all;
+    select t from memfold_internal._tenants() as t;
+$$;
+comment on function memfold_internal._tenants() is
+'Every tenant that has memories, server after server. Only for roles that are mapped to a member of memfold_owner.';
+revoke all on function memfold_internal._tenants() from public;
+grant execute on function memfold_internal._tenants() to memfold_owner;
+
 -- The judges' queue: of one tenant, or of all, server after server.
 
 create function memfold_internal._claim_on(

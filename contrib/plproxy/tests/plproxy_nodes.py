@@ -38,12 +38,15 @@ def make_router(db: psycopg.Connection[Any], places: Sequence[str]) -> None:
 
 # What could say nothing there.
 NOT_HERE = {
+    "test_adopt_absorb": "adoption is of tables on one server",
+    "test_adopt_locks": "adoption is of tables on one server",
     "test_crash": "kills servers of its own",
     "test_connection_loss": "cuts connections to one server",
     "test_dump": "a router has no rows to dump",
     "test_install": "installs memfold on one server",
     "test_upgrade": "installs memfold on one server",
     "test_server": "installs memfold on one server",
+    "test_locks": "is about locks, which a routed call does not hold for its caller",
     "test_query_plans": "is about plans on one server",
     "test_plpython": "is about functions of one server",
     "test_plpython_package": "is about functions of one server",
