@@ -150,8 +150,12 @@ begin
             ) as e
             where i.n <= 15 or i.n > v_count - 15
         ) as x
-        left join memfold.memories as w on w.tenant_id = x.tenant_id and w.memory_id = x.memory_id
-        left join memfold.memories as t on t.tenant_id = x.tenant_id and t.memory_id = x.target_id
+        left join lateral (
+            select o.content from memfold.memories as o where o.tenant_id = x.tenant_id and o.memory_id = x.memory_id offset 0
+        ) as w on true
+        left join lateral (
+            select o.content from memfold.memories as o where o.tenant_id = x.tenant_id and o.memory_id = x.target_id offset 0
+        ) as t on true
         -- the alias that was nearer than the memory decided against
         left join lateral (
             select (s.entry ->> case x.method when 'lexical' then 'jaccard_matched_id' else 'matched_id' end)::uuid as id,
@@ -160,7 +164,9 @@ begin
             from jsonb_array_elements(x.similar_memories) as s (entry)
             where (s.entry ->> 'memory_id')::uuid in (x.memory_id, x.target_id)
         ) as n on x.tier = 2
-        left join memfold.memories as a on a.tenant_id = x.tenant_id and a.memory_id = n.id
+        left join lateral (
+            select o.memory_id, o.content from memfold.memories as o where o.tenant_id = x.tenant_id and o.memory_id = n.id offset 0
+        ) as a on true
         order by x.n
     loop
         if r.n > 15 and not v_skipped and v_count > 30 then

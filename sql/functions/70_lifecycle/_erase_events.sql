@@ -132,15 +132,15 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    e record;
+    r record;
 begin
     -- by id, in a loop: joined, the rows of the tenant were looked up for each (15,000 pages after 7,500 rows)
-    for e in
+    for r in
         select o.event_id, o.recorded_at from memfold_internal._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
     loop
-        update memfold.memory_events as o
+        update memfold.memory_events as e
         set guard = '{}'
-        where o.tenant_id = v_tenant_id and o.event_id = e.event_id and o.recorded_at = e.recorded_at;
+        where e.tenant_id = v_tenant_id and e.event_id = r.event_id and e.recorded_at = r.recorded_at;
     end loop;
     update memfold.memory_events_archive as e
     set guard = '{}'
