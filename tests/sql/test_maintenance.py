@@ -410,9 +410,7 @@ def test_tasks_are_the_same_wherever_they_are_listed(db: DB, run: Callable[..., 
     listed = dict(re.findall(r"^\| `(\w+)` \| .* \| (yes|no) \|$", page, re.MULTILINE))
     assert {task for task, said in listed.items() if said == "yes"} == by_default
     assert {task for task, said in listed.items() if said == "no"} == {"clean", "sweep"}
-    described = re.findall(
-        r"^  (\w+)  +[a-z]", run("--help").output.partition("Options:")[0], re.MULTILINE
-    )
+    described = re.findall(r"^  (\w+)  +[a-z]", run("--help").output.partition("Options:")[0], re.MULTILINE)
     assert set(described) == set(listed)
     with pytest.raises(psycopg.Error) as error:
         db.execute("select run_maintenance('acme', '{nonsense}')")

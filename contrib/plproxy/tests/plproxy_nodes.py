@@ -20,7 +20,7 @@ LOGIN = "create role memfold_router login in role memfold_app, memfold_judge"
 
 # Roles of the router, with the roles of the servers that they are sent as.
 MAPPINGS = """
-grant usage on foreign server memfold to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+grant usage on foreign server memfold to memfold_owner, memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 create user mapping for public server memfold options (user 'memfold_router');
 create user mapping for postgres server memfold options (user 'postgres')
 """

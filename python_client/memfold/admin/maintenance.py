@@ -46,7 +46,8 @@ def run(
 ) -> list[Maintenance]:
     """Maintenance of one tenant or (as a member of memfold_owner) of all, for about this many seconds.
 
-    Without tasks, those that run_maintenance() does by default. Each call commits by itself. done is called for each tenant when it is finished.
+    Without tasks, those that run_maintenance() does by default. Each call commits by itself. done is called for each
+    tenant when it is finished.
     """
     until = time.monotonic() + seconds
     finished: list[Maintenance] = []

@@ -48,14 +48,15 @@ language sql stable
 begin atomic
     select e.*
     from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
-    cross join lateral (
-        select e.* from memfold.memory_events as e
-        where e.tenant_id = _events.tenant_id collate "C" and e.event_id = i.id
-        -- Only the primary key has this order. Where most tenants have one row, memory_events_memory_idx looks as suitable, and is read
-        -- from the tenant's first row to its last: 64 pages an event after 7,500.
-        order by e.recorded_at
-        offset 0
-    ) as e
+    cross join
+        lateral (
+            select e.* from memfold.memory_events as e
+            where e.tenant_id = _events.tenant_id collate "C" and e.event_id = i.id
+            -- Only the primary key has this order. Where most tenants have one row, memory_events_memory_idx looks as suitable, and is
+            -- read from the tenant's first row to its last: 64 pages an event after 7,500.
+            order by e.recorded_at
+            offset 0
+        ) as e
     order by i.place;
 end;
 revoke all on function memfold_internal._events(text, uuid[]) from public;
