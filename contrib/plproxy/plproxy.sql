@@ -1889,8 +1889,9 @@ begin
 end;
 $$;
 comment on function memfold.unregister_embedding_model(embedding_model text) is
-'Removes an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations remain readable. Only for
-members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has vectors or an index left).';
+'Removes an embedding model that has been replaced and has neither vectors nor an index left, with the functions that apply_calibration()
+created for it. Its calibrations remain readable. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has
+vectors or an index left).';
 revoke all on function memfold.unregister_embedding_model(embedding_model text) from public;
 grant execute on function memfold.unregister_embedding_model(embedding_model text) to memfold_owner;
 

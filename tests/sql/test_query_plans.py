@@ -306,7 +306,8 @@ def test_maintenance_reads_open_runs_alone(db: DB) -> None:
         report = db.execute("select memfold.run_maintenance('acme', '{runs}')").fetchone()
         rows = db.execute(
             "select coalesce(sum(pg_stat_get_xact_tuples_returned(i.oid)), 0)::bigint from pg_class as i"
-            " where i.oid = 'memfold.runs'::regclass or i.oid in (select indexrelid from pg_index where indrelid = 'memfold.runs'::regclass)"
+            " where i.oid = 'memfold.runs'::regclass"
+            " or i.oid in (select indexrelid from pg_index where indrelid = 'memfold.runs'::regclass)"
         ).fetchone()
     assert report is not None
     assert report[0]["counts"] == {"runs": 1}

@@ -48,6 +48,8 @@ NOT_HERE = {
     "test_server": "installs memfold on one server",
     "test_locks": "is about locks, which a routed call does not hold for its caller",
     "test_query_plans": "is about plans on one server",
+    "test_guard_languages": "is about private functions, which are on the servers",
+    "test_veto": "is about private functions, which are on the servers",
     "test_plpython": "is about functions of one server",
     "test_plpython_package": "is about functions of one server",
     "test_pgbouncer": "is about a pooler of one server",
