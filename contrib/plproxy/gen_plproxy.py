@@ -300,6 +300,19 @@ comment on function memfold_internal._route_rows(text) is
 session, and nowhere without a tenant.';
 """
 
+TENANTS = """
+-- What `memfold maintenance` and `memfold reembed` iterate over.
+create function memfold_internal._tenants() returns setof text
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on all;
+    select t from memfold_internal._tenants() as t;
+$$;
+comment on function memfold_internal._tenants() is
+'Every tenant that has memories, server after server. Only for roles that are mapped to a member of memfold_owner.';
+"""
+
 QUEUE = """
 -- The judges' queue: of one tenant, or of all, server after server.
 
@@ -590,6 +603,7 @@ def make(connection: psycopg.Connection[Any]) -> str:
     out.append("-- Functions " + "-" * 105)
     for one in chosen:
         out.append("\n".join([one.routed(), *one.described()]))
+    out.append("\n".join([TENANTS.strip(), *grants("memfold_internal._tenants()", [])]))
     queue = QUEUE.strip()
     for name, key in (("claim_judgements", "claim"), ("retry_judgements", "revive")):
         queue = queue.replace("{%s.arguments}" % key, every[name].arguments)  # noqa: UP031

@@ -1889,8 +1889,9 @@ begin
 end;
 $$;
 comment on function memfold.unregister_embedding_model(embedding_model text) is
-'Removes an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations remain readable. Only for
-members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has vectors or an index left).';
+'Removes an embedding model that has been replaced and has neither vectors nor an index left, with the functions that apply_calibration()
+created for it. Its calibrations remain readable. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has
+vectors or an index left).';
 revoke all on function memfold.unregister_embedding_model(embedding_model text) from public;
 grant execute on function memfold.unregister_embedding_model(embedding_model text) to memfold_owner;
 
@@ -1909,6 +1910,19 @@ or escalated if it matches another memory, otherwise replaced. undo(event_id) un
 has this text, or is rejected or withdrawn), MF004 to MF015, MF025.';
 revoke all on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) from public;
 grant execute on function memfold.update_memory(memory_id uuid, content text, tenant_id text, object text, embedding vector, embedding_model text, reason text) to memfold_agent, memfold_app, memfold_owner;
+
+-- What `memfold maintenance` and `memfold reembed` iterate over.
+create function memfold_internal._tenants() returns setof text
+language plproxy volatile set search_path = pg_catalog, pg_temp
+as $$
+    cluster 'memfold';
+    run on all;
+    select t from memfold_internal._tenants() as t;
+$$;
+comment on function memfold_internal._tenants() is
+'Every tenant that has memories, server after server. Only for roles that are mapped to a member of memfold_owner.';
+revoke all on function memfold_internal._tenants() from public;
+grant execute on function memfold_internal._tenants() to memfold_owner;
 
 -- The judges' queue: of one tenant, or of all, server after server.
 

@@ -346,6 +346,7 @@ create table memfold.runs (
     primary key (tenant_id, run_id)
 );
 create index runs_bucket_idx on memfold.runs (tenant_id, bucket_id, kind, run_id);
+create index runs_open_idx on memfold.runs (tenant_id, run_id) where status = 'open';
 create index runs_maintenance_idx on memfold.runs (started_at) where kind = 'maintenance';
 comment on table memfold.runs is
 'One row per maintenance run: its arguments, its results, when it ran. Its decisions are in memory_events and judgements, by run_id.';

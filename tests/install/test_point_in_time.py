@@ -16,7 +16,8 @@ from tests import servers
 from tests.conftest import Target
 from tests.install.test_install import rows, rows_of
 
-# A separate server, because its contents are the same with both installation methods.
+# A separate server, because its contents are the same with both installation methods. On PostgreSQL 15 it would cost
+# 7 s of CPU more, test_replication.py 4 s.
 pytestmark = pytest.mark.one_server
 
 WRITERS = 4

@@ -304,6 +304,7 @@ def calibration(db: DB, merge: float, judge: float, **more: Any) -> UUID:
 def goes_by(db: DB) -> Any:
     return db.execute(
         "select merge_threshold, judge_threshold, calibration_id, score_function, candidate_threshold from embedding_models"
+        " where model = 'm'"
     ).fetchone()
 
 
@@ -411,6 +412,24 @@ def test_a_score_becomes_a_function(db: DB) -> None:
     # a calibration of the cosine takes the score's place
     db.execute("select apply_calibration(%s)", [calibration(db, 0.97, 0.8)])
     assert (goes_by(db)[:2], goes_by(db)[3:], score_bands(db)) == ((0.97, 0.8), (None, None), (None, None))
+
+
+def test_what_is_left_of_an_unregistered_model(db: DB) -> None:
+    found = scored(db)
+    db.execute("select apply_calibration(%s)", [found])
+    db.execute("select register_embedding_model('other', 2), replace_embedding_model('m', 'other')")
+    db.execute("select unregister_embedding_model('m')")
+    assert db.execute("select from pg_proc where proname = %s", [f"_score_{found.hex}"]).fetchall() == []
+    raises("MF013", db.execute, "select apply_calibration(%s)", [found])
+    assert db.execute("select from pg_proc where proname = %s", [f"_score_{found.hex}"]).fetchall() == []
+    # its calibrations are there, and belong to it if it comes back; changes before that are not undone
+    db.execute("select register_embedding_model('m', 2)")
+    raises("MF043", db.execute, "select undo_calibration('m')")
+    assert goes_by(db) == (0.92, 0.85, None, None, None)
+    db.execute("select apply_calibration(%s)", [found])
+    assert goes_by(db)[3] == f"_score_{found.hex}"
+    db.execute("select undo_calibration('m')")
+    assert goes_by(db) == (0.92, 0.85, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from memfold.cli import main
+from tests import servers
 from tests.support import check, counters, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -390,7 +392,30 @@ def test_command(db: DB, run: Callable[..., Result]) -> None:
     assert "2 tenants" in result.stderr
     result = run("--tasks", "plain,keys")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert run("--tasks", "nonsense").exit_code == 2
+    result = run("--tasks", "nonsense")
+    assert result.exit_code == 1
+    assert "Tasks are keys, runs, decay, counters" in result.stderr
+
+
+def test_tasks_are_the_same_wherever_they_are_listed(db: DB, run: Callable[..., Result]) -> None:
+    """The client leaves them to run_maintenance(); help and docs/maintenance.md describe each."""
+    row = db.execute(
+        "select array_agg(distinct substring(pg_get_function_arguments(oid) from 'tasks text.. DEFAULT ''{(.*)}'))"
+        " from pg_proc where proname in ('run_maintenance', 'run_maintenance_all', 'schedule_maintenance')"
+    ).fetchone()
+    assert row is not None
+    (by_default,) = (set(tasks.split(",")) for tasks in row[0])
+    assert set(run_maintenance(db)["ms"]) == by_default
+    page = (servers.ROOT / "docs" / "maintenance.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` \| .* \| (yes|no) \|$", page, re.MULTILINE))
+    assert {task for task, said in listed.items() if said == "yes"} == by_default
+    assert {task for task, said in listed.items() if said == "no"} == {"clean", "sweep"}
+    described = re.findall(r"^  (\w+)  +[a-z]", run("--help").output.partition("Options:")[0], re.MULTILINE)
+    assert set(described) == set(listed)
+    with pytest.raises(psycopg.Error) as error:
+        db.execute("select run_maintenance('acme', '{nonsense}')")
+    hint = (error.value.diag.message_hint or "").removeprefix("Tasks are ").removesuffix(".")
+    assert set(hint.split(", ")) == set(listed)
 
 
 def test_command_comes_to_every_tenant(db: DB, run: Callable[..., Result]) -> None:

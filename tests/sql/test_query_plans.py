@@ -265,3 +265,51 @@ def test_the_stripes_of_one_memory_are_not_read_for_each(db: DB) -> None:
     for name, query in calls.items():
         pages = pages_of(db, query)
         assert pages < 12 * rows, f"{name} reads {pages} pages of {rows} memories and 100 pages of stripes"
+
+
+def test_a_call_about_one_memory_does_not_read_a_large_tenant_among_small_ones(db: DB) -> None:
+    never_analyze(db)
+    db.execute(TENANTS, {"first": 1, "last": 300, "rows": 1})
+    db.execute("analyze")
+    rows = 3000
+    db.execute(TENANTS, {"first": 0, "last": 0, "rows": rows})
+    db.execute("update memfold.memories set is_ingested = true")
+    db.execute("select set_config('memfold.tenant_id', 'tenant 0', false)")
+    db.execute(
+        "select memfold.derive_scope(array(select memory_id from memfold.memories where tenant_id = 'tenant 0'), 'tenant 0')"
+    )
+    merges = db.execute(
+        "select event_id, target_id from memfold.memory_events"
+        " where tenant_id = 'tenant 0' and action = 'merged' and tier = 3 order by event_id limit 30"
+    ).fetchall()
+    for name, query in {
+        "explain_memory": "select memfold.explain_memory('{memory}')",
+        "undo": "select memfold.undo('{event}')",
+    }.items():
+        # the first call plans
+        pages = min(
+            pages_of(db, query.format(event=event, memory=memory))
+            for event, memory in (merges.pop() for _ in range(3))
+        )
+        assert pages < rows, f"{name} reads {pages} pages of a tenant with {rows} memories"
+
+
+def test_maintenance_reads_open_runs_alone(db: DB) -> None:
+    db.execute(
+        "insert into memfold.runs (tenant_id, bucket_id, kind, status, started_at, actor)"
+        " select 'acme', 'default', 'sweep', case n when 7 then 'open' else 'done' end, now() - interval '1 hour', 'me'"
+        " from generate_series(1, 3000) as n"
+    )
+    db.execute("analyze memfold.runs")
+    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
+    with db.transaction():
+        report = db.execute("select memfold.run_maintenance('acme', '{runs}')").fetchone()
+        rows = db.execute(
+            "select coalesce(sum(pg_stat_get_xact_tuples_returned(i.oid)), 0)::bigint from pg_class as i"
+            " where i.oid = 'memfold.runs'::regclass"
+            " or i.oid in (select indexrelid from pg_index where indrelid = 'memfold.runs'::regclass)"
+        ).fetchone()
+    assert report is not None
+    assert report[0]["counts"] == {"runs": 1}
+    assert rows is not None
+    assert rows[0] < 1000, f"{rows[0]} rows of 3,000"

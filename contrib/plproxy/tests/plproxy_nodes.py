@@ -20,7 +20,7 @@ LOGIN = "create role memfold_router login in role memfold_app, memfold_judge"
 
 # Roles of the router, with the roles of the servers that they are sent as.
 MAPPINGS = """
-grant usage on foreign server memfold to memfold_owner, memfold_app, memfold_judge, memfold_auditor;
+grant usage on foreign server memfold to memfold_owner, memfold_app, memfold_agent, memfold_judge, memfold_auditor;
 create user mapping for public server memfold options (user 'memfold_router');
 create user mapping for postgres server memfold options (user 'postgres')
 """
@@ -38,13 +38,18 @@ def make_router(db: psycopg.Connection[Any], places: Sequence[str]) -> None:
 
 # What could say nothing there.
 NOT_HERE = {
+    "test_adopt_absorb": "adoption is of tables on one server",
+    "test_adopt_locks": "adoption is of tables on one server",
     "test_crash": "kills servers of its own",
     "test_connection_loss": "cuts connections to one server",
     "test_dump": "a router has no rows to dump",
     "test_install": "installs memfold on one server",
     "test_upgrade": "installs memfold on one server",
     "test_server": "installs memfold on one server",
+    "test_locks": "is about locks, which a routed call does not hold for its caller",
     "test_query_plans": "is about plans on one server",
+    "test_guard_languages": "is about private functions, which are on the servers",
+    "test_veto": "is about private functions, which are on the servers",
     "test_plpython": "is about functions of one server",
     "test_plpython_package": "is about functions of one server",
     "test_pgbouncer": "is about a pooler of one server",

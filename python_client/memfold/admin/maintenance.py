@@ -13,9 +13,6 @@ from psycopg.rows import tuple_row
 from memfold._dsn import read_dsn
 from memfold.errors import MemfoldError, translate
 
-TASKS = ("plain", "decay", "counters", "syntheses", "keys", "runs", "embed", "links", "cycles")
-"""The default tasks; clean and sweep run only if they are named."""
-_ALL = (*TASKS, "clean", "sweep")
 _PAUSE = 0.2
 """Seconds to wait if everything that is left is locked."""
 
@@ -40,14 +37,6 @@ class Maintenance:
         self.left = list(report["left"])
 
 
-def check_tasks(tasks: Sequence[str]) -> list[str]:
-    """The tasks by name; raises ValueError for an unknown one."""
-    unknown = sorted(set(tasks) - set(_ALL))
-    if unknown:
-        raise ValueError(f"unknown task {', '.join(unknown)}; tasks are {', '.join(_ALL)}")
-    return list(dict.fromkeys(tasks)) or list(TASKS)
-
-
 def run(
     dsn: str,
     tenant: str | None = None,
@@ -57,9 +46,9 @@ def run(
 ) -> list[Maintenance]:
     """Maintenance of one tenant or (as a member of memfold_owner) of all, for about this many seconds.
 
-    Each call commits by itself. done is called for each tenant when it is finished.
+    Without tasks, those that run_maintenance() does by default. Each call commits by itself. done is called for each
+    tenant when it is finished.
     """
-    due = check_tasks(tasks)
     until = time.monotonic() + seconds
     finished: list[Maintenance] = []
     try:
@@ -68,10 +57,11 @@ def run(
         ) as connection:
             connection.execute("set default_transaction_isolation = 'read committed'")
             for name in [tenant] if tenant else _tenants(connection):
-                one = Maintenance(name, left=list(due))
-                # tenants whose turn comes after the time is up still get one call, so that none starves behind a
+                one = Maintenance(name)
+                # tenants whose turn comes after the time is up still get this call, so that none starves behind a
                 # large one
-                while one.left and (not one.ms or time.monotonic() < until):
+                one.add(_call(connection, name, tasks))
+                while one.left and time.monotonic() < until:
                     before = one.left
                     one.add(_call(connection, name, before))
                     if one.left == before and not any(one.counts.get(task) for task in one.left):
@@ -84,10 +74,14 @@ def run(
     return finished
 
 
-def _call(connection: psycopg.Connection[Any], tenant: str, tasks: list[str]) -> dict[str, Any]:
+def _call(connection: psycopg.Connection[Any], tenant: str, tasks: Sequence[str]) -> dict[str, Any]:
     with connection.transaction():
         connection.execute("select pg_catalog.set_config('memfold.tenant_id', %s, true)", [tenant])
-        row = connection.execute("select memfold.run_maintenance(%s, %s)", [tenant, tasks]).fetchone()
+        if tasks:
+            cursor = connection.execute("select memfold.run_maintenance(%s, %s)", [tenant, list(tasks)])
+        else:
+            cursor = connection.execute("select memfold.run_maintenance(%s)", [tenant])
+        row = cursor.fetchone()
     report: dict[str, Any] = row[0] if row is not None else {}
     return report
 

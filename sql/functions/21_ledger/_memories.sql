@@ -47,7 +47,12 @@ declare
 begin
     select o.* into r
     from memfold.memories as m
-    join memfold.memories as o on o.tenant_id = m.tenant_id and o.memory_id = memfold_internal._root(m.memory_id, m.root_id)
+    -- apart: joined, the root was looked for among all memories of the tenant where statistics know only small ones
+    cross join lateral (
+        select o.* from memfold.memories as o
+        where o.tenant_id = m.tenant_id and o.memory_id = memfold_internal._root(m.memory_id, m.root_id)
+        offset 0
+    ) as o
     where m.tenant_id = _memory_root.tenant_id collate "C" and m.memory_id = _memory_root.memory_id;
     if not found then
         perform memfold_internal._no_memory(memory_id);

@@ -192,13 +192,7 @@ begin
         )
         select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id,
             v.target_id, _record_undone.reason, v.event_id, _record_undone.run_id, memfold_internal._actor()
-        from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
-        cross join lateral (
-            select v.* from memfold.memory_events as v
-            where v.tenant_id = _record_undone.tenant_id collate "C" and v.event_id = i.id
-            offset 0
-        ) as v
-        order by i.place
+        from memfold_internal._events(_record_undone.tenant_id, event_ids) as v
         on conflict (tenant_id, undoes) where undoes is not null do nothing
         returning u.undoes, u.event_id
     )
@@ -208,12 +202,7 @@ begin
     -- the observations among them are withdrawn
     perform memfold_internal._withdraw_turns(_record_undone.tenant_id, pg_catalog.array_agg(v.memory_id), pg_catalog.array_agg(t.turn),
         pg_catalog.array_agg(v.event_id))
-    from pg_catalog.unnest(undone) as i (id)
-    cross join lateral (
-        select v.* from memfold.memory_events as v
-        where v.tenant_id = _record_undone.tenant_id collate "C" and v.event_id = i.id
-        offset 0
-    ) as v
+    from memfold_internal._events(_record_undone.tenant_id, undone) as v
     left join lateral pg_catalog.unnest(v.source_turn_ids) as t (turn) on true
     where v.tier = 1 and v.observation
     having pg_catalog.count(*) > 0;

@@ -285,13 +285,9 @@ begin
     ), 'rehash', _split_alias.run_id);
     perform memfold_internal._derive_pending(_split_alias.tenant_id, array(
         select x.id
-        from pg_catalog.unnest(event_ids) as i (id)
-        cross join lateral (
-            select v.memory_id, v.target_id from memfold.memory_events as v
-            where v.tenant_id = _split_alias.tenant_id collate "C" and v.event_id = i.id and v.action = 'merged'
-            offset 0
-        ) as v
+        from memfold_internal._events(_split_alias.tenant_id, event_ids) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
+        where v.action = 'merged'
     ));
 end;
 $$;

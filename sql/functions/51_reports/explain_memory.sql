@@ -32,6 +32,7 @@ declare
     m record;
     r record;
     v_tree uuid[];
+    v_events uuid[];
     v_count bigint;
     v_archived bigint;
     v_skipped boolean := false;
@@ -80,9 +81,10 @@ begin
             coalesce(r.valid_to::timestamptz(0)::text, 'now'));
     end loop;
 
-    select array_agg(a.memory_id) into v_tree
-    from memfold.memories as a
-    where a.tenant_id = m.tenant_id and (a.memory_id = m.memory_id or a.root_id = m.memory_id);
+    -- here and below each side by its index: with OR, the tenant was read where statistics know only small ones
+    v_tree := m.memory_id || array(
+        select a.memory_id from memfold.memories as a where a.tenant_id = m.tenant_id and a.root_id = m.memory_id
+    );
     if cardinality(v_tree) > 1 then
         return next 'aliases (texts that were merged into it)';
         for r in
@@ -115,9 +117,19 @@ begin
             '; verdict ' || r.verdict);
     end loop;
 
-    select count(*) into v_count
-    from memfold_internal._ledger as e
-    where e.tenant_id = m.tenant_id and (e.memory_id = any(v_tree) or e.target_id = any(v_tree));
+    v_events := array(
+        select e.event_id
+        from unnest(v_tree) as i (id)
+        cross join lateral (
+            select e.event_id from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.memory_id = i.id
+            union all
+            select e.event_id from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.target_id = i.id
+            offset 0
+        ) as e
+        group by e.event_id
+        order by e.event_id
+    );
+    v_count := cardinality(v_events);
     select count(*) into v_archived
     from memfold.memory_events_archive as a
     where a.tenant_id = m.tenant_id and a.memory_id = any(v_tree);
@@ -127,12 +139,23 @@ begin
         select x.*, w.content as memory_content, t.content as target_content, a.memory_id as matched_id,
             a.content as matched_content, n.matched_similarity
         from (
-            select e.*, row_number() over (order by e.event_id) as n
-            from memfold_internal._ledger as e
-            where e.tenant_id = m.tenant_id and (e.memory_id = any(v_tree) or e.target_id = any(v_tree))
+            select e.*, i.n
+            from unnest(v_events) with ordinality as i (id, n)
+            cross join lateral (
+                select e.* from memfold_internal._ledger as e
+                where e.tenant_id = m.tenant_id and e.event_id = i.id
+                -- as in _events
+                order by e.recorded_at
+                offset 0
+            ) as e
+            where i.n <= 15 or i.n > v_count - 15
         ) as x
-        left join memfold.memories as w on w.tenant_id = x.tenant_id and w.memory_id = x.memory_id
-        left join memfold.memories as t on t.tenant_id = x.tenant_id and t.memory_id = x.target_id
+        left join lateral (
+            select o.content from memfold.memories as o where o.tenant_id = x.tenant_id and o.memory_id = x.memory_id offset 0
+        ) as w on true
+        left join lateral (
+            select o.content from memfold.memories as o where o.tenant_id = x.tenant_id and o.memory_id = x.target_id offset 0
+        ) as t on true
         -- the alias that was nearer than the memory decided against
         left join lateral (
             select (s.entry ->> case x.method when 'lexical' then 'jaccard_matched_id' else 'matched_id' end)::uuid as id,
@@ -141,8 +164,9 @@ begin
             from jsonb_array_elements(x.similar_memories) as s (entry)
             where (s.entry ->> 'memory_id')::uuid in (x.memory_id, x.target_id)
         ) as n on x.tier = 2
-        left join memfold.memories as a on a.tenant_id = x.tenant_id and a.memory_id = n.id
-        where x.n <= 15 or x.n > v_count - 15
+        left join lateral (
+            select o.memory_id, o.content from memfold.memories as o where o.tenant_id = x.tenant_id and o.memory_id = n.id offset 0
+        ) as a on true
         order by x.n
     loop
         if r.n > 15 and not v_skipped and v_count > 30 then

@@ -24,7 +24,7 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if coalesce(tasks <@ v_known and cardinality(tasks) > 0, false) is false then
         perform memfold_internal._fail('MF022', 'unknown task', format('tasks was %s.', coalesce(tasks::text, 'null')),
-            'Tasks are plain, decay, counters, syntheses, keys, runs, embed, links, cycles, clean and sweep.');
+            format('Tasks are %s.', array_to_string(v_known, ', ')));
     end if;
     select coalesce(r.report -> 'after', '{}') into v_after
     from memfold.runs as r

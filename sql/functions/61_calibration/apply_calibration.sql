@@ -104,6 +104,10 @@ begin
             format('calibration_id was %s.', coalesce(calibration_id::text, 'null')), 'The table calibrations lists them.');
     end if;
     perform from memfold.embedding_models as m where m.model = c.model for no key update;
+    if not found then
+        perform memfold_internal._fail('MF013', 'unknown embedding model', format('%L is not registered.', c.model),
+            'Register it, or apply a calibration of a registered one: the table embedding_models lists them.');
+    end if;
     perform memfold_internal._change_calibration(c.model, c.calibration_id, null, case
         when c.score is null then pg_catalog.jsonb_build_object('calibration_id', c.calibration_id,
             'merge_threshold', c.merge_threshold, 'judge_threshold', c.judge_threshold, 'score_function', null,
@@ -118,15 +122,17 @@ revoke all on function memfold.apply_calibration(uuid) from public;
 comment on function memfold.apply_calibration(uuid) is
 'Puts a calibration in force for its model: its thresholds, and its score if it has one, from now on, except for policies that set
 thresholds themselves. Stored memories do not change. Logged in calibration_changes; undo_calibration() undoes it. Only for members of
-memfold_owner. Raises MF043, MF045.';
+memfold_owner. Raises MF013 (its model is not registered), MF043, MF045.';
 
 create or replace function memfold.undo_calibration(embedding_model text) returns uuid
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     c memfold.calibration_changes;
+    v_registered_at timestamptz;
 begin
-    perform from memfold.embedding_models as m where m.model = undo_calibration.embedding_model collate "C" for no key update;
+    select m.registered_at into v_registered_at
+    from memfold.embedding_models as m where m.model = undo_calibration.embedding_model collate "C" for no key update;
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model', format('%s is not registered.', quote_nullable(embedding_model)),
             'The table embedding_models lists them.');
@@ -134,6 +140,8 @@ begin
     select h.* into c
     from memfold.calibration_changes as h
     where h.model = undo_calibration.embedding_model collate "C" and h.undoes is null
+        -- not of an earlier model of this name, which was unregistered
+        and h.recorded_at >= v_registered_at
         and not exists (select from memfold.calibration_changes as u where u.undoes = h.change_id)
     order by h.recorded_at desc, h.change_id desc
     limit 1;

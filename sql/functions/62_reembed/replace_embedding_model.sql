@@ -124,6 +124,7 @@ declare
     v_before constant text := current_setting('memfold.tenant_id', true);
     v_tenant_id text;
     v_other text;
+    v_score text;
 begin
     perform memfold_internal._check_model(embedding_model, true);
     if to_regclass('memfold.' || memfold_internal._vector_index_name(embedding_model)) is not null then
@@ -149,9 +150,20 @@ begin
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
     delete from memfold.embedding_models as m where m.model = unregister_embedding_model.embedding_model collate "C";
+    -- nothing calls its scores any more; apply_calibration() creates one again
+    for v_score in
+        select p.oid::regprocedure::text
+        from memfold.calibrations as c
+        join pg_proc as p
+            on p.proname = memfold_internal._score_name(c.calibration_id) and p.pronamespace = 'memfold_internal'::regnamespace
+        where c.model = unregister_embedding_model.embedding_model collate "C"
+    loop
+        execute 'drop function ' || v_score;
+    end loop;
 end;
 $$;
 revoke all on function memfold.unregister_embedding_model(text) from public;
 comment on function memfold.unregister_embedding_model(text) is
-'Removes an embedding model that has been replaced and has neither vectors nor an index left. Its calibrations remain readable. Only for
-members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has vectors or an index left).';
+'Removes an embedding model that has been replaced and has neither vectors nor an index left, with the functions that apply_calibration()
+created for it. Its calibrations remain readable. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has
+vectors or an index left).';

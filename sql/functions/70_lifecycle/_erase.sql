@@ -167,6 +167,8 @@ begin
                     select from memfold.memory_events as e
                     where e.tenant_id = v_tenant_id and e.memory_id = m.memory_id and e.content is not null
                         and e.origin is null and e.judgement_id is null
+                    -- here and below: without it, what EXISTS looks for may be hashed, which reads the ledger of the tenant
+                    offset 0
                 ) as is_written
             from pg_catalog.unnest(texts) as i (id)
             cross join lateral (
@@ -191,6 +193,7 @@ begin
                 select from memfold.memory_events as e
                 where e.tenant_id = v_tenant_id and e.memory_id = t.id and not e.observation and e.content is not null
                     and (e.judgement_id is not null or e.origin is not null)
+                offset 0
             )
         )
         order by t.id

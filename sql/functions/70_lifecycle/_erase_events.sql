@@ -132,13 +132,16 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
+    r record;
 begin
-    update memfold.memory_events as e
-    set guard = '{}'
-    from (
+    -- by id, in a loop: joined, the rows of the tenant were looked up for each (15,000 pages after 7,500 rows)
+    for r in
         select o.event_id, o.recorded_at from memfold_internal._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
-    ) as o
-    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.recorded_at = o.recorded_at;
+    loop
+        update memfold.memory_events as e
+        set guard = '{}'
+        where e.tenant_id = v_tenant_id and e.event_id = r.event_id and e.recorded_at = r.recorded_at;
+    end loop;
     update memfold.memory_events_archive as e
     set guard = '{}'
     from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
