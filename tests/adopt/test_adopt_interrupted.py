@@ -259,8 +259,8 @@ def test_two_runs_at_once(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> 
     process = start(dsn, "run", *OPTIONS, "--batch", "5", "--rate", "15")
     try:
         wait_for(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
-        assert "another run works on app.memories" in finish(dsn, "run", *TABLE, code=1)
-        assert "another run works on app.memories" in finish(dsn, "undo", *TABLE, code=1)
+        assert "another run is working on app.memories" in finish(dsn, "run", *TABLE, code=1)
+        assert "another run is working on app.memories" in finish(dsn, "undo", *TABLE, code=1)
     finally:
         kill(process)
 

@@ -193,11 +193,7 @@ def init(
     _make_indexes(where, vector_index)
     if set_search_path:
         done = migrate.set_search_path(where)
-        say(
-            "memfold is on the search_path of new sessions"
-            if done
-            else "memfold is already on the search_path"
-        )
+        say("memfold is " + ("on the search_path of new sessions" if done else "already on the search_path"))
         statement = None
     elif statement := migrate.search_path_statement(where):
         say("to call its functions without the prefix memfold., run (or add --set-search-path):")
