@@ -462,6 +462,57 @@ def test_a_key_belongs_to_one_candidate(db: DB) -> None:
     check(db)
 
 
+def calls(db: DB, function: str) -> int:
+    """How often this session has called it, with track_functions = pl."""
+    row = db.execute(
+        "select coalesce(sum(f.calls), 0)::bigint from (select calls, funcname from pg_stat_user_functions"
+        " union all select calls, funcname from pg_stat_xact_user_functions) as f where f.funcname = %s",
+        [function],
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.new_database
+def test_a_batch_of_one_is_a_single_call(db: DB) -> None:
+    """Unless something is to be said about its candidate: that is the batch's own work."""
+    model(db)
+    db.execute("select set_policy('acme', 'limited', max_session_repeats => 1, max_content_length => 20)")
+    db.execute("select set_policy('acme', 'exact', canonicalizer => 'exact')")
+    db.execute("set track_functions = 'pl'")
+    db.execute("set stats_fetch_consistency = none")
+    near = {key: value for key, value in vector(0.001).items() if key != "bucket_id"}
+    single: list[tuple[Candidate, str]] = [
+        ({"content": "User likes tea"}, "inserted"),
+        ({"content": "user likes tea!", "source_turn_ids": ["1"], "metadata": {"n": 1}}, "merged"),
+        ({"content": "User likes tea", "bucket_id": "other", "idempotency_key": "a"}, "inserted"),
+        ({"content": "User has a cat", **vector(0.0)}, "inserted"),
+        ({"content": "User has the cat", **near}, "merged"),
+        ({"content": "User is there", "embedding_model": "m"}, "inserted"),
+        ({"content": "User is told", "origin": "recalled"}, "rejected"),
+    ]
+    batch: list[tuple[Candidate, str]] = [
+        ({"content": "User likes tea", "bucket_id": "other", "idempotency_key": "a"}, "inserted"),
+        ({"content": "User likes cake", "bucket_id": "other", "idempotency_key": "a"}, "MF062"),
+        ({"content": "User likes a lot of tea", "bucket_id": "limited"}, "MF005"),
+        ({"content": "User likes tea", "bucket_id": "exact"}, "inserted"),
+        ({"content": "User is away", "valid_until": "2999-01-01"}, "inserted"),
+        ({"content": "User is here", "embedding": [1, 2], "embedding_model": "m"}, "MF014"),
+        ({"content": " . "}, "MF004"),
+        ({"content": "User likes tea", "no": 1}, "MF036"),
+    ]
+    for listed, taken in ((single, 0), (batch, 1)):
+        for one, expected in listed:
+            for apart in (False, True) if expected == "MF014" else (False,):
+                before = calls(db, "_ingest_batch")
+                [row] = at_once(db, "acme", [one], apart)
+                assert (row[0] or row[9]) == expected, one
+                assert calls(db, "_ingest_batch") == before + taken, one
+    assert refused(db, [{"content": ""}], on_error="abort").startswith("MF004")
+    assert refused(db, [{"content": "User is fine"}], on_error="no").startswith("MF022")
+    check(db)
+
+
 def test_hits_at_any_isolation(db: DB) -> None:
     at_once(db, "acme", [{"content": "User likes tea"}])
     db.execute("begin isolation level repeatable read")
