@@ -16,7 +16,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.adversarial.test_concurrency import together
-from tests.support import answer, check, ingest, model, vector
+from tests.support import answer, check, function_calls, ingest, model, track_functions, vector
 
 DB = psycopg.Connection[Any]
 BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "20"))
@@ -462,25 +462,13 @@ def test_a_key_belongs_to_one_candidate(db: DB) -> None:
     check(db)
 
 
-def calls(db: DB, function: str) -> int:
-    """How often this session has called it, with track_functions = pl."""
-    row = db.execute(
-        "select coalesce(sum(f.calls), 0)::bigint from (select calls, funcname from pg_stat_user_functions"
-        " union all select calls, funcname from pg_stat_xact_user_functions) as f where f.funcname = %s",
-        [function],
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
 @pytest.mark.new_database
 def test_a_batch_of_one_is_a_single_call(db: DB) -> None:
     """Unless something is to be said about its candidate: that is the batch's own work."""
     model(db)
     db.execute("select set_policy('acme', 'limited', max_session_repeats => 1, max_content_length => 20)")
     db.execute("select set_policy('acme', 'exact', canonicalizer => 'exact')")
-    db.execute("set track_functions = 'pl'")
-    db.execute("set stats_fetch_consistency = none")
+    track_functions(db)
     near = {key: value for key, value in vector(0.001).items() if key != "bucket_id"}
     single: list[tuple[Candidate, str]] = [
         ({"content": "User likes tea"}, "inserted"),
@@ -504,10 +492,10 @@ def test_a_batch_of_one_is_a_single_call(db: DB) -> None:
     for listed, taken in ((single, 0), (batch, 1)):
         for one, expected in listed:
             for apart in (False, True) if expected == "MF014" else (False,):
-                before = calls(db, "_ingest_batch")
+                before = function_calls(db, "_ingest_batch")
                 [row] = at_once(db, "acme", [one], apart)
                 assert (row[0] or row[9]) == expected, one
-                assert calls(db, "_ingest_batch") == before + taken, one
+                assert function_calls(db, "_ingest_batch") == before + taken, one
     assert refused(db, [{"content": ""}], on_error="abort").startswith("MF004")
     assert refused(db, [{"content": "User is fine"}], on_error="no").startswith("MF022")
     check(db)
