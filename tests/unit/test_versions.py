@@ -40,6 +40,16 @@ def test_one_version_everywhere() -> None:
     )
 
 
+def test_the_changelog_begins_with_the_version() -> None:
+    """With its date once it is frozen."""
+    heading = re.search(r"(?m)^## (.*)$", (ROOT / "CHANGELOG.md").read_text())
+    frozen = (ROOT / "tests" / "data" / "released" / f"{__version__}.sql.gz").exists()
+    dated = rf"\[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d"
+    wanted = rf"\[Unreleased\]|{dated}" + ("" if frozen else rf"|\[{re.escape(__version__)}\] - unreleased")
+    assert heading is not None
+    assert re.fullmatch(wanted, heading[1]), heading[1]
+
+
 def test_every_release_has_a_revision() -> None:
     """One that changes only functions, too: a revision says which version a database of memfold init is at."""
     found = ScriptDirectory.from_config(migrate._config()).walk_revisions()
