@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
 
 import memfold_py
-
 from alembic.script import ScriptDirectory
 
 from memfold._version import __version__
@@ -60,7 +60,7 @@ def test_memfold_py_is_updated_from_every_release() -> None:
     extension = ROOT / "plpython" / "memfold_py" / "extension"
     scripts = {path.stem.removeprefix("memfold_py--") for path in extension.glob("memfold_py--*.sql")}
     known = releases()
-    updates = {f"{was}--{now}" for was, now in zip(known, known[1:], strict=False)}
+    updates = {f"{was}--{now}" for was, now in itertools.pairwise(known)}
     # CREATE EXTENSION installs the present version alone
     assert scripts == {__version__, *updates}
 
