@@ -98,11 +98,13 @@ dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the scri
 MAJOR   = $(shell $(PG_CONFIG) --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 PACKAGE = postgresql-$(MAJOR)-$(EXTENSION)
 DEB     = $(DIST)/$(PACKAGE)_$(VERSION)-1_all.deb
+# Debian's tools ask for an address: who hands the package on puts an own one; .invalid is nobody's.
+MAINTAINER ?= The memfold developers <developers@memfold.invalid>
 define DEB_CONTROL
 Package: $(PACKAGE)
 Version: $(VERSION)-1
 Architecture: all
-Maintainer: The memfold developers <memfold@localhost>
+Maintainer: $(MAINTAINER)
 Depends: postgresql-$(MAJOR)
 Recommends: postgresql-$(MAJOR)-pgvector (>= 0.8.0)
 Section: database
