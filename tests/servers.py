@@ -260,11 +260,12 @@ def make(*args: str, tree: Path = ROOT) -> None:
 
 PRESENT = re.search(r"default_version = '(.*)'", (ROOT / "memfold.control").read_text())[1]  # type: ignore[index]
 LATER = re.sub(r"\.(\d+)\..*", lambda found: f".{int(found[1]) + 1}.0", PRESENT)
+RELEASED = ROOT / "tests" / "data" / "released"
 
 
 def releases() -> list[str]:
     """Those that upgrades are tested from, oldest first."""
-    frozen = (ROOT / "tests" / "data" / "released").glob("*.sql.gz")
+    frozen = RELEASED.glob("*.sql.gz")
     return sorted({path.name.removesuffix(".sql.gz") for path in frozen} | {PRESENT}, key=prefix)
 
 
