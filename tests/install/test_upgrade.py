@@ -306,7 +306,7 @@ def test_a_client_works_with_a_later_database(make: Make, way: str) -> None:
         assert [one.result.method for one in again if one.result] == ["hash", "alias"]
         assert {memory.content for memory in client.undo(second.event_id)} >= {"Alice owns a cat."}
         assert client.get(second.memory_id).repetition_count == 1
-        assert client.check_invariants() == ()
+        assert client.check_invariants() == []
     question = CliRunner().invoke(cli.main, ["doctor", "--dsn", dsn])
     assert f"{servers.LATER}" in question.output
     assert "newer" in question.output
