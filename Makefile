@@ -100,7 +100,7 @@ PACKAGE = postgresql-$(MAJOR)-$(EXTENSION)
 DEB     = $(DIST)/$(PACKAGE)_$(VERSION)-1_all.deb
 # Debian's tools ask for an address: who hands the package on puts an own one; .invalid is nobody's.
 MAINTAINER ?= The memfold developers <developers@memfold.invalid>
-define DEB_CONTROL
+define CONTROL_OF_DEB
 Package: $(PACKAGE)
 Version: $(VERSION)-1
 Architecture: all
@@ -113,7 +113,8 @@ Description: duplicate memories of AI agents are merged inside PostgreSQL
  The extension memfold: functions and triggers that merge duplicate memories,
  keep a ledger of every decision, and undo any of them.
 endef
-export DEB_CONTROL
+# For this goal alone: make would ask pg_config before each recipe of every other one, too.
+deb: export DEB_CONTROL = $(CONTROL_OF_DEB)
 deb: $(BUILT) ## make dist/postgresql-NN-memfold_VERSION-1_all.deb for the server of PG_CONFIG
 	@test -n '$(MAJOR)' || { echo 'no pg_config at PG_CONFIG=$(PG_CONFIG)' >&2; exit 1; }
 	rm -rf $(DIST)/deb && install -d $(DIST)/deb/DEBIAN

@@ -92,8 +92,9 @@ EVENT = "(select event_id from memfold.memory_events where tier = 2 and action =
 
 TOY = "select register_embedding_model('toy', 3);"
 ANN = """
-select ingest_memory(content, 'docs', 'user:42/notes', metadata => '{"year": 2025}') from unnest(array['Ann drinks a flat white every morning',
-    'Ann likes tea, not coffee', 'Ann''s flat is in Lisbon', 'On Sundays Ann plays the viola in Porto']) as content;
+select ingest_memory(content, 'docs', 'user:42/notes', metadata => '{"year": 2025}')
+from unnest(array['Ann drinks a flat white every morning', 'Ann likes tea, not coffee', 'Ann''s flat is in Lisbon',
+    'On Sundays Ann plays the viola in Porto']) as content;
 select ingest_memory('Ann plays the viola on Sundays in Porto', 'docs', 'user:42/work', metadata => '{"year": 2025}');
 """
 # The page, how a block of it begins, and what came before. ``TOY``: a model of three numbers.
