@@ -128,7 +128,7 @@ EXPORTS = servers.ROOT / "tests" / "data" / "exports"
 def test_exports_of_earlier_versions_are_read(
     db: DB, make: Make, target: Target, pytestconfig: pytest.Config
 ) -> None:
-    """A file for each release, and the present version's until `make freeze`: --pin writes that one anew."""
+    """A file for each release, and the present version's until `make freeze`: --pin writes that one again."""
     present = EXPORTS / f"{servers.PRESENT}.jsonl"
     if pytestconfig.option.pin and not (servers.RELEASED / f"{servers.PRESENT}.sql.gz").exists():
         history(db)
