@@ -259,8 +259,6 @@ def test_every_result_of_the_bench_has_its_question() -> None:
     known = {name for names in explained for name in names}
     results = {re.sub(r"-\d$", "", path.stem) for path in (ROOT / "bench" / "results").iterdir()}
     assert sorted(results - known) == []
-    questions = set(
-        re.findall(r'(?m)^        "(\w+)": lambda', (ROOT / "bench" / "run.py").read_text())
-    )
+    questions = set(re.findall(r'(?m)^        "(\w+)": lambda', (ROOT / "bench" / "run.py").read_text()))
     elsewhere = {"adopting_peers", "fire", "names", "updates"}
     assert results == (questions & results) | elsewhere
