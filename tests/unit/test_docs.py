@@ -209,6 +209,14 @@ def test_the_figures_of_the_comparison_are_those_of_the_bench() -> None:
     assert compared == 16
 
 
+def test_every_promise_names_its_tests() -> None:
+    """Their files exist: test_named_files_exist."""
+    promised = re.findall(r"(?m)^\| (\d+) \| \*\*([^*]+?)\.?\*\*", prose("README.md"))
+    proven = re.findall(r"(?m)^\| (\d+) \| ([^|]+) \| .*`tests/.* \|$", prose("CONTRIBUTING.md"))
+    assert len(promised) == 12
+    assert proven == promised
+
+
 # A figure beside a link to a result; small whole numbers and round ones are sizes and limits more often than measurements.
 FIGURE = re.compile(r"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)(?!\w|\.\d)")
 
