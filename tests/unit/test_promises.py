@@ -61,7 +61,7 @@ def described(name: str, found: Any) -> Iterator[str]:
         if base.__module__.startswith("memfold") or base is found
         for member in vars(base)
     }
-    for member in members - fields - {"from_row"}:
+    for member in members - fields - {"from_row", "from_json"}:  # how the client makes them
         static, bound = inspect.getattr_static(found, member), getattr(found, member)
         if isinstance(static, property) and not member.startswith("_"):
             yield f"python {name}.{member}"
