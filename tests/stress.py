@@ -161,7 +161,7 @@ class _Calls:
                 memory and one("select memfold.reject_memory(%s, %s, 'test')", memory, TENANT)
             case "merge_memories" | "supersede_memory":
                 pair = self.memory(bucket), self.memory(bucket)
-                all(pair) and one(f"select memfold.{name}(%s, %s, 'test', %s)", *pair, TENANT)
+                all(pair) and one(f"select memfold.{name}(%s, %s, %s, 'test')", *pair, TENANT)
             case "update_memory":
                 memory = self.memory(bucket)
                 text = f"updated text {r.randrange(400)}"

@@ -46,9 +46,18 @@ router() {
     known "$package" || { "${apt[@]}" update >/dev/null && known "$package"; } || return 0
     install "$package" || say "$package cannot be installed; its tests are left out"
 }
+# What the tests of the page drive.
+browser() {
+    local package=chromium-driver
+    { ! command -v chromedriver || ! command -v chromium; } >/dev/null || return 0
+    { [ "$(id -u)" -eq 0 ] && [ -z "${MEMFOLD_FULL_SERVER:-}" ] && command -v apt-get >/dev/null; } || return 0
+    known "$package" || { "${apt[@]}" update >/dev/null && known "$package"; } || return 0
+    install chromium "$package" || say "chromium cannot be installed; its tests are left out"
+}
 finish() {
     daemons
     router "$1"
+    browser
     say "$("$1/postgres" -V | awk '{ print $3 }') at $1"
     exit 0
 }

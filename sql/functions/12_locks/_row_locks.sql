@@ -12,18 +12,18 @@ begin
             where not k.is_active or k.on_timeline or k.valid_from is not null or k.valid_until is not null
         ), '{}'),
         coalesce(pg_catalog.bool_or(case
-            -- checked for each row before waiting for the next one
-            when i.hit and not k.is_active then memfold_internal._fail_changed_root()
+            -- checked for each row before waiting for the next one; erased: there is no row
+            when i.hit and k.is_active is not true then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
         max(k.last_seen), pg_catalog.array_agg(k.memory_id) filter (where k.is_striped)
     into changed, aliased, latest, v_striped
     from unnest(memory_ids, hits) as i (id, hit)
-    cross join lateral (
+    left join lateral (
         select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen, k.is_striped, k.valid_from, k.valid_until
         from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update
-    ) as k;
+    ) as k on true;
     if v_striped is not null then
         perform memfold_internal._join_stripes(_lock_roots.tenant_id, v_striped);
         select greatest(_lock_roots.latest, max(k.last_seen)) into latest
@@ -35,15 +35,15 @@ $$;
 revoke all on function memfold_internal._lock_roots(text, uuid[], boolean[]) from public;
 comment on function memfold_internal._lock_roots(text, uuid[], boolean[]) is
 'Locks the rows of memory_counters, in the order of the ids, and joins their stripes. hits: the candidate was to be added to this row
-without a lock on its scope; if it has been merged or retired since, its row may be an alias''s, which must not be held while waiting for
-a root: 40001. changed: the rows to which observations cannot simply be added, in their present state; aliased: one of them has aliases;
+without a lock on its scope; if it has been erased since, it has no row, and if it has been merged or retired, its row may be an alias''s,
+which must not be held while waiting for a root: 40001. changed: the rows to which observations cannot simply be added, in their present state; aliased: one of them has aliases;
 latest: when one of them was last seen.';
 
 create or replace function memfold_internal._fail_changed_root() returns boolean
 language plpgsql volatile
 as $$
 begin
-    perform memfold_internal._retry('a memory has changed', 'It was merged or retired while this call waited for it.');
+    perform memfold_internal._retry('a memory has changed', 'It was merged, retired or erased while this call waited for it.');
     return null;
 end;
 $$;

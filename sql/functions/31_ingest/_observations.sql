@@ -85,6 +85,13 @@ declare
 begin
     observed_at := v_seen;
     if c.origin = 'recalled' then
+        -- against erasure alone (_lock_erased): restatements do not wait for it, nor it for them
+        perform from memfold.memory_counters as k
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id
+        for key share;
+        if not found then
+            return;
+        end if;
         update memfold.memory_counters as k
         set aliases = k.aliases + new_aliases
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = root_id and new_aliases > 0;

@@ -194,6 +194,31 @@ comment on function memfold_internal._undo(text, uuid[], text, uuid) is
 'Undoes events that are not undone yet, and returns the memories concerned, each with its last new row. run_id: the run that is undone.
 The caller holds the locks.';
 
+create or replace function memfold_internal._event_to_undo(tenant_id text, event_id uuid) returns memfold.memory_events
+language plpgsql stable
+as $$
+declare
+    e constant memfold.memory_events := memfold_internal._event(tenant_id, event_id);
+begin
+    if e.event_id is null then
+        perform memfold_internal._fail('MF029', 'there is no such event',
+            pg_catalog.format('event_id was %s.', coalesce(_event_to_undo.event_id::text, 'null')),
+            'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
+    elsif e.method = 'rehash' then
+        perform memfold_internal._fail('MF032', 'the event cannot be undone', pg_catalog.format('It belongs to the rehash %s.', e.run_id),
+            'Texts that are equal under the present rules cannot be separate: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
+    elsif not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
+        perform memfold_internal._fail('MF032', 'the event cannot be undone',
+            pg_catalog.format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
+            'Merges, supersessions, prunings, restatements and rejections of a memory can be; to remove a memory itself, use reject_memory().');
+    end if;
+    return e;
+end;
+$$;
+revoke all on function memfold_internal._event_to_undo(text, uuid) from public;
+comment on function memfold_internal._event_to_undo(text, uuid) is
+'The ledger row of an event that undo() can undo. Raises MF029 (no such event), MF032 (it cannot be undone). Only reads.';
+
 create or replace function memfold.undo(
     event_id uuid,
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -206,19 +231,10 @@ declare
     e memfold.memory_events;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
-    e := memfold_internal._event(tenant_id, event_id);
-    if e.event_id is null then
-        perform memfold_internal._fail('MF029', 'there is no such event', format('event_id was %s.', coalesce(undo.event_id::text, 'null')),
-            'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
-    elsif e.method = 'rehash' then
-        perform memfold_internal._fail('MF032', 'the event cannot be undone', format('It belongs to the rehash %s.', e.run_id),
-            'Texts that are equal under the present rules cannot be separate: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
-    elsif not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
-        perform memfold_internal._fail('MF032', 'the event cannot be undone',
-            format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
-            'Merges, supersessions, prunings, restatements and rejections of a memory can be; to remove a memory itself, use reject_memory().');
-    end if;
+    e := memfold_internal._event_to_undo(tenant_id, event_id);
     perform memfold_internal._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
+    -- again: it may have been erased while this call waited
+    e := memfold_internal._event_to_undo(tenant_id, event_id);
     return query
     select u.* from memfold_internal._undo(e.tenant_id, array[e.event_id], undo.reason, null) as u;
     if not found then

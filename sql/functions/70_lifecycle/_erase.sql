@@ -55,6 +55,11 @@ begin
     -- with those derived without these at the end, or it would meet a batch that holds them out of order
     perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id,
         texts || memfold_internal._beside(tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical'])));
+    -- recalled statements, which are in no counters, hold the key of their root's row
+    perform from memfold.memory_counters as k
+    where k.tenant_id = _lock_erased.tenant_id collate "C" and k.memory_id = any(texts)
+    order by k.memory_id
+    for update;
 end;
 $$;
 revoke all on function memfold_internal._lock_erased(text, uuid[]) from public;
