@@ -98,11 +98,13 @@ dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the scri
 MAJOR   = $(shell $(PG_CONFIG) --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 PACKAGE = postgresql-$(MAJOR)-$(EXTENSION)
 DEB     = $(DIST)/$(PACKAGE)_$(VERSION)-1_all.deb
-define DEB_CONTROL
+# Debian's tools ask for an address: who hands the package on puts an own one; .invalid is nobody's.
+MAINTAINER ?= The memfold developers <developers@memfold.invalid>
+define CONTROL_OF_DEB
 Package: $(PACKAGE)
 Version: $(VERSION)-1
 Architecture: all
-Maintainer: The memfold developers <memfold@localhost>
+Maintainer: $(MAINTAINER)
 Depends: postgresql-$(MAJOR)
 Recommends: postgresql-$(MAJOR)-pgvector (>= 0.8.0)
 Section: database
@@ -111,7 +113,8 @@ Description: duplicate memories of AI agents are merged inside PostgreSQL
  The extension memfold: functions and triggers that merge duplicate memories,
  keep a ledger of every decision, and undo any of them.
 endef
-export DEB_CONTROL
+# For this goal alone: make would ask pg_config before each recipe of every other one, too.
+deb: export DEB_CONTROL = $(CONTROL_OF_DEB)
 deb: $(BUILT) ## make dist/postgresql-NN-memfold_VERSION-1_all.deb for the server of PG_CONFIG
 	@test -n '$(MAJOR)' || { echo 'no pg_config at PG_CONFIG=$(PG_CONFIG)' >&2; exit 1; }
 	rm -rf $(DIST)/deb && install -d $(DIST)/deb/DEBIAN

@@ -260,12 +260,13 @@ def make(*args: str, tree: Path = ROOT) -> None:
 
 PRESENT = re.search(r"default_version = '(.*)'", (ROOT / "memfold.control").read_text())[1]  # type: ignore[index]
 LATER = re.sub(r"\.(\d+)\..*", lambda found: f".{int(found[1]) + 1}.0", PRESENT)
+RELEASED = ROOT / "tests" / "data" / "released"
 
 
 def releases() -> list[str]:
-    """Those that upgrades are tested from."""
-    frozen = (ROOT / "tests" / "data" / "released").glob("*.sql.gz")
-    return sorted({path.name.removesuffix(".sql.gz") for path in frozen} | {PRESENT})
+    """Those that upgrades are tested from, oldest first."""
+    frozen = RELEASED.glob("*.sql.gz")
+    return sorted({path.name.removesuffix(".sql.gz") for path in frozen} | {PRESENT}, key=prefix)
 
 
 def prefix(release: str) -> str:
@@ -350,6 +351,16 @@ drop view if exists memfold.runaway_memories;
 drop trigger if exists replace_shipped on memfold.antonyms;
 """
 
+LATER_REVISION = f"""\
+from alembic import context
+
+revision, down_revision = "{LATER}", "{PRESENT}"
+
+
+def upgrade() -> None:
+    context.config.attributes["apply"]("{prefix(LATER)}")
+"""
+
 
 def make_later(tree: Path) -> None:
     """Make a work tree in which the present version is out, and the next one has changed something of everything."""
@@ -375,12 +386,8 @@ def make_later(tree: Path) -> None:
         (tree / name).write_text(text.replace(was, will))
     (tree / "sql" / "functions" / "60_maintenance" / "_is_pinned.sql").write_text(LATER_FUNCTION)
     (tree / "sql" / "schema" / f"{prefix(LATER)}_21_ledger.sql").write_text(LATER_SCHEMA)
-    revisions = tree / "migrations" / "versions"
-    text = (revisions / f"{prefix(PRESENT).replace('.', '_')}.py").read_text()
-    text = re.sub(r"(?m)^revision.*", f'revision, down_revision = "{LATER}", "{PRESENT}"', text)
-    (revisions / f"{prefix(LATER).replace('.', '_')}.py").write_text(
-        text.replace(f'"{prefix(PRESENT)}"', f'"{prefix(LATER)}"')
-    )
+    revision = tree / "migrations" / "versions" / f"{prefix(LATER).replace('.', '_')}.py"
+    revision.write_text(LATER_REVISION)
 
 
 @contextmanager

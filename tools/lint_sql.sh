@@ -3,8 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Schema files of a release that is out never change.
-if [ -e sql/schema/SHA256SUMS ]; then
-    (cd sql/schema && if command -v sha256sum >/dev/null; then sha256sum --quiet -c SHA256SUMS; else shasum -a 256 --quiet -c SHA256SUMS; fi)
+sums() { if command -v sha256sum >/dev/null; then sha256sum --quiet -c SHA256SUMS; else shasum -a 256 --quiet -c SHA256SUMS; fi; }
+if [ -e sql/schema/SHA256SUMS ] && ! (cd sql/schema && sums); then
+    echo 'A file of a release is not what was released. Restore it (git checkout), and put the change into a file of the next' \
+        'release: sql/README.md, "A change of the schema"' >&2
+    exit 1
 fi
 # What fast paths copy of rules is what their homes say.
 python tools/copy_rules.py --check

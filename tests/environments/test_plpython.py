@@ -485,6 +485,18 @@ def test_a_server_without_the_package(target: Target, bare: servers.Cluster) -> 
 
 
 @pytest.mark.full_server
+def test_its_script_also_updates(py: DB) -> None:
+    """The next release ships it again as memfold_py--1.0.0--X.Y.Z.sql (CONTRIBUTING.md): it replaces what is there."""
+    functions = "select p.oid, p.proowner, p.proacl::text, p.prosrc from pg_proc as p join pg_depend as d on d.objid = p.oid"
+    functions += " join pg_extension as e on e.oid = d.refobjid where e.extname = 'memfold_py' order by p.oid"
+    before = py.execute(functions.encode()).fetchall()
+    assert len(before) == 9
+    script = (servers.ROOT / f"plpython/memfold_py/extension/memfold_py--{servers.PRESENT}.sql").read_text()
+    py.execute(script[script.index("\n") :].encode())
+    assert py.execute(functions.encode()).fetchall() == before
+
+
+@pytest.mark.full_server
 def test_doctor_knows_it(py: DB, dsn: str) -> None:
     assert migrate.drift(dsn) == []
     said = CliRunner().invoke(main, ["doctor", "--dsn", dsn])

@@ -28,7 +28,7 @@ from alembic.util import CommandError
 from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import cli, errors
+from memfold import Embedder, Memfold, cli, errors
 from memfold.admin import migrate
 from tests import servers
 from tests.conftest import Make, Target
@@ -174,6 +174,7 @@ def test_what_a_later_release_adds_is_linted(target: Target, tmp_path: Path) -> 
     done = lint()
     assert done.returncode != 0
     assert f"{frozen.name}: FAILED" in done.stdout + done.stderr
+    assert "put the change into a file of the next release: sql/README.md" in done.stderr
 
 
 # --- the upgrade -------------------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ def test_an_upgraded_database_is_like_a_new_one(
     assert all(
         len(lines) > 1 for name, lines in was.items() if name in ("memories", "judgements", "antonyms")
     )
-    signatures = ask(old, SIGNATURES)
+    signatures, columns = ask(old, SIGNATURES), set(ask(old, COLUMNS))
     # other owners' objects next to ours: they do not change
     run(old, "create function memfold.helper() returns integer return 1")
     run(old, "create view public.report as select * from memfold.memory_audit")
@@ -212,6 +213,7 @@ def test_an_upgraded_database_is_like_a_new_one(
     assert ask(old, "select distinct pinned from memfold.memories") == [False]
     assert broken(old) == []
     still_callable(signatures, ask(old, SIGNATURES))
+    assert columns - set(ask(old, COLUMNS)) == set()
     # and it goes on
     servers.fill_on(old)
     assert broken(old) == []
@@ -234,6 +236,21 @@ from pg_proc as p
 where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.proname <> 'helper'
     and not exists (select from pg_depend as d join pg_extension as e on e.oid = d.refobjid
         where d.objid = p.oid and d.deptype = 'e' and e.extname = 'vector')
+"""
+
+# Columns of tables, views and results, with their types.
+COLUMNS = """
+select c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+from pg_class as c join pg_attribute as a on a.attrelid = c.oid
+where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'v', 'c') and a.attnum > 0 and not a.attisdropped
+    and (c.relkind <> 'c' or exists (
+        select from pg_proc as p where p.prorettype = c.reltype and p.pronamespace = c.relnamespace))
+union
+select p.proname || '() ' || case when p.proretset then 'setof ' else '' end || format_type(p.prorettype, null)
+    || coalesce(' ' || p.proargnames[n] || ' ' || format_type(p.proallargtypes[n], null), '')
+from pg_proc as p
+left join generate_series(1, 1000) as n on p.proargmodes[n] in ('o', 't')
+where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.proname <> 'helper'
 """
 
 
@@ -274,6 +291,25 @@ def test_what_the_later_release_changes(make: Make, target: Target, way: str) ->
             "select attname::text from pg_attribute where attrelid = 'memfold.runaway_memories'::regclass",
         )
     )
+
+
+def test_a_client_works_with_a_later_database(make: Make, way: str) -> None:
+    """docs/stability.md: so the database is upgraded first."""
+    dsn = make(way, release=servers.LATER)
+    run(dsn, "select memfold.register_embedding_model('toy', 3)")
+    vectors = {"Alice has a cat.": [0.9, 0.1, 0.4], "Alice owns a cat.": [0.9, 0.1, 0.41]}
+    with Memfold(dsn, "acme", Embedder(lambda texts: [vectors[one] for one in texts], "toy")) as client:
+        first, second = (client.ingest(text, subject="Alice") for text in vectors)
+        assert (first.action, second.action, second.method) == ("inserted", "merged", "vector")
+        assert [found.content for found in client.search("Alice has a cat.")] == ["Alice has a cat."]
+        again = list(client.ingest_many([{"content": text, "subject": "Alice"} for text in vectors]))
+        assert [one.result.method for one in again if one.result] == ["hash", "alias"]
+        assert {memory.content for memory in client.undo(second.event_id)} >= {"Alice owns a cat."}
+        assert client.get(second.memory_id).repetition_count == 1
+        assert client.check_invariants() == []
+    question = CliRunner().invoke(cli.main, ["doctor", "--dsn", dsn])
+    assert f"{servers.LATER}" in question.output
+    assert "newer" in question.output
 
 
 def test_two_upgrades_are_as_one(make: Make, target: Target, way: str) -> None:

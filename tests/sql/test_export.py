@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from memfold.cli import main
+from tests import servers
 from tests.conftest import Make, Target
 from tests.sql.test_archive import archive
 from tests.support import Result, answer, ingest, model, vector
@@ -118,6 +119,37 @@ def imported(db: DB, lines: list[Any], size: int = 7, tenant: str = "acme", buck
             assert row is not None
             rows += row[0]
     return rows
+
+
+EXPORTS = servers.ROOT / "tests" / "data" / "exports"
+
+
+@pytest.mark.one_server
+def test_exports_of_earlier_versions_are_read(
+    db: DB, make: Make, target: Target, pytestconfig: pytest.Config
+) -> None:
+    """A file for each release, and the present version's until `make freeze`: --pin writes that one again."""
+    present = EXPORTS / f"{servers.PRESENT}.jsonl"
+    if pytestconfig.option.pin and not (servers.RELEASED / f"{servers.PRESENT}.sql.gz").exists():
+        history(db)
+        present.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in exported(db)))
+    assert {path.stem for path in EXPORTS.glob("*.jsonl")} == set(servers.releases())
+    for path in EXPORTS.glob("*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert {line["table"] for line in lines} - {"header", "rules", "embedding_models", "end"} == set(
+            TABLES
+        )
+        with psycopg.connect(make(target.way), autocommit=True) as other:
+            other.execute("set search_path = public, memfold; set timezone = 'UTC'")
+            model(other)
+            imported(other, lines)
+            check(other)
+            if path == present:
+                # no table, column or value is new, or gone
+                header, *rows = exported(other)
+                assert rows == lines[1:]
+                assert header["row"].keys() == lines[0]["row"].keys()
+            assert ingest(other, "User prefers dark mode").action == "merged"
 
 
 @pytest.mark.core

@@ -207,3 +207,66 @@ def test_the_figures_of_the_comparison_are_those_of_the_bench() -> None:
                 assert not [figure for figure in figures if figure not in said], (name, store)
                 compared += 1
     assert compared == 16
+
+
+def test_every_promise_names_its_tests() -> None:
+    """Their files exist: test_named_files_exist."""
+    promised = re.findall(r"(?m)^\| (\d+) \| \*\*([^*]+?)\.?\*\*", prose("README.md"))
+    proven = re.findall(r"(?m)^\| (\d+) \| ([^|]+) \| .*`tests/.* \|$", prose("CONTRIBUTING.md"))
+    assert len(promised) == 12
+    assert proven == promised
+
+
+# A figure beside a link to a result; small whole numbers and round ones are sizes and limits more often than measurements.
+FIGURE = re.compile(r"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)(?!\w|\.\d)")
+
+
+def value(figure: str) -> float:
+    return float(figure.replace(",", ""))
+
+
+def is_measured(figure: str) -> bool:
+    digits = figure.replace(",", "").rstrip("0")
+    return "." in figure or (value(figure) >= 100 and len(digits) > 1)
+
+
+def is_among(figure: str, found: list[float]) -> bool:
+    """Rounded as it is written, or the other way round: 0.55 times the speed is 1.8 times as long."""
+    places = len(figure.partition(".")[2])
+    return any(
+        value(figure) in (round(one, places), round(1 / one, places) if one else None) for one in found
+    )
+
+
+def test_figures_beside_a_result_of_the_bench_are_in_it() -> None:
+    wrong, count = [], 0
+    for page in [
+        page for page in PAGES if re.fullmatch(r"README\.md|docs/[^/]*\.md|contrib/[^/]*/README\.md", page)
+    ]:
+        for paragraph in re.split(r"\n\n|\n(?=\||- |\d+\. )", prose(page)):
+            names = re.findall(r"bench/results/(\w+)\.md", paragraph)
+            results = "".join((ROOT / "bench" / "results" / f"{name}.md").read_text() for name in names)
+            found = [value(figure) for figure in re.findall(r"\d[\d,]*(?:\.\d+)?", results)]
+            for figure in (
+                FIGURE.findall(re.sub(r"\]\([^)]*\)|`[^`]*`|\b1\.0\.0\b", "", paragraph)) if names else []
+            ):
+                if is_measured(figure):
+                    count += 1
+                    if not is_among(figure, found):
+                        wrong.append((page, figure, names))
+    assert wrong == [("docs/maintenance.md", "1.4", ["consolidation"])]  # dated there
+    assert count > 25
+
+
+def test_every_result_of_the_bench_has_its_question() -> None:
+    explained = set(
+        re.findall(
+            r"`(?:results/)?(\w+)(?:\.\w+)?`|results/(\w+)\.md", (ROOT / "bench" / "README.md").read_text()
+        )
+    )
+    known = {name for names in explained for name in names}
+    results = {re.sub(r"-\d$", "", path.stem) for path in (ROOT / "bench" / "results").iterdir()}
+    assert sorted(results - known) == []
+    questions = set(re.findall(r'(?m)^        "(\w+)": lambda', (ROOT / "bench" / "run.py").read_text()))
+    elsewhere = {"adopting_peers", "fire", "names", "updates"}
+    assert results == (questions & results) | elsewhere

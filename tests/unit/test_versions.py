@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
 
 import memfold_py
+from alembic.script import ScriptDirectory
 
 from memfold._version import __version__
-from tests.servers import ROOT
+from memfold.admin import migrate
+from tests.servers import ROOT, releases
 
 
 def control(path: str) -> dict[str, str]:
@@ -35,8 +38,31 @@ def test_one_version_everywhere() -> None:
         ("memfold.control", "memfold_py.control", "memfold_py", "META.json", "META.json, provides"),
         __version__,
     )
-    scripts = [path.name for path in (ROOT / "plpython/memfold_py/extension").glob("memfold_py--*.sql")]
-    assert f"memfold_py--{__version__}.sql" in scripts
+
+
+def test_the_changelog_begins_with_the_version() -> None:
+    """With its date once it is frozen."""
+    heading = re.search(r"(?m)^## (.*)$", (ROOT / "CHANGELOG.md").read_text())
+    frozen = (ROOT / "tests" / "data" / "released" / f"{__version__}.sql.gz").exists()
+    dated = rf"\[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d"
+    wanted = rf"\[Unreleased\]|{dated}" + ("" if frozen else rf"|\[{re.escape(__version__)}\] - unreleased")
+    assert heading is not None
+    assert re.fullmatch(wanted, heading[1]), heading[1]
+
+
+def test_every_release_has_a_revision() -> None:
+    """One that changes only functions, too: a revision says which version a database of memfold init is at."""
+    found = ScriptDirectory.from_config(migrate._config()).walk_revisions()
+    assert [one.revision for one in found] == releases()[::-1]
+
+
+def test_memfold_py_is_updated_from_every_release() -> None:
+    extension = ROOT / "plpython" / "memfold_py" / "extension"
+    scripts = {path.stem.removeprefix("memfold_py--") for path in extension.glob("memfold_py--*.sql")}
+    known = releases()
+    updates = {f"{was}--{now}" for was, now in itertools.pairwise(known)}
+    # CREATE EXTENSION installs the present version alone
+    assert scripts == {__version__, *updates}
 
 
 def test_what_meta_json_asks_for_is_what_the_extension_needs() -> None:

@@ -2,7 +2,7 @@
 -- The PL/Python code is in the Python package memfold_py, which the server's Python must be able to import. Each function here has
 -- three lines and only calls it. Errors become memfold's errors; one of them says that the package is missing.
 
-create function memfold_internal._holds_model() returns boolean
+create or replace function memfold_internal._holds_model() returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -28,7 +28,7 @@ $$;
 comment on function memfold_internal._holds_model() is
 'Whether this session may hold models. Takes and keeps one of the MEMFOLD_MODEL_SESSIONS slots if one is free.';
 
-create function memfold_internal._model_sessions() returns integer
+create or replace function memfold_internal._model_sessions() returns integer
 language plpython3u stable
 as $$
 try: from memfold_py import server
@@ -38,7 +38,7 @@ $$;
 comment on function memfold_internal._model_sessions() is
 'How many sessions of a database may hold models at the same time: MEMFOLD_MODEL_SESSIONS in the server''s environment, or 4.';
 
-create function memfold.lemma_profile(language text) returns text
+create or replace function memfold.lemma_profile(language text) returns text
 language plpython3u stable strict
 as $$
 try: from memfold_py import server
@@ -49,7 +49,7 @@ comment on function memfold.lemma_profile(text) is
 'Returns the full name of profile lemma/1 for a language (en, de, fr, es, it, pt, or auto to detect it from the text), with the version of
 the lemmatiser on the server. Raises MF011 for any other language, MF058, MF059.';
 
-create function memfold.lemmatize(content text, profile text) returns text
+create or replace function memfold.lemmatize(content text, profile text) returns text
 language plpython3u immutable strict parallel safe
 as $$
 try: from memfold_py import server
@@ -61,7 +61,7 @@ comment on function memfold.lemmatize(text, text) is
 negations, numerals, symbols and comparatives unchanged. profile: a name that lemma_profile() returns, or a language. Raises MF011, MF058,
 MF059.';
 
-create function memfold.lemma_selftest(
+create or replace function memfold.lemma_selftest(
     out profile text, out input text, out expected text, out actual text, out ok boolean
 ) returns setof record
 language plpython3u stable
@@ -74,7 +74,7 @@ comment on function memfold.lemma_selftest() is
 'Tests whether the lemmatiser returns the forms that lemma/1 was built with. Returns one row per language: its golden pairs, and a
 checksum over common words. Part of canonicalizer_selftest().';
 
-create function memfold.embed_texts(contents text[], model text) returns vector[]
+create or replace function memfold.embed_texts(contents text[], model text) returns vector[]
 language plpython3u volatile strict
 as $$
 try: from memfold_py import server
@@ -87,13 +87,13 @@ sentence-transformers model by name (in MEMFOLD_MODELS or the Hugging Face cache
 directory. The session keeps the model loaded. Raises MF013 (not registered), MF014 (registered with another number of dimensions), MF057
 (the maximum number of sessions already hold a model), MF058 (model or package missing), MF059.';
 
-create function memfold.embed_text(content text, model text) returns vector
+create or replace function memfold.embed_text(content text, model text) returns vector
 language sql volatile strict
 set search_path = pg_catalog, pg_temp
 return (memfold.embed_texts(array[content], model))[1];
 comment on function memfold.embed_text(text, text) is 'Returns the vector of one text, as embed_texts() does.';
 
-create function memfold.loaded_models(
+create or replace function memfold.loaded_models(
     out model text, out route text, out dimensions bigint, out memory bigint, out load_seconds double precision, out texts bigint
 ) returns setof record
 language plpython3u volatile
@@ -106,7 +106,7 @@ comment on function memfold.loaded_models() is
 'Lists the models that this session holds: how they run (onnx or sentence-transformers), by how many bytes this process grew and how many
 seconds it took to load each, and how many texts each has embedded.';
 
-create function memfold.segment_words(content text, language text) returns text[]
+create or replace function memfold.segment_words(content text, language text) returns text[]
 language plpython3u immutable strict parallel safe
 as $$
 try: from memfold_py import server
