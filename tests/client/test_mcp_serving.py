@@ -205,7 +205,7 @@ def test_what_the_model_cannot_mend_is_logged_and_for_others(caplog: pytest.LogC
         caplog.clear()
         said = plain(error)
         assert part in said
-        assert "\nHINT: Nothing that you pass can change that. Tell the user" in said
+        assert "\nHINT: No other arguments can change that. Tell the user" in said
         assert SQL_NAMES.search(said) is None
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         assert error.message in caplog.text
