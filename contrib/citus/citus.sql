@@ -283,8 +283,10 @@ begin
 end;
 $body$;
 
--- import_bucket() runs as memfold_rules, which no policy restricts to one tenant; without that Citus does not plan these joins.
+-- import_bucket() and erase_tenant() run as memfold_rules, which no policy restricts to one tenant; without that Citus does not plan these
+-- joins.
 alter function memfold_internal._extend_sums(text, uuid) security definer set search_path = pg_catalog, pg_temp;
+alter function memfold_internal._erase_some(text, text, bigint) security definer set search_path = pg_catalog, pg_temp;
 
 -- On the calling node, a call is checked as its caller.
 alter function memfold_internal._authorize_session(text, name) security definer set search_path = pg_catalog, pg_temp;
