@@ -11,6 +11,7 @@ import hashlib
 import os
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -50,6 +51,9 @@ order by a.xact_start limit 3
 
 # Empty: libpq's environment variables decide.
 DSN = context.config.attributes.get("dsn", os.environ.get("MEMFOLD_DSN") or None)
+# On Citus, what replaces functions of one server: in the transaction that creates those, which would take locks on the
+# wrong node. And what copies them to the other nodes, in a transaction after it.
+HOOKS, COPY = context.config.attributes.get("citus", ("", ""))
 
 
 def files(pattern: str) -> list[Path]:
@@ -99,6 +103,8 @@ def migrate() -> None:
     context.run_migrations()
     for path in files("functions/**/*.sql"):
         execute_file(path)
+    if HOOKS:
+        execute(HOOKS)
 
 
 def expect(revision: str | None) -> str:
@@ -136,6 +142,13 @@ def install(connection: sa.Connection) -> None:
         )
     if scripts.as_revision_number(context.get_revision_argument()) != scripts.get_current_head():
         raise CommandError("there is one set of functions, and it is head's: alembic upgrade head")
+    close_gate(connection)
+    # A failed attempt is repeated behind the gate, which one process holds: ten concurrent ones would never give
+    # other users of the database a gap.
+    repeat(connection, migrate)
+
+
+def close_gate(connection: sa.Connection) -> None:
     try:
         for statement in GATE:
             connection.exec_driver_sql(statement)
@@ -143,8 +156,10 @@ def install(connection: sa.Connection) -> None:
         if getattr(error.orig, "sqlstate", None) != "55P03":
             raise
         raise CommandError("another installation is running in this database, for 10 minutes now") from error
-    # A failed attempt is repeated behind the gate, which one process holds: ten concurrent ones would never give
-    # other users of the database a gap.
+
+
+def repeat(connection: sa.Connection, work: Callable[[], None]) -> None:
+    """Repeat work, a part of the current transaction, while other sessions are in its way."""
     began = time.monotonic()
     attempt = 0
     while True:
@@ -154,7 +169,7 @@ def install(connection: sa.Connection) -> None:
         )
         try:
             with connection.begin_nested():
-                migrate()
+                work()
             return
         except sa.exc.DBAPIError as error:
             state = getattr(error.orig, "sqlstate", None)
@@ -196,8 +211,13 @@ def run() -> None:
         isolation_level="READ COMMITTED",
         poolclass=sa.pool.NullPool,
     )
-    with engine.begin() as connection:
-        install(connection)
+    with engine.connect() as connection:
+        with connection.begin():
+            install(connection)
+        if COPY:
+            with connection.begin():
+                close_gate(connection)
+                repeat(connection, lambda: execute(COPY))
 
 
 context.config.attributes["apply"] = apply

@@ -1,12 +1,14 @@
 -- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. See README.md.
 --
 -- memfold init --citus runs it on the coordinator, as a superuser, and so does each later memfold init, after an upgrade or when a node
--- was added: it leaves distributed tables alone and updates functions and views. One transaction distributes; a second one copies
--- functions and views to the other nodes.
+-- was added: it leaves distributed tables alone and updates functions and views. One transaction distributes, the same that installs the
+-- release's functions: alone, these would take locks on the wrong node. A second one copies functions and views to the other nodes.
 begin;
 
 set local search_path = pg_catalog, pg_temp;
 set local client_min_messages = warning;
+-- memfold init switches it off for memfold's own files
+set local citus.enable_ddl_propagation = on;
 -- A trigger of memfold changes its own row, or refuses.
 select set_config('citus.enable_unsafe_triggers', 'on', true);
 select set_config('citus.multi_shard_modify_mode', 'sequential', true);
@@ -105,6 +107,10 @@ do $$
 declare
     v_row record;
 begin
+    if not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass) then
+        -- every writer locks these first, in this order: none is interrupted halfway
+        lock table memfold.tenant_roles, memfold.policies, memfold.memories in access exclusive mode;
+    end if;
     set local citus.enable_ddl_propagation = off;
     if exists (select from held_views) then
         execute (select 'drop view ' || string_agg(name, ', ') from held_views);
@@ -283,8 +289,10 @@ begin
 end;
 $body$;
 
--- import_bucket() runs as memfold_rules, which no policy restricts to one tenant; without that Citus does not plan these joins.
+-- import_bucket() and erase_tenant() run as memfold_rules, which no policy restricts to one tenant; without that Citus does not plan these
+-- joins.
 alter function memfold_internal._extend_sums(text, uuid) security definer set search_path = pg_catalog, pg_temp;
+alter function memfold_internal._erase_some(text, text, bigint) security definer set search_path = pg_catalog, pg_temp;
 
 -- On the calling node, a call is checked as its caller.
 alter function memfold_internal._authorize_session(text, name) security definer set search_path = pg_catalog, pg_temp;
@@ -704,6 +712,7 @@ begin
     set local citus.enable_ddl_propagation = off;
     set local check_function_bodies = off;
     set local client_min_messages = warning;
+    set local lock_timeout = '300ms';
     set local search_path = pg_catalog, pg_temp;
     for v_name in
         select format('drop view %%s', c.oid::regclass) from pg_class as c
@@ -750,6 +759,9 @@ $do$,
         where not r.success
     loop
         raise exception 'worker %:% does not have memfold''s functions', v_result.nodename, v_result.nodeport using
+            -- memfold init repeats this
+            errcode = case when v_result.result ~ 'deadlock detected|lock timeout|concurrently updated' then 'deadlock_detected'
+                else 'raise_exception' end,
             detail = v_result.result, hint = 'Run the script again when the worker can be reached.';
     end loop;
 end;

@@ -191,12 +191,13 @@ def call(function: str, given: Iterable[str]) -> LiteralString:
 
 # batches ----------------------------------------------------------------------------------------------------
 
-# The join is there only to fail (42P01) if memfold's functions are called through a router: on its servers, work that
-# is rolled back here would stay.
+# The condition is there only to fail (42P01) if memfold's functions are called through a router: on its servers, work that
+# is rolled back here would stay. It names the table without reading it: planning an outer join of a function and a table
+# that has row-level security crashes Citus 13.2.2.
 INGEST_MANY = """
 select r.* from memfold.ingest_memories(
     candidates => %(candidates)s, tenant_id => %(tenant_id)s, embeddings => %(embeddings)s
-) as r left join memfold.memory_vectors as v on false
+) as r where 'memfold.memory_vectors'::regclass is not null
 """
 # The element type that an array of vectors must name.
 VECTOR_TYPE = """

@@ -44,9 +44,10 @@ def two_tenants(db: DB) -> DB:
                 [tenant],
             )
         db.execute(
-            "insert into memfold.memory_event_sums select b.* from memfold.memory_events as e"
-            " cross join lateral memfold_internal._sum_block(e.tenant_id, e.memory_id,"
-            " '00000000-0000-0000-0000-000000000000', e.event_id) as b"
+            # as _sum_block() makes it of one observation without a turn; that function itself is for the tenant's node
+            "insert into memfold.memory_event_sums select e.tenant_id, e.memory_id, e.event_id, 1, 1, 0,"
+            " e.source_confidence, e.extractor_confidence, e.observed_at, e.observed_at, false, false, '{}'"
+            " from memfold.memory_events as e"
             " where e.tenant_id = %s and e.content = 'Ann works at VW'",
             [tenant],
         )

@@ -60,12 +60,10 @@ def install(dsn: str, *, citus: bool = False) -> str:
         # the script distributes the new objects to the other nodes
         given = conninfo.conninfo_to_dict(read_dsn(dsn))
         options = f"{given.get('options') or ''} -c citus.enable_ddl_propagation=off"
-        _upgrade(_config(dsn=conninfo.make_conninfo(read_dsn(dsn), options=options)), "head")
-        try:
-            with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
-                connection.execute((_PACKAGE / "contrib" / "citus" / "citus.sql").read_bytes())
-        except psycopg.Error as error:
-            raise translate(error) from error
+        local = conninfo.make_conninfo(read_dsn(dsn), options=options)
+        if not is_distributed:
+            _upgrade(_config(dsn=local), "head")
+        _upgrade(_config(dsn=local, citus=_citus_script()), "head")
     else:
         _upgrade(_config(dsn=read_dsn(dsn)), "head")
     with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
@@ -73,6 +71,13 @@ def install(dsn: str, *, citus: bool = False) -> str:
     if row is None:
         raise InstallError("the installation left no revision behind")
     return str(row[0])
+
+
+def _citus_script() -> tuple[str, str]:
+    """What distributes memfold, without its BEGIN and COMMIT, and what copies functions and views to the other nodes."""
+    text = (_PACKAGE / "contrib" / "citus" / "citus.sql").read_text(encoding="utf-8")
+    distributes, copies = text.split("\ncommit;\n")
+    return distributes.partition("\nbegin;\n")[2], copies
 
 
 def script(dsn: str | None = None) -> str:

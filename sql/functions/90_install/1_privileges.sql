@@ -9,6 +9,8 @@ begin
         from pg_catalog.pg_class as c
         where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind in ('r', 'p', 'v')
             and c.relname <> 'alembic_version' and c.relowner <> 'memfold_owner'::regrole
+            -- the owner of tables on Citus (contrib/citus): changing it would lock tables in use at every upgrade
+            and c.relowner is distinct from pg_catalog.to_regrole('memfold_rules')
     loop
         execute pg_catalog.format('alter %s %s owner to memfold_owner',
             case v_object.relkind when 'v' then 'view' else 'table' end, v_object.name);
