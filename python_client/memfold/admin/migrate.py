@@ -61,7 +61,9 @@ def install(dsn: str, *, citus: bool = False) -> str:
         _upgrade(_config(dsn=conninfo.make_conninfo(read_dsn(dsn), options=options)), "head")
         try:
             with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
-                connection.execute((_PACKAGE / "contrib" / "citus" / "citus.sql").read_bytes())
+                # functions of a shard are made of those of the release, which the second script changes
+                for name in ("shard_functions.sql", "citus.sql"):
+                    connection.execute((_PACKAGE / "contrib" / "citus" / name).read_bytes())
         except psycopg.Error as error:
             raise translate(error) from error
     else:
