@@ -36,7 +36,7 @@ do $$
 begin
     if not exists (select from pg_roles where rolname = 'memfold_rules') then
         set local citus.enable_ddl_propagation = off;  -- dropped together with the objects that name it, below
-        create role memfold_rules login bypassrls in role memfold_owner, memfold_queue;
+        create role memfold_rules login bypassrls in role memfold_owner;
         set local citus.enable_ddl_propagation = on;
     end if;
 end;
@@ -399,12 +399,13 @@ begin
     for v_function in
         select p.oid::regprocedure as name, p.proname in (
             '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
-            '_shard_calls', '_shard_schema'
+            '_shard_calls', '_shard_schema', '_shard_schema_name', '_shard_functions_state'
         ) as is_for_sessions
         from pg_proc as p
         where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
             '_planned_tenant', '_queue_tenants', '_shard_calls', '_shard_tables', '_shard_source', '_shard_schema_name', '_shard_schema',
+            '_shard_functions_state',
             -- one tenant at a time: no node has them all
             '_claim', '_retry_judgements'
         )
@@ -646,7 +647,7 @@ begin
             'register_embedding_model', 'unregister_embedding_model', 'replace_embedding_model', 'apply_calibration',
             'undo_calibration', 'create_vector_index', 'drop_vector_index', 'create_text_index', 'drop_text_index', '_indexed_words',
             '_rehash_end', '_claim_all_tenants', '_retry_all_tenants', '_tenants', '_shard_schema', 'create_shard_functions',
-            'drop_shard_functions', '_create_shard_functions', '_drop_shard_functions'
+            'drop_shard_functions', '_create_shard_functions', '_drop_shard_functions', '_refresh_shard_functions'
         )
         or p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             'set_policy', 'set_options', 'set_predicate', 'erase_tenant', 'import_bucket', 'rehash_begin'
@@ -785,3 +786,10 @@ $do$,
 end;
 $$;
 drop table held_views;
+
+-- Shards that had functions of the release before get those of this one.
+do $$
+begin
+    perform memfold_internal._refresh_shard_functions();
+end;
+$$;

@@ -62,7 +62,7 @@ begin
             v_source := replace(v_source, format('<<%s>>', v_table.name), v_table.shard);
         end loop;
         v_parts := v_source;
-        execute format('grant usage, create on schema %I to memfold_owner, memfold_queue', v_schema);
+        execute format('grant usage, create on schema %I to memfold_owner', v_schema);
         v_left := array(select i from generate_series(0, jsonb_array_length(v_parts) - 1) as i);
         loop
             v_next := '{}';
@@ -82,10 +82,10 @@ begin
             end if;
             v_left := v_next;
         end loop;
-        execute format('revoke create on schema %I from memfold_owner, memfold_queue', v_schema);
+        execute format('revoke create on schema %I from memfold_owner', v_schema);
         execute format('grant usage on schema %I to memfold_app, memfold_agent, memfold_judge, memfold_auditor', v_schema);
         execute format('comment on schema %I is %L', v_schema, format(
-            'memfold''s functions over the tables of shard %s, for the calls of its tenants; created by create_shard_functions().', v_shard));
+            'memfold''s functions over the tables of shard %s, for calls of its tenants; see create_shard_functions().', v_shard));
         -- Dropped together with any of the shard's tables, which its arguments name: a schema that has it is whole.
         execute format('create function %I.%I(%s) returns void language sql begin atomic end', v_schema, v_schema, (
             select string_agg(t.shard, ', ' order by t.name) from memfold_internal._shard_tables(v_shard) as t
@@ -184,6 +184,42 @@ comment on function memfold.create_shard_functions() is
 calls of _shard_calls() then take about as long as on one server. Run it after shards were moved or split; until then, calls of these
 tenants are slower. Writers go on; result is created, updated, unchanged, or an error: run it again. For members of memfold_owner.';
 
+create or replace function memfold_internal._shard_functions_state(shard text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp
+as $body$
+declare
+    v_shard constant text := substring(shard from '[0-9]+$');
+    v_schema constant text := memfold_internal._shard_schema_name(v_shard::bigint);
+begin
+    return case
+        when to_regproc(v_schema || '.' || v_schema) is not null then 'current'
+        when exists (select from pg_namespace as n where n.nspname ~ format('^memfold_[0-9a-f]{8}_%s$', v_shard)) then 'old'
+        else 'missing'
+    end;
+end;
+$body$;
+comment on function memfold_internal._shard_functions_state(text) is
+'Whether this node has the functions of that shard of memories: current, old (of another release, or dropped in part) or missing.';
+
+create or replace function memfold_internal._refresh_shard_functions() returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $body$
+begin
+    if (
+        select bool_and(r.result = 'current') or bool_and(r.result = 'missing')
+        from run_command_on_placements(
+            'memfold.memories', $$select memfold_internal._shard_functions_state('%s')$$, false
+        ) as r
+        where r.success
+    ) then
+        return 0;
+    end if;
+    return (select count(*) from memfold.create_shard_functions() as f where f.result = 'created');
+end;
+$body$;
+comment on function memfold_internal._refresh_shard_functions() is
+'create_shard_functions() if some shards have functions and others do not. Returns for how many they were created.';
+
 create or replace function memfold.drop_shard_functions() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $body$
@@ -271,11 +307,17 @@ begin
     create temporary table part on commit drop as
     select p.oid, 'function' as kind, n.nspname || '.' || p.proname as name, p.provolatile = 'i' as is_free,
         concat_ws('; ', pg_get_functiondef(p.oid),
-            format('alter routine %s owner to %s', p.oid::regprocedure, p.proowner::regrole),
-            format('revoke all on routine %s from public', p.oid::regprocedure),
+            -- One that reads past row-level security, as its owner, stays memfold_rules'. The calls run as memfold_owner, and need no
+            -- privileges on what they call.
+            format('revoke all on function %s from public', p.oid::regprocedure),
+            case when n.nspname = 'memfold_internal' and p.prosecdef
+                then format('grant execute on function %s to memfold_owner', p.oid::regprocedure)
+                else format('alter function %s owner to memfold_owner', p.oid::regprocedure)
+            end,
             (
-                select string_agg(format('grant execute on routine %s to %s', p.oid::regprocedure, x.grantee::regrole), '; ')
-                from aclexplode(p.proacl) as x where x.grantee not in (0, p.proowner)
+                select string_agg(format('grant execute on function %s to %s', p.oid::regprocedure, x.grantee::regrole), '; '
+                    order by x.grantee::regrole::text)
+                from aclexplode(p.proacl) as x where x.grantee not in (0, p.proowner) and n.nspname = 'memfold' and p.prosecdef
             )) as text
     from pg_proc as p
     join pg_namespace as n on n.oid = p.pronamespace
@@ -286,7 +328,7 @@ begin
     union all
     select c.oid, 'view', n.nspname || '.' || c.relname, false, concat_ws('; ',
         format('create view %s with (%s) as %s', c.oid::regclass, array_to_string(c.reloptions, ', '), rtrim(pg_get_viewdef(c.oid), ';')),
-        format('alter view %s owner to %s', c.oid::regclass, c.relowner::regrole))
+        format('alter view %s owner to memfold_owner', c.oid::regclass))
     from pg_class as c
     join pg_namespace as n on n.oid = c.relnamespace
     where n.nspname in ('memfold', 'memfold_internal') and c.relkind = 'v'
@@ -346,6 +388,14 @@ begin
     if v_faults is not null then
         raise exception 'functions of a shard would still use %', v_faults;
     end if;
+    -- its columns would be qualified with another name than the shard's
+    select string_agg(distinct m.word[1], ', ') into v_faults
+    from jsonb_array_elements_text(v_source) as s (text)
+    cross join regexp_matches(s.text, format('(?<![.\w])(%s)\.\w', v_tables), 'g') as m (word)
+    where s.text !~* format('\m(as|declare|>>) %s\M', m.word[1]);
+    if v_faults is not null then
+        raise exception 'functions of a shard need an alias for %', v_faults;
+    end if;
 
     execute format(
         'create or replace function memfold_internal._shard_source() returns text language sql immutable as %L',
@@ -355,7 +405,10 @@ begin
     execute format(
         'create or replace function memfold_internal._shard_schema_name(shard_id bigint) returns text language sql immutable parallel safe'
         ' return %L || shard_id',
-        format('memfold_%s_', left(md5(v_source::text || (
+        format('memfold_%s_', left(md5((
+            -- created in any order
+            select string_agg(s.text, '' order by s.text collate "C") from jsonb_array_elements_text(v_source) as s (text)
+        ) || (
             select p.prosrc from pg_proc as p where p.oid = 'memfold_internal._create_shard_functions(text)'::regprocedure
         )), 8)));
     comment on function memfold_internal._shard_source() is
@@ -371,7 +424,8 @@ declare
 begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
-        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname ~ '_shard_(functions|schema|source|calls|tables)'
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])
+            and p.proname ~ '_shard_(functions|schema|source|calls|tables)'
     loop
         execute format('revoke all on function %s from public', v_function);
     end loop;
