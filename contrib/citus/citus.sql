@@ -376,7 +376,9 @@ begin
     if v_schema is null then
         perform memfold_internal._assert_local_shard(tenant_id);
     end if;
-    perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
+    if pg_catalog.current_setting('lock_timeout') <> lock_timeout then
+        perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
+    end if;
     -- replaces what an earlier call of the transaction left, for another tenant
     perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
     if read_only = 'on' then
@@ -399,13 +401,13 @@ begin
     for v_function in
         select p.oid::regprocedure as name, p.proname in (
             '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
-            '_shard_calls', '_shard_schema', '_shard_schema_name', '_shard_functions_state'
+            '_shard_calls', '_shard_schema', '_shard_schema_name', '_shard_functions_state', '_is_shard_authorized'
         ) as is_for_sessions
         from pg_proc as p
         where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
             '_planned_tenant', '_queue_tenants', '_shard_calls', '_shard_tables', '_shard_source', '_shard_schema_name', '_shard_schema',
-            '_shard_functions_state',
+            '_shard_functions_state', '_is_shard_authorized',
             -- one tenant at a time: no node has them all
             '_claim', '_retry_judgements'
         )
@@ -513,6 +515,9 @@ $wrapper$',
         case
             when f.proname in ('claim_judgements', 'retry_judgements')
                 then 'tenant_id := memfold_internal._authorize_queue_session(tenant_id)'
+            when f.proname = any(memfold_internal._shard_calls()) then 'if memfold_internal._is_shard_authorized(tenant_id) is not true then
+        perform memfold_internal._authorize_session(tenant_id);
+    end if'
             else format('perform memfold_internal._authorize_session(tenant_id, %L)', case
                 when has_function_privilege('memfold_judge', routine, 'execute') then 'memfold_judge'
                 when not f.prosecdef then 'memfold_auditor'

@@ -248,7 +248,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $body$
 declare
     v_shard constant bigint := get_shard_id_for_distribution_column('memfold.memories', tenant_id);
-    v_schema constant text := memfold_internal._shard_schema_name(v_shard);
+    v_schema constant name := memfold_internal._shard_schema_name(v_shard);
     v_used constant text := coalesce(current_setting('memfold.session_shards', true), '');
 begin
     -- An older snapshot would not see where the shard is now.
@@ -269,10 +269,8 @@ begin
     return (
         select v_schema
         from pg_dist_placement as p
-        join pg_dist_local_group as g on g.groupid = p.groupid
-        where p.shardid = v_shard and exists (
-            select from pg_proc as f where f.proname = v_schema and f.pronamespace::regnamespace::text = v_schema
-        )
+        where p.shardid = v_shard and p.groupid = (select g.groupid from pg_dist_local_group as g)
+            and exists (select from pg_proc as f where f.proname = v_schema)
     );
 end;
 $body$;
@@ -397,6 +395,9 @@ begin
         raise exception 'functions of a shard need an alias for %', v_faults;
     end if;
 
+    execute replace(pg_get_functiondef('memfold_internal._is_authorized(text)'::regprocedure), '_is_authorized', '_is_shard_authorized');
+    comment on function memfold_internal._is_shard_authorized(text) is
+        '_is_authorized() of the release: the common case of _authorize_session(), for calls of _shard_calls().';
     execute format(
         'create or replace function memfold_internal._shard_source() returns text language sql immutable as %L',
         format('select %L::text', v_source));
@@ -425,7 +426,7 @@ begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])
-            and p.proname ~ '_shard_(functions|schema|source|calls|tables)'
+            and p.proname ~ '_shard_(functions|schema|source|calls|tables|authorized)'
     loop
         execute format('revoke all on function %s from public', v_function);
     end loop;
