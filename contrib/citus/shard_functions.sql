@@ -147,8 +147,9 @@ begin
     loop
         for v_try in 1..50 loop
             begin
-                -- calls in progress end first
-                perform lock_shard_metadata(7, array[substring(v_schema from '[0-9]+$')::bigint]);
+                -- Calls in progress end first; a shard that was split has none.
+                perform lock_shard_metadata(7, array[s.shardid])
+                from pg_dist_shard as s where s.shardid = substring(v_schema from '[0-9]+$')::bigint;
                 execute format('drop schema %I cascade', v_schema);
                 v_count := v_count + 1;
                 exit;
@@ -176,13 +177,18 @@ begin
     from run_command_on_placements(
         'memfold.memories', $$select memfold_internal._create_shard_functions('%s')$$, false
     ) as r;
-    perform run_command_on_all_nodes('select memfold_internal._drop_shard_functions(false)');
+    return query
+    select n.nodename || ':' || n.nodeport, null::bigint, r.result
+    from run_command_on_all_nodes('select memfold_internal._drop_shard_functions(false)') as r
+    join pg_dist_node as n on n.nodeid = r.nodeid
+    where not r.success;
 end;
 $body$;
 comment on function memfold.create_shard_functions() is
 'Creates, on Citus, memfold''s functions over the tables of each shard, on its node, and drops those of shards that have moved away: the
 calls of _shard_calls() then take about as long as on one server. Run it after shards were moved or split; until then, calls of these
-tenants are slower. Writers go on; result is created, updated, unchanged, or an error: run it again. For members of memfold_owner.';
+tenants are slower. Writers go on; result is created, updated, unchanged, or an error: run it again. shard_id is null for what could not be
+dropped. For members of memfold_owner.';
 
 create or replace function memfold_internal._shard_functions_state(shard text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp

@@ -595,6 +595,7 @@ def test_a_tenant_gets_a_shard_of_its_own(nodes: citus_nodes.Nodes) -> None:
         assert "unchanged" in create(nodes)
         after = shards_of(nodes, [tenant, neighbour])
         assert before not in after.values()
+        assert [name for name in schemas(nodes, 1) if name.endswith(f"_{before}")] == []
         for name in (tenant, neighbour):
             use(connection, name)
             assert ingest(connection, name, "Joe has a jay.", "2") == "merged"
