@@ -36,8 +36,8 @@ create or replace function memfold_internal._create_shard_functions(shard text) 
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp set check_function_bodies = off set client_min_messages = warning
 set citus.enable_ddl_propagation = off set citus.enable_manual_changes_to_shards = on
--- shorter than any deadlock_timeout: it gives way to writers before a deadlock is detected
-set lock_timeout = '100ms'
+-- A writer that goes through Citus may hold rows that a holder of this lock waits for: give way before a deadlock is detected.
+set lock_timeout = '20ms'
 as $body$
 declare
     v_shard constant bigint := substring(shard from '[0-9]+$');
@@ -106,7 +106,7 @@ begin
     if v_changes = '{}' then
         return case when v_is_current then 'unchanged' else 'created' end;
     end if;
-    for v_try in 1..50 loop
+    for v_try in 1..200 loop
         begin
             -- Calls in progress end first, and writers wait here rather than in the middle of a transaction.
             perform lock_shard_metadata(7, array[v_shard]);
@@ -116,11 +116,11 @@ begin
             return case when v_is_current then 'updated' else 'created' end;
         exception
             when lock_not_available then
-                if v_try = 50 then
+                if v_try = 200 then
                     raise;
                 end if;
         end;
-        perform pg_sleep(0.02 + 0.1 * random());
+        perform pg_sleep(0.05 * random());
     end loop;
 end;
 $body$;
@@ -129,7 +129,7 @@ comment on function memfold_internal._create_shard_functions(text) is
 
 create or replace function memfold_internal._drop_shard_functions(every boolean) returns bigint
 language plpgsql volatile
-set search_path = pg_catalog, pg_temp set client_min_messages = warning set lock_timeout = '100ms' set citus.enable_ddl_propagation = off
+set search_path = pg_catalog, pg_temp set client_min_messages = warning set lock_timeout = '20ms' set citus.enable_ddl_propagation = off
 as $body$
 declare
     v_schema text;
@@ -145,7 +145,7 @@ begin
         ))
         order by n.nspname
     loop
-        for v_try in 1..50 loop
+        for v_try in 1..200 loop
             begin
                 -- Calls in progress end first; a shard that was split has none.
                 perform lock_shard_metadata(7, array[s.shardid])
@@ -155,11 +155,11 @@ begin
                 exit;
             exception
                 when lock_not_available then
-                    if v_try = 50 then
+                    if v_try = 200 then
                         raise;
                     end if;
             end;
-            perform pg_sleep(0.02 + 0.1 * random());
+            perform pg_sleep(0.05 * random());
         end loop;
     end loop;
     return v_count;

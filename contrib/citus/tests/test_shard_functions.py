@@ -557,7 +557,7 @@ def test_what_a_move_has_left_is_not_used(nodes: citus_nodes.Nodes) -> None:
 
 
 def test_they_are_created_and_dropped_under_writers(nodes: citus_nodes.Nodes) -> None:
-    """As by another release, with hot writers of the same shard: none of them fails."""
+    """As by another release, with hot writers of the same shard: a call may have to be repeated (40P01), and none is lost."""
     tenant = tenants(nodes, "hot")[0][0]
     with nodes.connect() as connection:
         row = connection.execute(
@@ -567,7 +567,8 @@ def test_they_are_created_and_dropped_under_writers(nodes: citus_nodes.Nodes) ->
     now = "set citus.enable_ddl_propagation = off; " + str(row[0])
     other = re.sub("memfold_[0-9a-f]{8}_", "memfold_01234567_", now)
     assert other != now
-    with writers(nodes, tenant) as counts:
+    # between calls of both roads, while there are both
+    with writers(nodes, tenant, allowed=("40P01",)) as counts:
         for definition in (other, now):
             nodes.each(definition)
             assert create(nodes) == ["created"] * SHARDS
