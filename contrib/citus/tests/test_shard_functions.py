@@ -557,7 +557,7 @@ def test_what_a_move_has_left_is_not_used(nodes: citus_nodes.Nodes) -> None:
 
 
 def test_they_are_created_and_dropped_under_writers(nodes: citus_nodes.Nodes) -> None:
-    """As by another release, with hot writers of the same shard: a call may have to be repeated (40P01), and none is lost."""
+    """As by another release, with hot writers of the same shard: a call may have to be repeated (40P01), none is lost."""
     tenant = tenants(nodes, "hot")[0][0]
     with nodes.connect() as connection:
         row = connection.execute(
