@@ -253,7 +253,9 @@ create or replace function memfold_internal._shard_schema(tenant_id text) return
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $body$
 declare
-    v_shard constant bigint := get_shard_id_for_distribution_column('memfold.memories', tenant_id);
+    -- without a tenant the call is refused later
+    v_shard constant bigint := case when tenant_id is not null
+        then get_shard_id_for_distribution_column('memfold.memories', tenant_id) end;
     v_schema constant name := memfold_internal._shard_schema_name(v_shard);
     v_used constant text := coalesce(current_setting('memfold.session_shards', true), '');
 begin
