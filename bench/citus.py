@@ -82,6 +82,8 @@ def vector(number: int) -> str:
 
 def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
     nodes.start()
+    # the process that serves a session on another node stays the same
+    nodes.each("alter system set citus.max_cached_connection_lifetime = '1d'", "select pg_reload_conf()")
     nodes.install()
     plain.start(extension=False)
     migrate.install(plain.dsn())
