@@ -3,8 +3,9 @@
 run.py.)
 
 CITUS_PG_CONFIG names a server that has Citus. Without arguments: a plain server and a coordinator with two workers, all
-of the same programs, called in turn from a session each as an application; medians in ms, and their ratios. With a number of
-memories: a plain server is filled with that many, joined by two workers, and distributed over them.
+of the same programs, called in turn from a session each as an application: medians in ms, CPU time of the processes that
+serve the call, and their ratios; on the tenant's worker also without the functions of its shard. With a number
+of memories: a plain server is filled with that many, joined by two workers, and distributed over them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests import servers  # noqa: E402
 from contrib.citus.tests import citus_nodes  # noqa: E402
 from memfold.admin import migrate  # noqa: E402
 
-CALLS = 300
+CALLS = 100
 ROUNDS = 5
 TENANTS = 100
 INGEST = "select * from memfold.ingest_memory(%s, %s, subject => %s, source_turn_ids => array[%s])"
@@ -47,6 +48,11 @@ QUESTIONS = {
         "select * from memfold.known_memory(%s, %s, subject => %s)",
         lambda n: (f"A fact, number {n % 200}", "bench", str(n % 200)),
     ),
+    "search_memories": (
+        "select * from memfold.search_memories(tenant_id => %s, bucket_id => 'recall', query_embedding => %s::vector,"
+        " embedding_model => 'm', touch => false)",
+        lambda n: ("bench", vector(n % 200)),
+    ),
 }
 FILL = """
 select count(*) from memfold.ingest_memories((
@@ -58,12 +64,26 @@ select count(*) from memfold.ingest_memories((
 """
 
 
+# the process on the tenant's worker that works for one on another node
+SERVING = """
+select a.pid from pg_stat_activity as a
+where a.application_name ~ ('citus_internal gpid=[0-9]+0' || %s::text || '$') and a.datname = current_database()
+"""
+
+
+def cpu(pids: list[int]) -> float:
+    """Milliseconds that these processes have run (Linux)."""
+    return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1e6
+
+
 def vector(number: int) -> str:
     return str([float((number >> bit) & 1) + 0.1 for bit in range(32)])
 
 
 def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
     nodes.start()
+    # the process that serves a session on another node stays the same
+    nodes.each("alter system set citus.max_cached_connection_lifetime = '1d'", "select pg_reload_conf()")
     nodes.install()
     plain.start(extension=False)
     migrate.install(plain.dsn())
@@ -71,11 +91,21 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
         with psycopg.connect(dsn, autocommit=True) as db:
             db.execute("create role app login in role memfold_app")
             db.execute("select memfold.register_embedding_model('m', 32)")
+    with nodes.connect() as db:
+        started = time.perf_counter()
+        made = db.execute(
+            "select count(*) from memfold.create_shard_functions() where result = 'created'"
+        ).fetchone()
+        print(
+            f"functions of {made[0] if made else 0} shards: {time.perf_counter() - started:.1f} s", flush=True
+        )
     home = nodes.workers_of(["bench"])["bench"]
     ways = {
         "plain": plain.dsn(user="app"),
         "coordinator": nodes.dsn(0, "app"),
         "tenant's worker": nodes.dsn(home, "app"),
+        "tenant's worker, through Citus": nodes.dsn(home, "app")
+        + " options='-c memfold.max_session_shards=0'",
         "other worker": nodes.dsn(3 - home, "app"),
     }
     sessions = [psycopg.connect(dsn, autocommit=True) for dsn in ways.values()]
@@ -84,27 +114,43 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
     for session in sessions[:2]:
         for n in range(200):
             session.execute(INGEST, (f"A fact, number {n}", "bench", str(n), "0"))
+            session.execute(
+                "select memfold.ingest_memory(%s, 'bench', 'recall', embedding => %s::vector, embedding_model => 'm')",
+                (f"Recalled, number {n}", vector(n)),
+            )
+    for session in sessions:
+        session.execute(INGEST, ("A fact, number 0", "bench", "0", "0"))
+    pids = [[session.info.backend_pid] for session in sessions]
+    with nodes.connect(home) as db:
+        # what serves those sessions on the tenant's worker
+        for place, way in enumerate(ways):
+            if way in ("coordinator", "other worker"):
+                found = db.execute(SERVING, [pids[place][0]]).fetchall()
+                pids[place] += [pid for (pid,) in found]
+                assert len(found) == 1, way
     number = 0
     for question, (query, arguments) in QUESTIONS.items():
-        rounds: list[list[float]] = []
+        rounds: list[list[tuple[float, float]]] = []
         for _ in range(ROUNDS + 1):
             took: list[list[float]] = [[] for _ in sessions]
+            used = [0.0] * len(sessions)
             for _ in range(CALLS):
-                for session, times in zip(sessions, took, strict=True):
+                for place, session in enumerate(sessions):
                     number += 1
                     given = arguments(number)
+                    before = cpu(pids[place])
                     started = time.perf_counter()
                     session.execute(query.encode(), given)
-                    times.append((time.perf_counter() - started) * 1000)
-            rounds.append([median(times) for times in took])
+                    took[place].append((time.perf_counter() - started) * 1000)
+                    used[place] += cpu(pids[place]) - before
+            rounds.append([(median(times), all_of / CALLS) for times, all_of in zip(took, used, strict=True)])
         # the first round warms up
         print(question)
         for place, way in enumerate(ways):
-            ratios = sorted(one[place] / one[0] for one in rounds[1:])
-            print(
-                f"    {way}: {median(one[place] for one in rounds[1:]):.2f} ms, ratio {median(ratios):.1f}"
-                f" ({ratios[0]:.1f} to {ratios[-1]:.1f})"
-            )
+            ms, cpu_ms = (median(one[place][kind] for one in rounds[1:]) for kind in (0, 1))
+            ratios = [sorted(one[place][kind] / one[0][kind] for one in rounds[1:]) for kind in (0, 1)]
+            wall, busy = (f"{median(one):.2f} ({one[0]:.2f} to {one[-1]:.2f})" for one in ratios)
+            print(f"    {way}: {ms:.2f} ms, ratio {wall}; CPU {cpu_ms:.2f} ms, ratio {busy}", flush=True)
 
 
 def conversion(nodes: citus_nodes.Nodes, memories: int) -> None:

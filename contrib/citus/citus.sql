@@ -374,19 +374,33 @@ create or replace function memfold_internal._run_on_shard(tenant_id text, call t
 returns setof record
 language plpgsql volatile
 as $body$
+declare
+    v_call constant text := substring(call from '^select \* from memfold_internal\.(\w+)\(');
+    v_schema text;
 begin
-    perform memfold_internal._assert_local_shard(tenant_id);
-    perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
+    if v_call = any(memfold_internal._shard_calls()) then
+        v_schema := memfold_internal._shard_schema(tenant_id);
+    end if;
+    if v_schema is null then
+        perform memfold_internal._assert_local_shard(tenant_id);
+    end if;
+    if pg_catalog.current_setting('lock_timeout') <> lock_timeout then
+        perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
+    end if;
     -- replaces what an earlier call of the transaction left, for another tenant
     perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
     if read_only = 'on' then
         perform pg_catalog.set_config('transaction_read_only', 'on', true);
     end if;
-    return query execute call;
+    return query execute case
+        when v_schema is null then call
+        else 'select * from ' || v_schema || pg_catalog.substr(call, pg_catalog.length('select * from memfold_internal') + 1)
+    end;
 end;
 $body$;
 comment on function memfold_internal._run_on_shard(text, text, text, text, text) is
-'_run_on_shard(text, text, text, text, "any") on the node of the tenant: runs the statement as its caller. Raises MF060.';
+'_run_on_shard(text, text, text, text, "any") on the node of the tenant: runs the statement as its caller, with the functions of the
+shard if it has them. Raises MF060.';
 
 do $$
 declare
@@ -394,12 +408,14 @@ declare
 begin
     for v_function in
         select p.oid::regprocedure as name, p.proname in (
-            '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session'
+            '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
+            '_shard_calls', '_shard_schema', '_shard_schema_name', '_shard_functions_state', '_is_shard_authorized'
         ) as is_for_sessions
         from pg_proc as p
         where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
-            '_planned_tenant', '_queue_tenants',
+            '_planned_tenant', '_queue_tenants', '_shard_calls', '_shard_tables', '_shard_source', '_shard_schema_name', '_shard_schema',
+            '_shard_functions_state', '_is_shard_authorized',
             -- one tenant at a time: no node has them all
             '_claim', '_retry_judgements'
         )
@@ -480,7 +496,7 @@ declare
     v_lock_timeout constant text := current_setting(''lock_timeout'');
     v_read_only constant text := current_setting(''transaction_read_only'');%s
 begin
-    %s;
+    %s%s;
     if memfold_internal._is_tenant_node(tenant_id) then
         %s;
     else
@@ -491,9 +507,24 @@ end;
 $wrapper$',
         f.pronamespace::regnamespace, f.proname, pg_get_function_arguments(routine), v_result,
         case when v_into ~ 'v_result' then E'\n    v_result ' || v_result || ';' else '' end,
+        -- Functions of a shard check the session themselves. Found by search_path, their call is planned once for as long as the session
+        -- stays with the shard; EXECUTE would plan it each time, a tenth of known_memory().
+        case when f.proname = any(memfold_internal._shard_calls()) then format(
+            'v_call := memfold_internal._shard_schema(tenant_id);
+    if v_call is not null then
+        perform set_config(''search_path'', v_call, true);
+        %s%I(%s);
+        return%s;
+    end if;
+    ',
+            v_into, f.proname, v_values, case when v_into ~ 'v_result' then ' v_result' else '' end
+        ) else '' end,
         case
             when f.proname in ('claim_judgements', 'retry_judgements')
                 then 'tenant_id := memfold_internal._authorize_queue_session(tenant_id)'
+            when f.proname = any(memfold_internal._shard_calls()) then 'if memfold_internal._is_shard_authorized(tenant_id) is not true then
+        perform memfold_internal._authorize_session(tenant_id);
+    end if'
             else format('perform memfold_internal._authorize_session(tenant_id, %L)', case
                 when has_function_privilege('memfold_judge', routine, 'execute') then 'memfold_judge'
                 when not f.prosecdef then 'memfold_auditor'
@@ -627,7 +658,8 @@ begin
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname in (
             'register_embedding_model', 'unregister_embedding_model', 'replace_embedding_model', 'apply_calibration',
             'undo_calibration', 'create_vector_index', 'drop_vector_index', 'create_text_index', 'drop_text_index', '_indexed_words',
-            '_rehash_end', '_claim_all_tenants', '_retry_all_tenants', '_tenants'
+            '_rehash_end', '_claim_all_tenants', '_retry_all_tenants', '_tenants', '_shard_schema', 'create_shard_functions',
+            'drop_shard_functions', '_create_shard_functions', '_drop_shard_functions', '_refresh_shard_functions'
         )
         or p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             'set_policy', 'set_options', 'set_predicate', 'erase_tenant', 'import_bucket', 'rehash_begin'
@@ -636,6 +668,8 @@ begin
         execute format('alter function %s owner to memfold_rules', v_function.name);
         execute format('grant execute on function %s to memfold_owner', v_function.name);
     end loop;
+    -- for the schemas of create_shard_functions()
+    execute format('grant create on database %I to memfold_rules', current_database());
     -- Types first: types in a function's body are not recorded as dependencies, those of its arguments are.
     execute (
         select 'create function memfold_internal._types(' || string_agg(t.oid::regtype::text, ', ')
@@ -748,6 +782,7 @@ begin
         end if;
         v_left := v_next;
     end loop;
+    execute format('grant create on database %%I to memfold_rules', current_database());
     execute %L;
 end;
 $do$,
@@ -767,3 +802,10 @@ $do$,
 end;
 $$;
 drop table held_views;
+
+-- Shards that had functions of the release before get those of this one.
+do $$
+begin
+    perform memfold_internal._refresh_shard_functions();
+end;
+$$;

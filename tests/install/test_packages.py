@@ -131,7 +131,8 @@ def test_they_carry_the_sql(built: dict[str, Built]) -> None:
     shipped = (ROOT / "python_client" / "memfold" / "web").glob("[st]*/*")
     assert {f"memfold/web/{file.parent.name}/{file.name}" for file in shipped} <= memfold
     assert f"memfold-{__version__}.dist-info/licenses/memfold/web/static/htmx.LICENSE" in memfold
-    assert {"memfold/py.typed", "memfold/contrib/citus/citus.sql", "memfold/migrations/env.py"} <= memfold
+    citus = {f"memfold/contrib/citus/{name}.sql" for name in ("citus", "shard_functions")}
+    assert {"memfold/py.typed", "memfold/migrations/env.py"} | citus <= memfold
     assert {
         f"memfold_py/extension/memfold_py{rest}" for rest in (".control", f"--{__version__}.sql")
     } <= memfold_py

@@ -217,7 +217,7 @@ def test_every_promise_names_its_tests() -> None:
     assert proven == promised
 
 
-# A figure beside a link to a result; small whole numbers and round ones are sizes and limits more often than measurements.
+# A figure next to a link to a result; small whole numbers and round ones are sizes and limits more often than measurements.
 FIGURE = re.compile(r"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)(?!\w|\.\d)")
 
 

@@ -11,6 +11,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from memfold._dsn import read_dsn
+from memfold.admin import queries
 from memfold.errors import MemfoldError, translate
 
 _PAUSE = 0.2
@@ -56,6 +57,8 @@ def run(
             read_dsn(dsn), autocommit=True, application_name="memfold maintenance"
         ) as connection:
             connection.execute("set default_transaction_isolation = 'read committed'")
+            if tenant is None:
+                _refresh_shard_functions(connection)
             for name in [tenant] if tenant else _tenants(connection):
                 one = Maintenance(name)
                 # tenants whose turn comes after the time is up still get this call, so that none starves behind a
@@ -84,6 +87,12 @@ def _call(connection: psycopg.Connection[Any], tenant: str, tasks: Sequence[str]
         row = cursor.fetchone()
     report: dict[str, Any] = row[0] if row is not None else {}
     return report
+
+
+def _refresh_shard_functions(connection: psycopg.Connection[Any]) -> None:
+    row = connection.execute(queries.CAN_REFRESH_SHARD_FUNCTIONS).fetchone()
+    if row is not None and row[0]:
+        connection.execute(queries.REFRESH_SHARD_FUNCTIONS)
 
 
 def _tenants(connection: psycopg.Connection[Any]) -> list[str]:

@@ -74,10 +74,14 @@ def install(dsn: str, *, citus: bool = False) -> str:
 
 
 def _citus_script() -> tuple[str, str]:
-    """What distributes memfold, without its BEGIN and COMMIT, and what copies functions and views to the other nodes."""
-    text = (_PACKAGE / "contrib" / "citus" / "citus.sql").read_text(encoding="utf-8")
-    distributes, copies = text.split("\ncommit;\n")
-    return distributes.partition("\nbegin;\n")[2], copies
+    """What distributes memfold, without BEGIN and COMMIT, and what copies functions and views to the other nodes."""
+    texts = []
+    # functions of a shard are made of those of the release, which the second script changes
+    for name in ("shard_functions.sql", "citus.sql"):
+        text = (_PACKAGE / "contrib" / "citus" / name).read_text(encoding="utf-8")
+        text, copies = text.split("\ncommit;\n")
+        texts.append(text.partition("\nbegin;\n")[2])
+    return "\n".join(texts), copies
 
 
 def script(dsn: str | None = None) -> str:

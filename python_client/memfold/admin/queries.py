@@ -138,6 +138,23 @@ cross join lateral pg_catalog.run_command_on_workers(
 ) as w
 """
 
+# How many shards of memories have functions of their own: current ones, old ones, none; on nodes that answer.
+SHARD_FUNCTIONS = """
+select count(*) as shards,
+    count(*) filter (where r.result = 'current') as current, count(*) filter (where r.result = 'old') as old
+from pg_catalog.run_command_on_placements(
+    'memfold.memories', 'select memfold_internal._shard_functions_state(''%%s'')', false
+) as r
+where r.success
+"""
+
+# Gives shards that have moved their functions again. (Only on Citus, for members of memfold_owner.)
+REFRESH_SHARD_FUNCTIONS = "select memfold_internal._refresh_shard_functions()"
+CAN_REFRESH_SHARD_FUNCTIONS = """
+select coalesce(pg_catalog.has_function_privilege(
+    pg_catalog.to_regprocedure('memfold_internal._refresh_shard_functions()'), 'execute'), false)
+"""
+
 # The expected row-level security: each table of tenants, and each policy on it.
 ISOLATION_FAULTS = """
 with isolated as (

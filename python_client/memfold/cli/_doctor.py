@@ -133,6 +133,17 @@ def _check_search(client: Memfold, check: Callable[..., None]) -> None:
         check(True, "search covers every bucket completely")
 
 
+def _check_shard_functions(client: Memfold, check: Callable[..., None]) -> None:
+    found = client._query(admin_queries.SHARD_FUNCTIONS)[0]
+    lacking = int(found["shards"]) - int(found["current"])
+    if not lacking:
+        check(True, "each shard has functions of its own")
+        return
+    old = f" ({found['old']} have old ones)" if found["old"] else ""
+    what = f"{lacking} of {found['shards']} shards have no functions of their own{old}: calls take several times as long"
+    check(False, f"{what}: select memfold.create_shard_functions()", problem=False)
+
+
 def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..., None]) -> None:
     """All checks, one after another; stops if the rest would be meaningless."""
     found = client._query(admin_queries.SERVER)[0]
@@ -170,6 +181,7 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
         others = [str(row["node"]) for row in nodes if not row["same"]]
         named = f", but different ones, or none, on {', '.join(others)}" if others else ""
         check(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
+        _check_shard_functions(client, check)
     else:
         _match_stored_memory(where, str(found["role"]), check)
     unmeasured = [str(row["model"]) for row in client._query(admin_queries.UNMEASURED_MODELS)]

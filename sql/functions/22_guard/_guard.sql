@@ -270,7 +270,7 @@ begin
                 select listed.word, found.antonym
                 from (select distinct unnest(v_words_a)) as listed(word)
                 cross join lateral (
-                    select antonyms.antonym from memfold.antonyms
+                    select antonyms.antonym from memfold.antonyms as antonyms
                     where antonyms.tenant_id = any (array['*', _guard.tenant_id])
                         and antonyms.word = listed.word collate "C" and antonyms.kind = 'antonym'
                     offset 0) as found
@@ -279,7 +279,7 @@ begin
                 select found.antonym, listed.word
                 from (select distinct unnest(v_words_b)) as listed(word)
                 cross join lateral (
-                    select antonyms.antonym from memfold.antonyms
+                    select antonyms.antonym from memfold.antonyms as antonyms
                     where antonyms.tenant_id = any (array['*', _guard.tenant_id])
                         and antonyms.word = listed.word collate "C" and antonyms.kind = 'antonym'
                     offset 0) as found
@@ -298,7 +298,7 @@ begin
         v_plain_b := replace(v_plain_b, ' ', '');
         for v_token, v_found in
             select antonyms.word, antonyms.antonym
-            from memfold.antonyms
+            from memfold.antonyms as antonyms
             where antonyms.tenant_id in ('*', _guard.tenant_id) and antonyms.word >= E'\u2E80' and antonyms.kind = 'antonym'
                 and (position(antonyms.word in v_plain_a) > 0 and position(antonyms.antonym in v_plain_b) > 0
                         and position(antonyms.word in v_plain_b) = 0 and position(antonyms.antonym in v_plain_a) = 0
