@@ -40,8 +40,8 @@ declare
     v_repeats bigint := 0;
 begin
     if v_last[1] = v_hash::text then
-        v_repeats := v_last[3];
-        v_id := case when v_repeats % 100 <> 0 then v_last[2] end;
+        v_repeats := v_last[3]::bigint;
+        v_id := case when v_repeats % 100 <> 0 then v_last[2]::uuid end;
     else
         select i.repeat_id into v_id
         from memfold.adoption_repeats as i

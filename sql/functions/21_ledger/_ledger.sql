@@ -43,6 +43,17 @@ from memfold.memory_events_archive as a;
 comment on view memfold_internal._whole_ledger is
 'The ledger as if nothing had been archived: for readers that need the time of statements, or count decisions.';
 
+create or replace function memfold_internal._is_undoable(action text, tier integer, observation boolean) returns boolean
+language sql immutable parallel safe
+return coalesce(
+    action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2
+    or action in ('rejected', 'pruned') and tier = 3
+    or tier = 1 and observation, false
+);
+revoke all on function memfold_internal._is_undoable(text, integer, boolean) from public;
+grant execute on function memfold_internal._is_undoable(text, integer, boolean) to memfold_app, memfold_auditor;
+comment on function memfold_internal._is_undoable(text, integer, boolean) is 'Whether undo() can undo a ledger row of this kind.';
+
 create or replace function memfold_internal._events(tenant_id text, event_ids uuid[]) returns setof memfold.memory_events
 language sql stable
 begin atomic
