@@ -61,6 +61,7 @@ ADDS = ("ingest", "recalled", "batch", "batch with turns", "undo")
 OWN_ERRORS = {"MF018", "MF026", "MF029", "40001"}
 
 
+@pytest.mark.one_server
 @pytest.mark.parametrize(
     ("call", "text", "erasure"),
     [(call, "root", "memory") for call in CALLS]

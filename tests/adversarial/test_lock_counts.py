@@ -174,7 +174,9 @@ def test_a_batch_that_meets_a_busy_row(db: DB, on_error: str) -> None:
         "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, is_new boolean)"
         " returns memfold.ingest_result language plpgsql as $$ begin raise lock_not_available; end $$"
     )
+    # two: one would be a single call, which waits
+    states = ({"content": f"It is {it}", "subject": "server", "predicate": "status"} for it in ("up", "down"))
     with pytest.raises(psycopg.errors.SerializationFailure) as error:
-        batch(db, {"content": "It is up", "subject": "server", "predicate": "status"}, on_error=on_error)
+        batch(db, *states, on_error=on_error)
     assert error.value.diag.message_hint is not None
     assert db.execute("select count(*) from memories").fetchone() == (0,)

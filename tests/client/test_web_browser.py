@@ -119,7 +119,7 @@ def test_a_key_that_is_typed_or_held_with_another_does_nothing(
         driver.get(f"{site.url}/queue")
         # by the keyboard alone: the first stop is a way past the navigation
         ActionChains(driver).send_keys("\ue004").perform()
-        assert driver.switch_to.active_element.text == "Skip to content"
+        assert driver.switch_to.active_element.text == "Skip to the content"
         press(driver, "s")
         assert "Alice 1" in driver.find_element(By.CSS_SELECTOR, ".pair").text
     assert db.execute("select count(*) from memfold.judgements where status = 'open'").fetchone() == (2,)

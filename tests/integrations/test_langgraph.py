@@ -220,7 +220,7 @@ def test_filters(store: MemfoldStore) -> None:
     assert found(score={"$gte": 3, "$lt": 10}) == "ab"
     assert found(score={"$lte": 3}) == "b"
     assert found(score={"$eq": "high"}) == "d"
-    with pytest.raises(ValueError, match=r"unknown operator '\$regex': there are \$eq, "):
+    with pytest.raises(ValueError, match=r"unknown operator '\$regex': operators are \$eq, "):
         found(tag={"$regex": "r.*"})
 
 
