@@ -56,7 +56,10 @@ begin
     perform memfold_internal._assert_local_shard(tenant_id);
     -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; instead of a removed one an
     -- older one may apply again, which points to another tree.
-    v_members := memfold_internal._trees(v_tenant_id, memory_ids || array(
+    v_members := memfold_internal._trees(v_tenant_id, array(
+        -- not by ||, which fails for an array of two dimensions
+        select i.id from unnest(memory_ids) as i (id)
+        union all
         select e.into_id from memfold_internal._merges_in_force(v_tenant_id, memory_ids) as e
     ));
     -- and every value on a timeline with them, because each may become or cease to be current
