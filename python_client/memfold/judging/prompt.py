@@ -15,7 +15,7 @@ _MAX_TURNS: Final = 20
 
 # No memory can end the data and speak as memfold. Three defences, each of which would suffice alone:
 #  1. The fence is made of < and >. In the data every < and > is written as an escape, as is every character that
-#     some Unicode normalisation turns into one: what lies between the fences cannot spell a fence, no
+#     some Unicode normalisation turns into one: what is between the fences cannot spell a fence, no
 #     matter how it was composed or who reads it.
 #  2. The data are one line; line breaks of any kind are escaped. The end of the fence is a separate line.
 #  3. The fence bears 128 bits that the operating system drew after the memories were stored, for this one call.
