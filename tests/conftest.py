@@ -179,7 +179,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         name = item.path.stem
-        group = "adoption" if "adopt" in name or name == "test_import" else name
+        group = "adoption" if "adopt" in name or name in {"test_import", "test_docs_commands"} else name
         item.add_marker(pytest.mark.xdist_group(group))
         groups.setdefault(group, []).append(item)
     if hasattr(config, "workerinput"):

@@ -2,7 +2,7 @@
 
 A story has the statements that come before a block of a page; then the block is run, and what each of its statements prints
 is compared. Ids, times and what psql adds are left out. (README.md and docs/client.md: tests/install/test_readme.py;
-docs/reference.md: test_reference.py.)
+docs/reference.md: test_reference.py; commands: tests/client/test_docs_commands.py.)
 """
 
 from __future__ import annotations
