@@ -7,17 +7,24 @@ docs/reference.md: test_reference.py; commands: tests/client/test_docs_commands.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import zip_longest
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests import servers
 from tests.conftest import Target
 from tests.sql.test_docs_code import BEGIN, ELSEWHERE, PAGES, blocks
 from tests.support import DB
+
+sys.path.insert(0, str(servers.ROOT / "demo"))
+import make_vectors
 
 pytestmark = pytest.mark.one_server
 
@@ -97,6 +104,41 @@ from unnest(array['Ann drinks a flat white every morning', 'Ann likes tea, not c
     'On Sundays Ann plays the viola in Porto']) as content;
 select ingest_memory('Ann plays the viola on Sundays in Porto', 'docs', 'user:42/work', metadata => '{"year": 2025}');
 """
+DATA = servers.ROOT / "tests" / "data"
+REAL = make_vectors.load_vectors(DATA / "paraphrases.npz")
+
+
+def real(content: str) -> str:
+    """The vector of a text, as a literal."""
+    return f"'{json.dumps([float(x) for x in REAL[content]])}'"
+
+
+# Seven memories of two facts, as tests/sql/test_search.py has them, and variables of psql.
+COFFEE = "".join(
+    [
+        "select register_embedding_model('all-MiniLM-L6-v2', 384);"
+        "select set_policy('acme', preset => 'store_and_load'); select set_policy('acme', on_ambiguous => 'insert');",
+        *(
+            f"select ingest_memory($${row['content']}$$, 'acme', embedding => {real(row['content'])},"
+            " embedding_model => 'all-MiniLM-L6-v2');"
+            for row in map(json.loads, (DATA / "paraphrases.jsonl").read_text().splitlines())
+            if row["kind"] in ("flat white", "pour-over")
+        ),
+        f"\nselect {real('What coffee does the user like?')} as query \\gset\n",
+        f"select {real('User hates coffee, especially flat white.')} as hates \\gset\n",
+    ]
+)
+# What a page leaves out of a call.
+LEFT_OUT = {"'acme', ...)": "'acme', embedding => :'hates', embedding_model => 'all-MiniLM-L6-v2')"}
+# A login of one tenant; the role is the cluster's, so it is dropped at the end.
+AGENT = """
+create role acme_agent login in role memfold_tenant;
+insert into memfold.tenant_roles values ('acme_agent', 'acme');
+select count(ingest_memory('Fact ' || n, 'acme')) from generate_series(1, 100) as n;
+set session authorization acme_agent;
+"""
+NO_AGENT = "reset session authorization; delete from memfold.tenant_roles; drop role if exists acme_agent;"
+
 # The page, how a block of it begins, and what came before. ``TOY``: a model of three numbers.
 STORIES = [
     (
@@ -181,10 +223,20 @@ STORIES = [
         select ingest_memory('Ines has no dog.', 'acme', embedding => '[1, 0.01, 0]', embedding_model => 'toy');
         """,
     ),
+    ("recall.md", "select content, round(score::numeric, 3) as score, round(similarity", COFFEE),
+    ("recall.md", "select ingest_memory('User hates coffee", "@2"),
+    ("recall.md", "select * from record_feedback", "@2select memory_id from memories limit 1 \\gset\n"),
+    ("recall.md", "select * from apply_decay", "@2select set_options('acme', decay_rate => 0.01);"),
+    ("security.md", "-- as acme_agent", AGENT),
     (
         "recall.md", "select content, round(score::numeric, 3) as score, round(word_share", ANN,
     ),
     ("recall.md", "select bucket_id, content, collapsed_count", ANN),
+    (
+        "recall.md", "select content, complete from search_memories",
+        "create or replace function memfold_internal._search_limit() returns bigint language sql immutable parallel safe"
+        " return 3;" + ANN,
+    ),
     (
         "recall.md", "select set_options('acme', decay_rate", TOY
         + "select ingest_memory('User loves coffee, especially flat white.', 'acme');",
@@ -233,6 +285,11 @@ def stories() -> Iterator[list[tuple[str, str, str]]]:
 def test_rows_of_the_pages_are_those_of_the_server(
     dsn: str, target: Target, story: list[tuple[str, str, str]]
 ) -> None:
+    run_story(dsn, target.cluster.bindir, story)
+
+
+def run_story(dsn: str, bindir: Path, story: list[tuple[str, str, str]]) -> None:
+    """Run the blocks in one session of psql, and compare what it prints."""
     script, promised, names = [r"\pset footer off", "set memfold.tenant_id = 'acme';"], [], []
     for page, begin, before in story:
         path = next(path for path in PAGES if path.name == page)
@@ -246,17 +303,19 @@ def test_rows_of_the_pages_are_those_of_the_server(
         ]
         for statement, printed in parts(block):
             statement = ID.sub(EVENT if "undo(" in statement else QUESTION, statement)
+            for short, whole in LEFT_OUT.items():
+                statement = statement.replace(short, whole)
             # \x, where the page shows a row as lines; \t, where it shows the rows alone
-            ruled = len(printed) > 1 and RULED.fullmatch(printed[1].strip() or "x")
+            ruled = any(RULED.fullmatch(line.strip() or "x") for line in printed[1:])
             wide = bool(printed) and not ruled and "|" in printed[0]
             bare = bool(printed) and not ruled and not wide
             switches = [rf"\x {'on' if wide else 'off'}", rf"\t {'on' if bare else 'off'}"]
             script += [rf"\echo =={len(promised)}", *switches, statement]
             promised.append(plain(printed))
             names.append(statement)
-    psql = target.cluster.bindir / "psql"
+    script.append(f"\\o /dev/null\nset client_min_messages = warning;\n{NO_AGENT}")
     done = subprocess.run(
-        [psql, "-Xq", "-d", dsn, "-v", "SHOW_CONTEXT=never"], input="\n".join(script), text=True,
+        [bindir / "psql", "-Xq", "-d", dsn, "-v", "SHOW_CONTEXT=never"], input="\n".join(script), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
     shown = re.split(r"(?m)^==\d+\n", done.stdout)
