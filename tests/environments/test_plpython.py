@@ -20,6 +20,7 @@ from memfold.admin import migrate
 from memfold.cli import main
 from tests import minilm_onnx, servers
 from tests.conftest import Make, Target
+from tests.sql.test_docs_output import run_story
 
 sys.path.insert(0, str(servers.ROOT / "plpython"))
 
@@ -552,3 +553,17 @@ def test_its_functions_are_described_and_not_public(py: DB) -> None:
                 " where p.proname = %s and level in ('error', 'warning')", [name],
             ).fetchall()  # fmt: skip
             assert checked == [], name
+
+
+# --- what the page shows -------------------------------------------------------------------------------------------
+
+SHOWN = [
+    ("plpython.md", "select register_embedding_model", ""),
+    ("plpython.md", "select canonicalizer from set_policy", ""),
+]
+
+
+@pytest.mark.full_server
+def test_the_page_shows_what_a_server_prints(db: DB, dsn: str, minilm: Path, target: Target) -> None:
+    db.execute("create extension memfold_py cascade")
+    run_story(dsn, target.cluster.bindir, SHOWN, {"all-MiniLM-L6-v2": MODEL})
