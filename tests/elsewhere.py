@@ -28,6 +28,7 @@ NOWHERE = {
     "test_adopt_interrupted": "adoption is of tables on one server",
     "test_adopt_peers": "adoption is of tables on one server",
     "test_import": "adoption is of tables on one server",
+    "test_docs_commands": "the pages show what one server prints",
     "test_catalog": "is about the catalog of one server",
     "test_surface": "is about the catalog of one server",
     "test_hooks": "is about the catalog of one server",

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from memfold.cli import main
 from tests.conftest import Target
 from tests.sql.test_docs_code import PAGES, blocks
-from tests.sql.test_docs_output import plain
+from tests.sql.test_docs_output import ANN, plain, run_story
 from tests.support import DB
 
 # Python: tests of the commands cover each server.
@@ -189,3 +189,28 @@ def test_commands_of_the_pages_print_what_the_pages_show(
                     wrong += [f"{one.page}: {typed}", *found]
     assert wrong == []
     assert count >= len(story)
+
+
+# SQL of the pages that needs a login or a function of the server's own, which several servers would each have.
+
+AGENT = """
+create role acme_agent login in role memfold_tenant;
+insert into memfold.tenant_roles values ('acme_agent', 'acme');
+select count(ingest_memory('Fact ' || n, 'acme')) from generate_series(1, 100) as n;
+set session authorization acme_agent;
+"""
+LIMIT = """
+create or replace function memfold_internal._search_limit() returns bigint language sql immutable parallel safe return 3;
+"""
+
+
+def test_a_tenants_login_sees_what_the_page_shows(db: DB, dsn: str, target: Target) -> None:
+    try:
+        run_story(dsn, target.cluster.bindir, [("security.md", "-- as acme_agent", AGENT)])
+    finally:
+        db.execute("drop role if exists acme_agent")
+
+
+def test_an_incomplete_search_says_what_the_page_shows(dsn: str, target: Target) -> None:
+    story = [("recall.md", "select content, complete from search_memories", LIMIT + ANN)]
+    run_story(dsn, target.cluster.bindir, story)

@@ -132,15 +132,6 @@ COFFEE = "".join(
 )
 # What a page leaves out of a call.
 LEFT_OUT = {"'acme', ...)": "'acme', embedding => :'hates', embedding_model => 'all-MiniLM-L6-v2')"}
-# A login of one tenant; the role is the cluster's, so it is dropped at the end.
-AGENT = """
-create role acme_agent login in role memfold_tenant;
-insert into memfold.tenant_roles values ('acme_agent', 'acme');
-select count(ingest_memory('Fact ' || n, 'acme')) from generate_series(1, 100) as n;
-set session authorization acme_agent;
-"""
-NO_AGENT = "reset session authorization; delete from memfold.tenant_roles; drop role if exists acme_agent;"
-
 # The page, how a block of it begins, and what came before. ``TOY``: a model of three numbers.
 STORIES = [
     (
@@ -229,16 +220,10 @@ STORIES = [
     ("recall.md", "select ingest_memory('User hates coffee", "@2"),
     ("recall.md", "select * from record_feedback", "@2select memory_id from memories limit 1 \\gset\n"),
     ("recall.md", "select * from apply_decay", "@2select set_options('acme', decay_rate => 0.01);"),
-    ("security.md", "-- as acme_agent", AGENT),
     (
         "recall.md", "select content, round(score::numeric, 3) as score, round(word_share", ANN,
     ),
     ("recall.md", "select bucket_id, content, collapsed_count", ANN),
-    (
-        "recall.md", "select content, complete from search_memories",
-        "create or replace function memfold_internal._search_limit() returns bigint language sql immutable parallel safe"
-        " return 3;" + ANN,
-    ),
     (
         "recall.md", "select set_options('acme', decay_rate", TOY
         + "select ingest_memory('User loves coffee, especially flat white.', 'acme');",
@@ -318,7 +303,6 @@ def run_story(
             script += [rf"\echo =={len(promised)}", *switches, statement]
             promised.append(plain(printed))
             names.append(statement)
-    script.append(f"\\o /dev/null\nset client_min_messages = warning;\n{NO_AGENT}")
     done = subprocess.run(
         [bindir / "psql", "-Xq", "-d", dsn, "-v", "SHOW_CONTEXT=never"], input="\n".join(script), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
