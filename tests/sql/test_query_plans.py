@@ -285,6 +285,7 @@ def test_a_call_about_one_memory_does_not_read_a_large_tenant_among_small_ones(d
     for name, query in {
         "explain_memory": "select memfold.explain_memory('{memory}')",
         "undo": "select memfold.undo('{event}')",
+        "erase_memory": "select memfold.erase_memory('{memory}')",
     }.items():
         # the first call plans
         pages = min(
