@@ -66,7 +66,6 @@ _ALLOWED = (
     ("CHANGELOG.md", "| ", "the table of old names and new ones"),
     ("CONTRIBUTING.md", "the ways in which", "not a method of installing"),
     ("bench/peers.py", "for way in", "code in an f-string"),
-    ("sql/functions/51_reports/explain_memory.sql", "' takes back %s'", "its output"),
     ("tests/chat_server.py", "should|now", "what people write to a judge"),
 )
 _BETWEEN = r"(?:\s|--|#)+"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -42,6 +43,12 @@ def run(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
         return result
 
     return invoke
+
+
+@pytest.fixture
+def without_self_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canonicalizer's self-test takes most of a doctor's time: test_doctor_finds_nothing_wrong runs it."""
+    monkeypatch.setattr(queries, "SELFTEST", "select 0 as checks, 0 as failed, null as example")
 
 
 def write(path: Path, *candidates: Mapping[str, Any] | str | bytes) -> Path:
@@ -412,6 +419,7 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     assert result.exit_code == 0, result.output
     states = [line.split()[0] for line in result.stdout.splitlines()]
     assert states == ["ok"] * 11 + ["warning"] * 2
+    assert re.search("^ok       canonicalizer self-test, [1-9][0-9]{2} checks$", result.stdout, re.MULTILINE)
     assert "ok       pg_dump as postgres is complete" in result.stdout
     assert "bypassing row-level security: postgres (" in result.stdout.splitlines()[-2], (
         "the test's own connection"
@@ -419,6 +427,7 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
     assert "is a superuser and sees every tenant" in result.stdout.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("without_self_test")
 def test_doctor_says_whose_thresholds_are_not_measured(
     run: Callable[..., Result], db: psycopg.Connection
 ) -> None:
@@ -473,6 +482,7 @@ def test_doctor_of_a_newer_database(run: Callable[..., Result], make: Make) -> N
     )
 
 
+@pytest.mark.usefixtures("without_self_test")
 def test_doctor_names_some_of_many(run: Callable[..., Result], db: psycopg.Connection) -> None:
     for number in range(30):
         db.execute(f"create function memfold.of_mine_{number:02}() returns integer return 1".encode())
@@ -481,6 +491,7 @@ def test_doctor_names_some_of_many(run: Callable[..., Result], db: psycopg.Conne
     assert problem.endswith("of_mine_09() and 20 more")
 
 
+@pytest.mark.usefixtures("without_self_test")
 def test_doctor_tells_plain_rows_from_damage(run: Callable[..., Result], db: psycopg.Connection) -> None:
     db.execute("insert into memfold.memories (tenant_id, content) values ('t', 'Bob has a dog.')")
     result = run("doctor", "--tenant", "t")
@@ -514,6 +525,7 @@ ILLNESSES = {
 
 
 @pytest.mark.parametrize("illness", ILLNESSES)
+@pytest.mark.usefixtures("without_self_test")
 def test_doctor_finds(
     run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path, illness: str
 ) -> None:
@@ -613,6 +625,7 @@ def test_up_and_down(place: Path) -> None:
         assert (down.stdout, down.stderr.strip()) == ("", said)
 
 
+@pytest.mark.usefixtures("without_self_test")
 def test_an_index_of_vectors_is_made_with_the_database(db: psycopg.Connection[Any], dsn: str) -> None:
     """And doctor names the statements while large buckets lack theirs."""
     db.execute("select memfold.register_embedding_model('toy', 3)")

@@ -6,19 +6,19 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from memfold.admin import migrate
 from tests import servers
 from tests.conftest import Target
 from tests.install.test_install import rows, rows_of
 
-# A separate server, because its contents are the same with both installation methods. On PostgreSQL 15 it would cost
-# 7 s of CPU more, test_replication.py 4 s.
-pytestmark = pytest.mark.one_server
+# A separate server, because its contents are the same with both installation methods.
+pytestmark = pytest.mark.each_server
 
 WRITERS = 4
 CALL = (
@@ -45,8 +45,19 @@ class Writer(threading.Thread):
                     "turns": [f"turn {count}"], "key": uuid.uuid4().hex,
                 }  # fmt: skip
                 sent = time.time()
-                connection.execute(CALL, call)
+                while True:
+                    try:
+                        connection.execute(CALL, call)
+                        break
+                    except (errors.SerializationFailure, errors.DeadlockDetected):
+                        pass
                 self.calls.append((sent, time.time(), call))
+
+
+def wait_until(reached: Callable[[], bool], writers: list[Writer]) -> None:
+    while not reached():
+        assert all(writer.is_alive() for writer in writers)
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -56,7 +67,9 @@ def cluster(target: Target) -> Iterator[servers.Cluster]:
     for name in ("wal", "restored"):
         (cluster.base / name).mkdir()
         os.chown(cluster.base / name, cluster.account.uid, cluster.account.gid)
-    cluster.start(extension=False, archive_mode="on", archive_command=f"cp %p {cluster.base}/wal/%f")
+    # under its name when it is complete
+    archive = f"cp %p {cluster.base}/wal/part && mv {cluster.base}/wal/part {cluster.base}/wal/%f"
+    cluster.start(extension=False, archive_mode="on", archive_command=archive)
     try:
         yield cluster
     finally:
@@ -77,7 +90,11 @@ def restore(cluster: servers.Cluster, moment: str) -> str:
         )
     os.chown(base / "data" / "recovery.signal", cluster.account.uid, cluster.account.gid)
     cluster.run(cluster.bindir / "pg_ctl", "-D", base / "data", "-l", base / "log", "-w", "start")
-    return f"host={base} port=5432 user=postgres dbname=postgres"
+    copy = f"host={base} port=5432 user=postgres dbname=postgres"
+    # it can be read from when the backup is consistent, which is before the moment
+    while rows(copy, "select pg_is_in_recovery()") == [(True,)]:
+        time.sleep(0.05)
+    return copy
 
 
 def test_a_moment_amid_writers_is_restored(cluster: servers.Cluster) -> None:
@@ -95,14 +112,15 @@ def test_a_moment_amid_writers_is_restored(cluster: servers.Cluster) -> None:
         )  # fmt: skip
         backed_up = [len(writer.calls) for writer in writers]
         # so many calls of each after the backup, and after the moment
-        while not all(
-            len(writer.calls) > count + 20 for writer, count in zip(writers, backed_up, strict=True)
-        ):
-            time.sleep(0.01)
+        wait_until(
+            lambda: all(
+                len(writer.calls) > count + 20 for writer, count in zip(writers, backed_up, strict=True)
+            ),
+            writers,
+        )
         moment = time.time()
         ((named,),) = rows(cluster.dsn(), f"select to_timestamp({moment!r}::float8)::text")
-        while not all(writer.calls[-20][0] > moment for writer in writers):
-            time.sleep(0.01)
+        wait_until(lambda: all(writer.calls[-20][0] > moment for writer in writers), writers)
     finally:
         end.set()
         for writer in writers:

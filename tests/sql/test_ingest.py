@@ -588,6 +588,11 @@ def test_explain_memory(db: DB) -> None:
     assert alias.memory_id == first.memory_id
     lines = db.execute("select explain_memory(%s, 'acme')", alias_id).fetchall()
     assert lines[0][0].startswith("alias")
+    merge = db.execute("select event_id from memory_events where memory_id = %s", alias_id).fetchone()
+    assert merge is not None
+    db.execute("select undo(%s, 'acme')", merge)
+    lines = db.execute("select explain_memory(%s, 'acme')", alias_id).fetchall()
+    assert any(f" undoes {merge[0]}" in line for (line,) in lines)
     with pytest.raises(psycopg.Error) as error:
         db.execute("select explain_memory(gen_random_uuid(), 'acme')")
     assert error.value.sqlstate == "MF018"

@@ -163,6 +163,18 @@ def test_what_looks_dear_is_not_compiled(db: DB) -> None:
     assert {name for (name,) in found} >= {"end_session", "duplicate_pairs", "suggest_links"}
 
 
+@pytest.mark.one_server
+def test_functions_that_switch_sequential_scans_off_switch_jit_off(db: DB) -> None:
+    """Before PostgreSQL 18 a plan that cannot do without such a scan costs 10^10: each call compiled it."""
+    found = db.execute(
+        "select count(*), array_agg(proname::text) filter (where not 'jit=off' = any(proconfig)) from pg_proc"
+        " where pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and 'enable_seqscan=off' = any(proconfig)"
+    ).fetchone()
+    assert found is not None
+    assert found[0] > 10
+    assert found[1] is None
+
+
 # Memories with a ledger row each, and of every other one the next one as its duplicate.
 TENANTS = """
 with texts as materialized (
@@ -285,6 +297,7 @@ def test_a_call_about_one_memory_does_not_read_a_large_tenant_among_small_ones(d
     for name, query in {
         "explain_memory": "select memfold.explain_memory('{memory}')",
         "undo": "select memfold.undo('{event}')",
+        "erase_memory": "select memfold.erase_memory('{memory}')",
     }.items():
         # the first call plans
         pages = min(

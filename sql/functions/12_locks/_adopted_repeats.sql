@@ -30,6 +30,7 @@ language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 -- the table may have grown from nothing since it was planned for
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     -- the row that this transaction last counted in, and how often: for a thousand keys at a time

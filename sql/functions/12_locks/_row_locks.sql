@@ -4,6 +4,7 @@ create or replace function memfold_internal._lock_roots(
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_striped uuid[];

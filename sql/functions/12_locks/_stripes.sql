@@ -216,6 +216,7 @@ create or replace function memfold_internal._join_stripes(tenant_id text, memory
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_found boolean := false;

@@ -33,6 +33,7 @@ create or replace function memfold_internal._exceeds_exact_limit(
 language plpgsql stable
 -- by the index, whatever the statistics say: this runs for each candidate
 set enable_seqscan = off
+set jit = off
 as $$
 begin
     return exists (

@@ -8,6 +8,7 @@ language plpgsql volatile
 -- by their index, even with a plan that was made when there were few rows
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     m memfold.memories;

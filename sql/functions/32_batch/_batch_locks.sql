@@ -3,6 +3,7 @@ language plpgsql stable rows 1000
 -- planned for the present contents of the table: before PostgreSQL 17 a plan made earlier would read all of the tenant
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 begin
@@ -23,6 +24,7 @@ language plpgsql stable
 -- by their index, whatever the statistics say (there may be none yet)
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 set enable_memoize = off
 as $$
 #variable_conflict use_column

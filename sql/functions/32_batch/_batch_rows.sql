@@ -5,6 +5,7 @@ create or replace function memfold_internal._seen_in_batch(b memfold_internal.ba
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_items memfold_internal.candidate[] := b.items;
@@ -43,6 +44,7 @@ create or replace function memfold_internal._roots_of_both(b memfold_internal.ba
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_results constant memfold.ingest_result[] := b.results;
@@ -74,6 +76,7 @@ returns memfold_internal.batch_turn[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -116,6 +119,7 @@ create or replace function memfold_internal._add_batch_sources(b memfold_interna
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -152,6 +156,7 @@ returns uuid[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_memoize = off
@@ -229,6 +234,7 @@ create or replace function memfold_internal._use_keys(
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_event_id uuid;

@@ -36,6 +36,7 @@ create or replace function memfold_internal._revived_in_batch(b memfold_internal
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -67,6 +68,7 @@ language plpgsql stable
 -- planned for the present contents of the tables: the same order can be had from an index that would read the whole tenant
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -47,6 +47,7 @@ create or replace function memfold_internal._exceeds_search_limit(
 language plpgsql stable
 -- by the index, as in _exceeds_exact_limit()
 set enable_seqscan = off
+set jit = off
 as $$
 begin
     if scope_key is null then

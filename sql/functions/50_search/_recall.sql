@@ -4,6 +4,7 @@ create or replace function memfold_internal._search_buckets(
 language plpgsql stable
 -- by the index, whatever the statistics say
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_bucket text;

@@ -3,6 +3,7 @@ returns table (memory_id uuid, key bigint, size integer)
 language plpgsql stable strict security definer rows 1000 set search_path = pg_catalog, pg_temp
 -- by the index, whatever the statistics say
 set enable_seqscan = off
+set jit = off
 as $$
 begin
     return query execute format(
@@ -26,6 +27,7 @@ comparisons of arrays are not leakproof, so that under row-level security the in
 create or replace function memfold_internal._exceeds_text_limit(tenant_id text, bucket_id text) returns boolean
 language plpgsql stable
 set enable_seqscan = off
+set jit = off
 as $$
 begin
     return exists (

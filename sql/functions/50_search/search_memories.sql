@@ -26,6 +26,7 @@ language plpgsql volatile security definer rows 10 set search_path = pg_catalog,
 set plan_cache_mode = force_generic_plan
 -- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -188,7 +188,7 @@ begin
                     then format(' (%s to "%s", %s)', round(r.matched_similarity, 4), r.matched_content, r.matched_id) else '' end,
             ', guard ' || nullif(array_to_string(r.guard, ', '), ''),
             case
-                when r.undoes is not null then format(' takes back %s', r.undoes)
+                when r.undoes is not null then format(' undoes %s', r.undoes)
                 when not r.memory_id = any(v_tree) then format(', by "%s"', r.memory_content)
                 when r.target_id <> m.memory_id then format(', against "%s"', r.target_content)
             end,

@@ -63,6 +63,7 @@ returns table (memory_id uuid, confidence double precision, decayed_at timestamp
 language plpgsql stable
 -- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 begin

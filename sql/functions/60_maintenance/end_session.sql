@@ -7,6 +7,7 @@ language plpgsql stable
 set plan_cache_mode = force_generic_plan
 -- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
 set enable_seqscan = off
+set jit = off
 as $$
 begin
     return query

@@ -202,6 +202,7 @@ create or replace function memfold_internal._expire_keys(tenant_id text, after t
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 -- "after" is text
 set datestyle = iso
 as $$

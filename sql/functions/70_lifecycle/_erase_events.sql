@@ -254,9 +254,12 @@ begin
     where not exists (
         select from memfold_internal._ledger as l
         where l.tenant_id = v_tenant_id and l.memory_id = o.id and l.action = 'merged' and l.tier >= 2 and not l.undone
+        -- from each to its own rows, as in _restore_wording()
+        offset 0
     ) and not exists (
         select from memfold_internal._ledger as l
         where l.tenant_id = v_tenant_id and l.target_id = o.id and l.action = 'replaced' and not l.undone
+        offset 0
     );
     return v_count;
 end;
