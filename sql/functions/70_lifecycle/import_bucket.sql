@@ -37,7 +37,7 @@ begin
     );
     if v_unknown is not null then
         perform memfold_internal._not_an_export(pg_catalog.format('%s has no column %L in this version.', table_name, v_unknown),
-            'It comes from a later version: upgrade memfold.');
+            'If it comes from a later version, upgrade memfold. Exports of previews before 1.0.0 cannot be restored.');
     end if;
     if exists (select from pg_catalog.jsonb_array_elements(lines) as l (line) where l.line = '{}') then
         perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is empty.', table_name), null);
