@@ -496,7 +496,7 @@ begin
         -- arguments are sent as text
         ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
         -- called by a statement on tables whose rows are on other nodes
-        ' set citus.allow_nested_distributed_execution = on'
+        ' set citus.allow_nested_distributed_execution = on%s'
         ' as $wrapper$
 declare
     v_call text;
@@ -513,6 +513,8 @@ begin
 end;
 $wrapper$',
         f.pronamespace::regnamespace, f.proname, pg_get_function_arguments(routine), v_result,
+        -- One that writes nothing is sent without BEGIN and COMMIT, two round trips of three, unless a transaction is open there.
+        case when f.provolatile <> 'v' or f.proname = 'known_memory' then ' set citus.function_opens_transaction_block = off' else '' end,
         case when v_into ~ 'v_result' then E'\n    v_result ' || v_result || ';' else '' end,
         -- Functions of a shard check the session themselves. Found by search_path, their call is planned once for as long as the session
         -- stays with the shard; EXECUTE would plan it each time, a tenth of known_memory().
