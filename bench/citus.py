@@ -10,6 +10,7 @@ of memories: a plain server is filled with that many, joined by two workers, and
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from pathlib import Path
@@ -51,7 +52,7 @@ QUESTIONS = {
     "search_memories": (
         "select * from memfold.search_memories(tenant_id => %s, bucket_id => 'recall', query_embedding => %s::vector,"
         " embedding_model => 'm', touch => false)",
-        lambda n, tenant: (tenant, vector(n % 200)),
+        lambda n, tenant: (tenant, apart(n % 200)),
     ),
 }
 FILL = """
@@ -78,6 +79,11 @@ def cpu(pids: list[int]) -> float:
 
 def vector(number: int) -> str:
     return str([float((number >> bit) & 1) + 0.1 for bit in range(32)])
+
+
+def apart(number: int) -> str:
+    """Far from those of other numbers: a search compares no texts to find out which memories say the same."""
+    return str([random.Random(f"{number} {place}").gauss() for place in range(32)])
 
 
 def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
@@ -118,7 +124,7 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
             session.execute(INGEST, (f"A fact, number {n}", tenant, str(n), "0"))
             session.execute(
                 "select memfold.ingest_memory(%s, %s, 'recall', embedding => %s::vector, embedding_model => 'm')",
-                (f"Recalled, number {n}", tenant, vector(n)),
+                (f"Recalled, number {n}", tenant, apart(n)),
             )
     pids = [[session.info.backend_pid] for session in sessions]
     with nodes.connect(home) as db:
