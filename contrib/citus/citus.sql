@@ -200,7 +200,13 @@ declare
     v_shard constant bigint := case when tenant_id is not null
         then get_shard_id_for_distribution_column('memfold.memories', tenant_id) end;
 begin
-    return v_shard is null or exists (
+    if v_shard is null then
+        return true;
+    elsif to_regclass(shard_name('memfold.memories', v_shard)) is null then
+        -- without a query, for most calls that have to be sent; while a shard moves, two nodes have the table
+        return false;
+    end if;
+    return exists (
         select from pg_dist_placement as p
         where p.shardid = v_shard and p.groupid = (select g.groupid from pg_dist_local_group as g)
     );
@@ -375,7 +381,8 @@ returns setof record
 language plpgsql volatile
 as $body$
 declare
-    v_call constant text := substring(call from '^select \* from memfold_internal\.(\w+)\(');
+    -- select * from memfold_internal.<name>(...
+    v_call constant text := pg_catalog.split_part(pg_catalog.split_part(call, '(', 1), '.', 2);
     v_schema text;
 begin
     if v_call = any(memfold_internal._shard_calls()) then
@@ -451,7 +458,7 @@ as $body$
 declare
     f pg_proc;
     v_original text;
-    v_names text;
+    v_literals text;
     v_values text;
     v_columns text;
     v_out text;
@@ -461,9 +468,9 @@ begin
     select p.* into f from pg_proc as p where p.oid = routine;
     v_original := format('memfold_internal.%I', ltrim(f.proname, '_'));
     select
-        string_agg(format('%I => %%L::%s', a.name, a.type), ', ' order by a.place),
+        string_agg(format('%%L::%s', a.type), ', ' order by a.place),
         string_agg(format('%I.%I', f.proname, a.name), ', ' order by a.place)
-    into v_names, v_values
+    into v_literals, v_values
     from (
         select t.place, t.type::regtype as type, f.proargnames[t.place] as name
         from unnest(f.proargtypes::oid[]) with ordinality as t (type, place)
@@ -489,7 +496,7 @@ begin
         -- arguments are sent as text
         ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
         -- called by a statement on tables whose rows are on other nodes
-        ' set citus.allow_nested_distributed_execution = on'
+        ' set citus.allow_nested_distributed_execution = on%s'
         ' as $wrapper$
 declare
     v_call text;
@@ -506,6 +513,8 @@ begin
 end;
 $wrapper$',
         f.pronamespace::regnamespace, f.proname, pg_get_function_arguments(routine), v_result,
+        -- One that writes nothing is sent without BEGIN and COMMIT, two round trips of three, unless a transaction is open there.
+        case when f.provolatile <> 'v' or f.proname = 'known_memory' then ' set citus.function_opens_transaction_block = off' else '' end,
         case when v_into ~ 'v_result' then E'\n    v_result ' || v_result || ';' else '' end,
         -- Functions of a shard check the session themselves. Found by search_path, their call is planned once for as long as the session
         -- stays with the shard; EXECUTE would plan it each time, a tenth of known_memory().
@@ -533,7 +542,7 @@ $wrapper$',
         end,
         v_into || format('%s(%s)', v_original, v_values),
         format('select %s from %s(%s)', case when f.prorettype = 'void'::regtype then 'null::text' else '*' end,
-            v_original, v_names), v_values,
+            v_original, v_literals), v_values,
         v_into || 'memfold_internal._run_on_shard(tenant_id => tenant_id, call => v_call, lock_timeout => v_lock_timeout,'
             ' read_only => v_read_only, away => '''')', v_columns,
         case when v_into ~ 'v_result' then E'\n    return v_result;' else '' end

@@ -413,7 +413,8 @@ begin
     -- those of the other.
     execute format(
         'create or replace function memfold_internal._shard_schema_name(shard_id bigint) returns text language sql immutable parallel safe'
-        ' return %L || shard_id',
+        -- with the cast it is immutable, and is inlined
+        ' return %L || shard_id::text',
         format('memfold_%s_', left(md5((
             -- created in any order
             select string_agg(s.text, '' order by s.text collate "C") from jsonb_array_elements_text(v_source) as s (text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -250,6 +251,53 @@ def test_any_call_goes_home(nodes: citus_nodes.Nodes, node: int) -> None:
             [tenant],
         ).fetchone()
         assert row == (12, 1)
+
+
+def test_a_call_that_writes_nothing_needs_no_transaction(nodes: citus_nodes.Nodes) -> None:
+    """It is the only message to the tenant's node, except in a transaction; what writes begins one there, and commits it."""
+    tenant = "messages"
+    with nodes.connect(away(nodes, tenant), "appl") as connection:
+        connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        connection.execute("set citus.log_remote_commands = on")
+        sent: list[str] = []
+        connection.add_notice_handler(lambda notice: sent.append(notice.message_primary or ""))
+
+        def messages(call: str) -> list[str]:
+            sent.clear()
+            connection.execute(f"select * from memfold.{call}".encode())
+            found = (re.match(r"issuing (\w+)", message) for message in sent)
+            return [match[1] for match in found if match]
+
+        known = f"known_memory('Alice has a cat.', '{tenant}')"
+        written = f"ingest_memory('Alice has a cat.', '{tenant}')"
+        messages(written)
+        for call in (known, f"current_memories('{tenant}')", f"export_bucket('{tenant}', 'default')"):
+            assert messages(call) == ["SELECT"]
+        assert messages(written) == ["BEGIN", "SELECT", "COMMIT"]
+        with connection.transaction():
+            assert messages(known) == ["BEGIN", "SELECT"]
+            assert messages(written) == ["SELECT"]
+
+
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_a_statement_reads_what_it_has_written(nodes: citus_nodes.Nodes, node: int) -> None:
+    """A call that writes nothing belongs to the transaction that another call of the statement has begun."""
+    tenant = f"one statement {node}"
+    statement = (
+        "select a.action, k.status, c.content, {end} from memfold.known_memory('not this', %(t)s) as n"
+        " right join memfold.ingest_memory(%(text)s, %(t)s) as a on true"
+        " cross join lateral memfold.known_memory(case when a.action is not null then %(text)s end, %(t)s) as k"
+        " cross join lateral memfold.current_memories(case when k.status is not null then %(t)s end) as c"
+        " where c.content = %(text)s"
+    )
+    with nodes.connect(node, "appl") as connection:
+        connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        for number in range(4):
+            given = {"t": tenant, "text": f"Bob has bought a {('car', 'dog', 'bus', 'cat')[number]}."}
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                connection.execute(statement.format(end="1 / (k.status <> 'active')::int").encode(), given)
+            row = connection.execute(statement.format(end="1").encode(), given).fetchone()
+            assert row == ("inserted", "active", given["text"], 1)
 
 
 def test_arguments_and_results_arrive_as_they_are(nodes: citus_nodes.Nodes) -> None:
