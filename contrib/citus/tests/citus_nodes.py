@@ -79,8 +79,16 @@ class Nodes:
 
     def start(self) -> None:
         for cluster in self.clusters:
-            cluster.start(extension=False, **{**SETTINGS, "citus.local_hostname": str(cluster.base)})
+            self.start_node(cluster)
         self.join("postgres")
+
+    def start_node(self, cluster: servers.Cluster, **more: str) -> None:
+        settings = {**SETTINGS, "citus.local_hostname": str(cluster.base)}
+        sample = Path(cluster.run(self.bindir / "pg_config", "--sharedir").strip()) / "postgresql.conf.sample"
+        if "output_plugin_libraries" in sample.read_text():
+            # moves of shards are decoded by a library of Citus
+            settings["output_plugin_libraries"] = "pgoutput, citus"
+        cluster.start(extension=False, **{**settings, **more})
 
     def join(self, database: str) -> None:
         """Make nodes of the databases of that name."""
@@ -126,6 +134,8 @@ class Nodes:
     def start_suite(self) -> None:
         """With a database on each node to copy: nodes know one another by address, and meet in the databases of one name."""
         self.start()
+        # each test copies the files of all of them
+        self.each("alter system set citus.shard_count = 4", "select pg_reload_conf()")
         self.each("create database distributed")
         self.join("distributed")
         self.install("distributed")

@@ -699,7 +699,7 @@ def test_a_node_is_added(nodes: citus_nodes.Nodes) -> None:
     added = servers.Cluster("citus3", BINDIR)
     try:
         nodes.clusters.append(added)
-        added.start(extension=False, **{**citus_nodes.SETTINGS, "citus.local_hostname": str(added.base)})
+        nodes.start_node(added)
         with nodes.connect(3) as connection:
             connection.execute("create extension citus")
             connection.execute("create extension vector")
