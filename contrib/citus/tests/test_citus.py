@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from tests import servers
 from tests.sql.test_export import TABLES, history
 from tests.sql.test_undo import History, same
@@ -21,6 +22,7 @@ from tests.sql.test_undo import History, same
 from contrib.citus.tests import citus_nodes
 from memfold import Memfold
 from memfold.admin import migrate
+from memfold.cli import main
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)
@@ -112,6 +114,33 @@ def test_a_populated_server_keeps_what_it_had(nodes: citus_nodes.Nodes) -> None:
             assert connection.execute(
                 "select active, observations from memfold.dedup_stats where tenant_id = %s", [tenant]
             ).fetchone() == (each, each + 1)
+
+
+def test_doctor_checks_to_its_end(nodes: citus_nodes.Nodes) -> None:
+    """Including what queries of several nodes' rows find."""
+
+    def doctor() -> list[str]:
+        done = CliRunner().invoke(main, ["doctor", "--dsn", nodes.dsn(), "--tenant", "from before 0"])
+        assert done.exit_code == 0, done.output
+        lines = done.output.splitlines()
+        assert "ok       row-level security: no fault" in lines
+        assert "ok       memories of tenant from before 0 against its ledger: no difference" in lines
+        return lines
+
+    assert "ok       search covers every bucket completely" in doctor()
+    limit = "create or replace function memfold_internal._search_limit() returns bigint language sql immutable return {}"
+    with nodes.connect() as connection:
+        row = connection.execute("select memfold_internal._search_limit()").fetchone()
+        assert row is not None
+    settings = "set citus.enable_ddl_propagation = off"
+    nodes.each(settings + "; " + limit.format(2))
+    try:
+        told = doctor()
+    finally:
+        nodes.each(settings + "; " + limit.format(row[0]))
+    assert any(line.startswith("warning  search by words reads the newest 2 texts of 1") for line in told), (
+        told
+    )
 
 
 def test_each_function_with_a_tenant_is_sent(nodes: citus_nodes.Nodes) -> None:

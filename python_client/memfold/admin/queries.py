@@ -374,7 +374,8 @@ from (
     having pg_catalog.count(*) > memfold_internal._search_limit()
 ) as b
 where not exists (
-    select from pg_catalog.pg_index as i join pg_catalog.pg_class as c on c.oid = i.indexrelid
+    -- with a column: Citus hands the result on to other nodes as a table
+    select 1 from pg_catalog.pg_index as i join pg_catalog.pg_class as c on c.oid = i.indexrelid
     where i.indrelid = 'memfold.memories'::pg_catalog.regclass and i.indisvalid and c.relname like 'memories\\_words\\_%%'
 )
 """
