@@ -488,6 +488,8 @@ begin
         'create or replace function %s.%I(%s) returns %s language plpgsql volatile'
         -- arguments are sent as text
         ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
+        -- Citus sends a call only by a plan that has the tenant: not by a generic one, which the session may ask for
+        ' set plan_cache_mode = auto'
         -- called by a statement on tables whose rows are on other nodes
         ' set citus.allow_nested_distributed_execution = on'
         ' as $wrapper$

@@ -281,6 +281,20 @@ def test_any_call_goes_home(nodes: citus_nodes.Nodes, node: int) -> None:
         assert row == (12, 1)
 
 
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_a_session_that_asks_for_generic_plans(nodes: citus_nodes.Nodes, node: int) -> None:
+    """They have no tenant, by which Citus would find the node."""
+    tenant = f"generic {node}"
+    with nodes.connect(node, "appl") as connection:
+        connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        connection.execute("set plan_cache_mode = force_generic_plan")
+        for action in ("inserted", "merged", "merged"):
+            statement = "select action from memfold.ingest_memory('Alice has a cat.', %s)"
+            assert connection.execute(statement.encode(), [tenant]).fetchall() == [(action,)]
+        broken = connection.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
+        assert broken == []
+
+
 def test_arguments_and_results_arrive_as_they_are(nodes: citus_nodes.Nodes) -> None:
     text = 'O\'Brien said: \\ % "x" $1 ÄÖ \U0001f408'
     tenant = "it's a 'tenant' \\ %s"
