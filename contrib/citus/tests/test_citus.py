@@ -143,6 +143,19 @@ def test_doctor_checks_to_its_end(nodes: citus_nodes.Nodes) -> None:
     )
 
 
+def test_status_of_every_tenant(nodes: citus_nodes.Nodes) -> None:
+    with nodes.connect() as connection:
+        connection.execute(
+            "insert into memfold.memories (tenant_id, content) values ('of status', 'A plain row.')"
+        )
+    done = CliRunner().invoke(main, ["status", "--dsn", nodes.dsn(), "--json"])
+    assert done.exit_code == 0, done.output
+    buckets = {one["tenant_id"]: one for one in json.loads(done.stdout)["buckets"]}
+    assert {f"from before {number}" for number in range(100)} <= set(buckets)
+    assert buckets["of status"]["plain_rows"] == 1
+    assert buckets["from before 0"]["plain_rows"] == 0
+
+
 def test_each_function_with_a_tenant_is_sent(nodes: citus_nodes.Nodes) -> None:
     with nodes.connect() as connection:
         found = connection.execute(
