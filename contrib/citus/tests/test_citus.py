@@ -503,6 +503,27 @@ def test_rules_are_on_every_node(nodes: citus_nodes.Nodes) -> None:
             assert row == (0.97,)
 
 
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_a_bucket_with_a_policy_of_its_own_is_replayed(nodes: citus_nodes.Nodes, node: int) -> None:
+    """The policy is copied to every node, and rolled back."""
+    tenant = f"replayed {node}"
+    with nodes.connect(node) as connection:
+        connection.execute("select memfold.set_policy(%s, 'default', neighbours => 7)", [tenant])
+        for text, embedding in (("Runs and cycles", "[1,0,0]"), ("Drinks tea", "[0,1,0]")):
+            connection.execute(
+                "select memfold.ingest_memory(%s, %s, embedding => %s, embedding_model => 'toy')",
+                [text, tenant, embedding],
+            )
+        found = connection.execute("select action from memfold.replay_bucket(%s)", [tenant]).fetchall()
+        assert found == [("inserted",), ("inserted",)]
+        row = connection.execute(
+            "select count(*) from memfold.policies where tenant_id = %s", [tenant]
+        ).fetchone()
+        assert row == (1,)
+        broken = connection.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
+        assert broken == []
+
+
 class Writers:
     """Applications that keep stating facts, a tenant each, each call with a key of its own until it is answered."""
 
