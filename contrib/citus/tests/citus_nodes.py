@@ -21,6 +21,8 @@ from tests import servers
 from memfold.admin import migrate
 
 VARIABLE = "CITUS_PG_CONFIG"
+# With any value, the suite runs with functions of shards.
+SHARD_FUNCTIONS = "CITUS_SHARD_FUNCTIONS"
 SETTINGS = {
     "shared_preload_libraries": "citus",
     "wal_level": "logical",
@@ -139,6 +141,10 @@ class Nodes:
         self.each("create database distributed")
         self.join("distributed")
         self.install("distributed")
+        if os.environ.get(SHARD_FUNCTIONS):
+            with psycopg.connect(self.clusters[0].dsn("distributed"), autocommit=True) as connection:
+                found = connection.execute("select distinct result from memfold.create_shard_functions()")
+                assert found.fetchall() == [("created",)]
         self.each(
             "alter database distributed allow_connections false",
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = 'distributed'",
