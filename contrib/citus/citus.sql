@@ -294,7 +294,7 @@ $body$;
 alter function memfold_internal._extend_sums(text, uuid) security definer set search_path = pg_catalog, pg_temp;
 alter function memfold_internal._erase_some(text, text, bigint) security definer set search_path = pg_catalog, pg_temp;
 
--- replay_bucket() copies policies, which are on every node, for what it rolls back.
+-- replay_bucket() copies policies, which are on every node, and rolls the copy back.
 alter function memfold_internal._copy_rules(text, text, text) security definer set search_path = pg_catalog, pg_temp;
 
 -- On the calling node, a call is checked as its caller.
