@@ -167,10 +167,7 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
 def conversion(nodes: citus_nodes.Nodes, memories: int) -> None:
     first, others = nodes.clusters[0], nodes.clusters[1:]
     for cluster in nodes.clusters:
-        cluster.start(
-            extension=False,
-            **{**citus_nodes.SETTINGS, "citus.local_hostname": str(cluster.base), "max_wal_size": "8GB"},
-        )
+        nodes.start_node(cluster, max_wal_size="8GB")
     migrate_plain(first, memories)
     with psycopg.connect(first.dsn(), autocommit=True) as db:
 

@@ -33,8 +33,10 @@ GATE = (
     f"set local lock_timeout = '{LOCK_TIMEOUT}'",
 )
 # Another writer's lock, a deadlock, and errors of concurrent installations into databases of one server, which share
-# roles: duplicates (unique_violation, duplicate_object) and "tuple concurrently updated" (XX000).
-PASSING = {"55P03", "40P01", "40001", "23505", "42710", "42P06", "XX000"}
+# roles: duplicates (unique_violation, duplicate_object), and of XX000, which is mostly a fault that stays, those below.
+PASSING = {"55P03", "40P01", "40001", "23505", "42710", "42P06"}
+# never translated by the server
+PASSING_INTERNAL = ("tuple concurrently updated", "tuple concurrently deleted")
 BLOCKERS = """
 select pg_catalog.format('process %s (%s%s)%s', a.pid, a.usename,
     coalesce(', ' || nullif(a.application_name, ''), ''),
@@ -158,6 +160,10 @@ def close_gate(connection: sa.Connection) -> None:
         raise CommandError("another installation is running in this database, for 10 minutes now") from error
 
 
+def is_passing(state: str | None, message: str) -> bool:
+    return state in PASSING or (state == "XX000" and any(known in message for known in PASSING_INTERNAL))
+
+
 def repeat(connection: sa.Connection, work: Callable[[], None]) -> None:
     """Repeat work, a part of the current transaction, while other sessions are in its way."""
     began = time.monotonic()
@@ -177,7 +183,7 @@ def repeat(connection: sa.Connection, work: Callable[[], None]) -> None:
                 message = error.orig.diag.message_primary
                 hint = error.orig.diag.message_hint
                 raise CommandError(f"{message}: {hint}" if hint else message) from error
-            if state not in PASSING:
+            if not is_passing(state, str(error.orig)):
                 raise
             if time.monotonic() - began > PATIENCE:
                 if state != "55P03":

@@ -300,6 +300,9 @@ $body$;
 alter function memfold_internal._extend_sums(text, uuid) security definer set search_path = pg_catalog, pg_temp;
 alter function memfold_internal._erase_some(text, text, bigint) security definer set search_path = pg_catalog, pg_temp;
 
+-- replay_bucket() copies policies, which are on every node, and rolls the copy back.
+alter function memfold_internal._copy_rules(text, text, text) security definer set search_path = pg_catalog, pg_temp;
+
 -- On the calling node, a call is checked as its caller.
 alter function memfold_internal._authorize_session(text, name) security definer set search_path = pg_catalog, pg_temp;
 alter function memfold_internal._authorize_queue_session(text) security definer set search_path = pg_catalog, pg_temp;
@@ -495,6 +498,8 @@ begin
         'create or replace function %s.%I(%s) returns %s language plpgsql volatile'
         -- arguments are sent as text
         ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
+        -- Citus sends a call only by a plan that has the tenant: not by a generic one, which the session may ask for
+        ' set plan_cache_mode = auto'
         -- called by a statement on tables whose rows are on other nodes
         ' set citus.allow_nested_distributed_execution = on%s'
         ' as $wrapper$
@@ -668,7 +673,7 @@ begin
             'register_embedding_model', 'unregister_embedding_model', 'replace_embedding_model', 'apply_calibration',
             'undo_calibration', 'create_vector_index', 'drop_vector_index', 'create_text_index', 'drop_text_index', '_indexed_words',
             '_rehash_end', '_claim_all_tenants', '_retry_all_tenants', '_tenants', '_shard_schema', 'create_shard_functions',
-            'drop_shard_functions', '_create_shard_functions', '_drop_shard_functions', '_refresh_shard_functions'
+            'drop_shard_functions', '_create_shard_functions', '_drop_shard_functions', '_refresh_shard_functions', '_copy_rules'
         )
         or p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             'set_policy', 'set_options', 'set_predicate', 'erase_tenant', 'import_bucket', 'rehash_begin'

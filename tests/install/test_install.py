@@ -191,6 +191,28 @@ def test_nothing_new_locks_no_table(installed: str) -> None:
         assert migrate.install(installed) == HEAD
 
 
+@pytest.mark.one_server
+@pytest.mark.parametrize(
+    ("message", "is_passing"),
+    [("tuple concurrently updated", True), ("cache lookup failed for type 0", False)],
+)
+def test_an_internal_error_is_repeated_only_if_another_session_was_in_the_way(
+    empty: str, monkeypatch: pytest.MonkeyPatch, message: str, is_passing: bool
+) -> None:
+    """Two installations of one server that grant the same role meet in its row, which is XX000; so are faults that stay."""
+    rows_of(
+        empty,
+        "create sequence attempt; create function refuse() returns event_trigger language plpgsql as $$ begin"
+        f" perform nextval('public.attempt'); raise '{message}' using errcode = 'XX000'; end $$;"
+        " create event trigger refuse on ddl_command_start execute function refuse()",
+    )
+    monkeypatch.setenv("MEMFOLD_LOCK_PATIENCE", "0.1")
+    with pytest.raises(errors.MemfoldError, match=message):
+        migrate.install(empty)
+    [(attempts,)] = rows(empty, "select last_value from attempt")
+    assert (attempts > 1) == is_passing, attempts
+
+
 def test_pgvector_in_another_schema(empty: str) -> None:
     rows_of(empty, 'create schema "Ex tensions"')
     rows_of(empty, 'create extension vector schema "Ex tensions"')

@@ -67,6 +67,8 @@ def test_statements_of_the_pages_name_what_exists(db: DB) -> None:
         for statement in [s for block in blocks(page, "sql") for s in statements(block)]:
             if any(word in statement for word in ELSEWHERE) or re.search(r"[ (]\.\.\.", statement):
                 continue
+            if "run_as_owner" in statement and db.info.server_version < 160000:
+                continue
             # variables of psql, and an id that is cut short
             query = re.sub(r"(?<![:\w]):(?:'\w+'|[a-z_]+)(?!\w)", "null", statement)
             query = re.sub(r"'01a2…'", "gen_random_uuid()", query)

@@ -195,7 +195,8 @@ def shown(db: DB, bucket: str = "default") -> list[Any]:
         "select m.subject, m.predicate, m.object, m.content, k.observations, k.independent, k.source_confidence,"
         " k.extractor_confidence, k.first_seen, k.last_seen, m.metadata,"
         " (select array_agg(distinct s.source_turn_id order by s.source_turn_id) from memory_sources s"
-        "  join memories t using (tenant_id, memory_id) where coalesce(t.root_id, t.memory_id) = m.memory_id)"
+        "  join memories t using (tenant_id, memory_id)"
+        "  where t.tenant_id = m.tenant_id and coalesce(t.root_id, t.memory_id) = m.memory_id)"
         " from memories m join memory_totals k using (tenant_id, memory_id)"
         " where m.status = 'active' and m.bucket_id = %s order by 1, 2, 3, 4, 5, 6",
         [bucket],

@@ -27,8 +27,9 @@ def replay(db: DB, arguments: str = "") -> list[tuple[Any, ...]]:
     return db.execute(
         "select m.content, r.action, o.content, round(r.similarity::numeric, 2)::float8, r.guard"
         f" from memfold.replay_bucket('acme', 'default'{arguments}) as r"
-        " join memfold.memories as m on m.memory_id = r.memory_id"
-        " left join memfold.memories as o on o.memory_id = r.other_id order by r.memory_id".encode()
+        " join memfold.memories as m on m.memory_id = r.memory_id and m.tenant_id = 'acme'"
+        " left join memfold.memories as o on o.memory_id = r.other_id and o.tenant_id = 'acme'"
+        " order by r.memory_id".encode()
     ).fetchall()
 
 

@@ -21,6 +21,8 @@ from tests import servers
 from memfold.admin import migrate
 
 VARIABLE = "CITUS_PG_CONFIG"
+# With any value, the suite runs with functions of shards.
+SHARD_FUNCTIONS = "CITUS_SHARD_FUNCTIONS"
 SETTINGS = {
     "shared_preload_libraries": "citus",
     "wal_level": "logical",
@@ -79,8 +81,16 @@ class Nodes:
 
     def start(self) -> None:
         for cluster in self.clusters:
-            cluster.start(extension=False, **{**SETTINGS, "citus.local_hostname": str(cluster.base)})
+            self.start_node(cluster)
         self.join("postgres")
+
+    def start_node(self, cluster: servers.Cluster, **more: str) -> None:
+        settings = {**SETTINGS, "citus.local_hostname": str(cluster.base)}
+        sample = Path(cluster.run(self.bindir / "pg_config", "--sharedir").strip()) / "postgresql.conf.sample"
+        if "output_plugin_libraries" in sample.read_text():
+            # moves of shards are decoded by a library of Citus
+            settings["output_plugin_libraries"] = "pgoutput, citus"
+        cluster.start(extension=False, **{**settings, **more})
 
     def join(self, database: str) -> None:
         """Make nodes of the databases of that name."""
@@ -126,9 +136,15 @@ class Nodes:
     def start_suite(self) -> None:
         """With a database on each node to copy: nodes know one another by address, and meet in the databases of one name."""
         self.start()
+        # each test copies the files of all of them
+        self.each("alter system set citus.shard_count = 4", "select pg_reload_conf()")
         self.each("create database distributed")
         self.join("distributed")
         self.install("distributed")
+        if os.environ.get(SHARD_FUNCTIONS):
+            with psycopg.connect(self.clusters[0].dsn("distributed"), autocommit=True) as connection:
+                found = connection.execute("select distinct result from memfold.create_shard_functions()")
+                assert found.fetchall() == [("created",)]
         self.each(
             "alter database distributed allow_connections false",
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = 'distributed'",

@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from tests import servers
 from tests.sql.test_export import TABLES, history
 from tests.sql.test_undo import History, same
@@ -22,6 +23,7 @@ from tests.sql.test_undo import History, same
 from contrib.citus.tests import citus_nodes
 from memfold import Memfold
 from memfold.admin import migrate
+from memfold.cli import main
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)
@@ -113,6 +115,46 @@ def test_a_populated_server_keeps_what_it_had(nodes: citus_nodes.Nodes) -> None:
             assert connection.execute(
                 "select active, observations from memfold.dedup_stats where tenant_id = %s", [tenant]
             ).fetchone() == (each, each + 1)
+
+
+def test_doctor_checks_to_its_end(nodes: citus_nodes.Nodes) -> None:
+    """Including what queries of several nodes' rows find."""
+
+    def doctor() -> list[str]:
+        done = CliRunner().invoke(main, ["doctor", "--dsn", nodes.dsn(), "--tenant", "from before 0"])
+        assert done.exit_code == 0, done.output
+        lines = done.output.splitlines()
+        assert "ok       row-level security: no fault" in lines
+        assert "ok       memories of tenant from before 0 against its ledger: no difference" in lines
+        return lines
+
+    assert "ok       search covers every bucket completely" in doctor()
+    limit = "create or replace function memfold_internal._search_limit() returns bigint language sql immutable return {}"
+    with nodes.connect() as connection:
+        row = connection.execute("select memfold_internal._search_limit()").fetchone()
+        assert row is not None
+    settings = "set citus.enable_ddl_propagation = off"
+    nodes.each(settings + "; " + limit.format(2))
+    try:
+        told = doctor()
+    finally:
+        nodes.each(settings + "; " + limit.format(row[0]))
+    assert any(line.startswith("warning  search by words reads the newest 2 texts of 1") for line in told), (
+        told
+    )
+
+
+def test_status_of_every_tenant(nodes: citus_nodes.Nodes) -> None:
+    with nodes.connect() as connection:
+        connection.execute(
+            "insert into memfold.memories (tenant_id, content) values ('of status', 'A plain row.')"
+        )
+    done = CliRunner().invoke(main, ["status", "--dsn", nodes.dsn(), "--json"])
+    assert done.exit_code == 0, done.output
+    buckets = {one["tenant_id"]: one for one in json.loads(done.stdout)["buckets"]}
+    assert {f"from before {number}" for number in range(100)} <= set(buckets)
+    assert buckets["of status"]["plain_rows"] == 1
+    assert buckets["from before 0"]["plain_rows"] == 0
 
 
 def test_each_function_with_a_tenant_is_sent(nodes: citus_nodes.Nodes) -> None:
@@ -298,6 +340,20 @@ def test_a_statement_reads_what_it_has_written(nodes: citus_nodes.Nodes, node: i
                 connection.execute(statement.format(end="1 / (k.status <> 'active')::int").encode(), given)
             row = connection.execute(statement.format(end="1").encode(), given).fetchone()
             assert row == ("inserted", "active", given["text"], 1)
+
+
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_a_session_that_asks_for_generic_plans(nodes: citus_nodes.Nodes, node: int) -> None:
+    """They have no tenant, by which Citus would find the node."""
+    tenant = f"generic {node}"
+    with nodes.connect(node, "appl") as connection:
+        connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        connection.execute("set plan_cache_mode = force_generic_plan")
+        for action in ("inserted", "merged", "merged"):
+            statement = "select action from memfold.ingest_memory('Alice has a cat.', %s)"
+            assert connection.execute(statement.encode(), [tenant]).fetchall() == [(action,)]
+        broken = connection.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
+        assert broken == []
 
 
 def test_arguments_and_results_arrive_as_they_are(nodes: citus_nodes.Nodes) -> None:
@@ -493,6 +549,27 @@ def test_rules_are_on_every_node(nodes: citus_nodes.Nodes) -> None:
                 "select merge_threshold from memfold.policies where tenant_id = 'rules'"
             ).fetchone()
             assert row == (0.97,)
+
+
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_a_bucket_with_a_policy_of_its_own_is_replayed(nodes: citus_nodes.Nodes, node: int) -> None:
+    """The policy is copied to every node, and rolled back."""
+    tenant = f"replayed {node}"
+    with nodes.connect(node) as connection:
+        connection.execute("select memfold.set_policy(%s, 'default', neighbours => 7)", [tenant])
+        for text, embedding in (("Runs and cycles", "[1,0,0]"), ("Drinks tea", "[0,1,0]")):
+            connection.execute(
+                "select memfold.ingest_memory(%s, %s, embedding => %s, embedding_model => 'toy')",
+                [text, tenant, embedding],
+            )
+        found = connection.execute("select action from memfold.replay_bucket(%s)", [tenant]).fetchall()
+        assert found == [("inserted",), ("inserted",)]
+        row = connection.execute(
+            "select count(*) from memfold.policies where tenant_id = %s", [tenant]
+        ).fetchone()
+        assert row == (1,)
+        broken = connection.execute("select * from memfold.check_invariants(%s)", [tenant]).fetchall()
+        assert broken == []
 
 
 class Writers:
@@ -747,7 +824,7 @@ def test_a_node_is_added(nodes: citus_nodes.Nodes) -> None:
     added = servers.Cluster("citus3", BINDIR)
     try:
         nodes.clusters.append(added)
-        added.start(extension=False, **{**citus_nodes.SETTINGS, "citus.local_hostname": str(added.base)})
+        nodes.start_node(added)
         with nodes.connect(3) as connection:
             connection.execute("create extension citus")
             connection.execute("create extension vector")

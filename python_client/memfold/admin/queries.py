@@ -263,48 +263,8 @@ where c.relnamespace = pg_catalog.to_regnamespace('memfold') and not (i.indisval
 order by 1
 """
 
-# Buckets with their pending work, from the indexes of pending work: no memory is counted. Buckets are found one by
-# one, each as the next entry of an index (a loose index scan); texts without a hash have a separate index.
-BUCKETS_WAITING = """
-with recursive hashed as (
-    (
-        select m.tenant_id, m.bucket_id from memfold.memories as m
-        where m.content_hash is not null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
-        order by m.tenant_id, m.bucket_id limit 1
-    )
-    union all
-    select n.tenant_id, n.bucket_id
-    from hashed as h
-    cross join lateral (
-        select m.tenant_id, m.bucket_id from memfold.memories as m
-        where m.content_hash is not null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
-            and (m.tenant_id, m.bucket_id) > (h.tenant_id, h.bucket_id)
-        order by m.tenant_id, m.bucket_id limit 1
-    ) as n
-),
-opted_out as (
-    (
-        select m.tenant_id, m.bucket_id from memfold.memories as m
-        where m.content_hash is null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
-        order by m.tenant_id, m.bucket_id limit 1
-    )
-    union all
-    select n.tenant_id, n.bucket_id
-    from opted_out as o
-    cross join lateral (
-        select m.tenant_id, m.bucket_id from memfold.memories as m
-        where m.content_hash is null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
-            and (m.tenant_id, m.bucket_id) > (o.tenant_id, o.bucket_id)
-        order by m.tenant_id, m.bucket_id limit 1
-    ) as n
-),
-buckets as (
-    (select tenant_id, bucket_id from hashed limit %(most)s)
-    union
-    (select tenant_id, bucket_id from opted_out limit %(most)s)
-    order by tenant_id, bucket_id
-    limit %(most)s
-),
+# The pending work of buckets, from its indexes: no memory is counted.
+_WAITING = """
 asked as (
     select j.tenant_id, j.bucket_id,
         count(*) filter (where j.kind <> 'review' and j.status <> 'dead') as for_judge,
@@ -345,6 +305,56 @@ left join plain as p on p.tenant_id = b.tenant_id and p.bucket_id = b.bucket_id
 order by b.tenant_id, b.bucket_id
 """
 
+# One by one, each as the next entry of an index (a loose index scan); texts without a hash have a separate index.
+_INDEXED_BUCKETS = """
+with recursive hashed as (
+    (
+        select m.tenant_id, m.bucket_id from memfold.memories as m
+        where m.content_hash is not null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+        order by m.tenant_id, m.bucket_id limit 1
+    )
+    union all
+    select n.tenant_id, n.bucket_id
+    from hashed as h
+    cross join lateral (
+        select m.tenant_id, m.bucket_id from memfold.memories as m
+        where m.content_hash is not null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+            and (m.tenant_id, m.bucket_id) > (h.tenant_id, h.bucket_id)
+        order by m.tenant_id, m.bucket_id limit 1
+    ) as n
+),
+opted_out as (
+    (
+        select m.tenant_id, m.bucket_id from memfold.memories as m
+        where m.content_hash is null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+        order by m.tenant_id, m.bucket_id limit 1
+    )
+    union all
+    select n.tenant_id, n.bucket_id
+    from opted_out as o
+    cross join lateral (
+        select m.tenant_id, m.bucket_id from memfold.memories as m
+        where m.content_hash is null and (%(tenant_id)s::text is null or m.tenant_id = %(tenant_id)s)
+            and (m.tenant_id, m.bucket_id) > (o.tenant_id, o.bucket_id)
+        order by m.tenant_id, m.bucket_id limit 1
+    ) as n
+),
+buckets as (
+    (select tenant_id, bucket_id from hashed limit %(most)s)
+    union
+    (select tenant_id, bucket_id from opted_out limit %(most)s)
+    order by tenant_id, bucket_id limit %(most)s
+),"""
+BUCKETS_WAITING = "".join((_INDEXED_BUCKETS, _WAITING))
+
+# Of every tenant on Citus, where a recursive query is about one tenant.
+_GROUPED_BUCKETS = """
+with buckets as (
+    select m.tenant_id, m.bucket_id from memfold.memories as m
+    group by m.tenant_id, m.bucket_id order by m.tenant_id, m.bucket_id limit %(most)s
+),"""
+BUCKETS_WAITING_ON_NODES = "".join((_GROUPED_BUCKETS, _WAITING))
+
 LAST_MAINTENANCE = """
 select pg_catalog.max(r.ended_at) as ended_at
 from memfold.runs as r
@@ -374,7 +384,8 @@ from (
     having pg_catalog.count(*) > memfold_internal._search_limit()
 ) as b
 where not exists (
-    select from pg_catalog.pg_index as i join pg_catalog.pg_class as c on c.oid = i.indexrelid
+    -- with a column: Citus hands the result on to other nodes as a table
+    select 1 from pg_catalog.pg_index as i join pg_catalog.pg_class as c on c.oid = i.indexrelid
     where i.indrelid = 'memfold.memories'::pg_catalog.regclass and i.indisvalid and c.relname like 'memories\\_words\\_%%'
 )
 """

@@ -114,7 +114,9 @@ _ADVICE = {
 
 def _buckets(client: Memfold, tenant: str | None) -> list[dict[str, Any]]:
     parameters = {"tenant_id": tenant, "most": _MOST}
-    rows = client._drive(client._core.send(admin_queries.BUCKETS_WAITING, parameters, repeatable=True))
+    on_nodes = tenant is None and client._query(admin_queries.CITUS)[0]["is_distributed"]
+    query = admin_queries.BUCKETS_WAITING_ON_NODES if on_nodes else admin_queries.BUCKETS_WAITING
+    rows = client._drive(client._core.send(query, parameters, repeatable=True))
     return [dict(row) for row in rows]
 
 
