@@ -481,6 +481,13 @@ def test_what_is_everyones_is_on_every_server(routed: Routed) -> None:
         db.execute("select memfold.set_predicate('born_in', '*')")
         db.execute("select memfold.set_policy(%s, merge_threshold => 0.98)", [tenant])
         assert one(db, "select count(*) from memfold.embedding_models where model = 'everywhere'") == 1
+        # a superuser's view is of all servers
+        assert one(db, "select count(*) from memfold.policies where tenant_id = '*' and bucket_id = 'b'") == 1
+        assert (
+            one(db, "select count(*) from memfold.predicates where tenant_id = '*' and predicate = 'born in'")
+            == 1
+        )
+        assert one(db, "select count(*) from memfold.options where tenant_id = '*'") == 1
         for number in (0, 1):
             with routed.shard(number) as shard:
                 assert (
