@@ -284,7 +284,8 @@ class Router:
             with suppress(psycopg.Error):
                 self.run(*(f"drop database if exists {n} with (force)" for n in names))
 
-    def missing(self, error: BaseException) -> str | None:
+    @staticmethod
+    def missing(error: BaseException) -> str | None:
         if isinstance(error, DidNotWaitError):
             return LOCKS
         if not isinstance(error, psycopg.Error):
