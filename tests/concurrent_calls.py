@@ -17,6 +17,10 @@ Connect = Callable[..., DB]
 PATIENCE = 60.0
 
 
+class DidNotWaitError(AssertionError):
+    """A call ended without waiting for the other session."""
+
+
 class Call(threading.Thread):
     """A call in a separate thread, on its own connection: its result or its error, and whom it waits for."""
 
@@ -43,7 +47,8 @@ class Call(threading.Thread):
     def waits_for(self, other: DB) -> Call:
         deadline = time.monotonic() + PATIENCE
         while other.info.backend_pid not in self.blockers():
-            assert self.is_alive(), f"it did not wait: {self.value} {self.error}"
+            if not self.is_alive():
+                raise DidNotWaitError(f"it did not wait: {self.value} {self.error}")
             assert time.monotonic() < deadline, "it waits for nobody, or for somebody else"
             time.sleep(0.01)
         return self

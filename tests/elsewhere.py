@@ -1,16 +1,19 @@
 """The suite on several servers: what of it runs there, what is known to fail there, and why.
 
 ``contrib/<place>/tests/expected_failures.txt`` lists the expected failures of a place: a line ``# <reason>`` for each row of
-the table in ``contrib/<place>/README.md``, and under it the tests that it makes fail. A listed test that passes fails the
-run, unless the reason says ``(now and then)``; ``(not run)``: it would wait minutes for what never happens there.
-A listed test that no longer exists stops the run.
+the table in ``contrib/<place>/README.md``, and under it the tests that it makes fail, with one case or all (no ``[...]``). A
+listed test that passes fails the run, unless the reason says ``(now and then)``; ``(not run)``: it would wait minutes for
+what never happens there. A listed test that no longer exists stops the run.
+
+Tests that use what a place does not have (``Place.missing``) are expected failures by that rule, and must not be listed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
@@ -70,6 +73,9 @@ class Place(Protocol):
     def copy(self, name: str) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Databases of that name; leads to the first as its superuser."""
 
+    def missing(self, error: BaseException) -> str | None:
+        """The reason if a test failed because it uses what no such place has."""
+
 
 def expected_failures(place: str) -> dict[str, str]:
     """Which tests are expected to fail there, and why."""
@@ -88,6 +94,11 @@ def name(place: Place, item: pytest.Item) -> str:
     """The test, by no version of a server."""
     target = f"{place.cluster.name}{place.cluster.major}-alembic"
     return item.nodeid.replace(f"[{target}]", "").replace(f"[{target}-", "[").replace(f"-{target}]", "]")
+
+
+def _all_cases(place: Place, item: pytest.Item) -> str:
+    """The test, by no parameters: for a line that lists all of its cases."""
+    return name(place, item).partition("[")[0]
 
 
 def _why_not(place: Place, item: pytest.Item) -> str | None:
@@ -109,13 +120,13 @@ def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> Non
         # whole files: what is listed of them is there
         files = {item.nodeid.partition("::")[0] for item in items}
         gone = {one for one in known if one.partition("::")[0] in files} - {
-            name(place, item) for item in items
+            one for item in items for one in (name(place, item), _all_cases(place, item))
         }
         if gone:
             raise pytest.UsageError(f"listed as expected failures, but gone: {', '.join(sorted(gone))}")
     here, elsewhere = [], []
     for item in items:
-        reason = known.get(name(place, item), "")
+        reason = known.get(name(place, item)) or known.get(_all_cases(place, item), "")
         why_not = reason.removesuffix(NOT_RUN) if reason.endswith(NOT_RUN) else _why_not(place, item)
         if why_not:
             _left_out[why_not] += 1
@@ -126,6 +137,61 @@ def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> Non
             item.add_marker(pytest.mark.xfail(reason=reason, strict=not reason.endswith(FLAKY)))
     items[:] = here
     config.hook.pytest_deselected(items=elsewhere)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it came from."""
+    while error is not None:
+        yield error
+        for one in getattr(error, "exceptions", ()):
+            yield from _chain(one)
+        error = error.__cause__ or error.__context__
+
+
+def _behind(failure: pytest.ExceptionInfo[BaseException]) -> Iterator[BaseException]:
+    """What a test failed with, and the errors that it had expected and was looking at."""
+    yield from _chain(failure.value)
+    for step in failure.traceback:
+        for value in step.frame.f_locals.values():
+            if isinstance(value, pytest.ExceptionInfo):
+                with suppress(AssertionError):  # nothing was raised
+                    yield value.value
+
+
+def _is_sent_by_a_test(error: BaseException) -> bool:
+    """Whether the tests' own code raised it, or sent the statement.
+
+    memfold itself must not use what a place does not have.
+    """
+    step, files = error.__traceback__, []
+    while step is not None:
+        files.append(Path(step.tb_frame.f_code.co_filename))
+        step = step.tb_next
+    inner = [
+        file.relative_to(servers.ROOT).parts[0]
+        for file in files
+        if file.is_relative_to(servers.ROOT) and "site-packages" not in file.parts
+    ]
+    return inner[-1:] in (["tests"], ["contrib"])
+
+
+def excuse(place: Place, item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestReport) -> None:
+    """Make expected failures of those that the rule of the place explains."""
+    if call.excinfo is None or call.when == "teardown" or not (report.failed or hasattr(report, "wasxfail")):
+        return
+    for error in _behind(call.excinfo):
+        why = place.missing(error) if _is_sent_by_a_test(error) else None
+        if why is None:
+            continue
+        if report.failed:
+            report.outcome, report.wasxfail = "skipped", f"reason: {why}"
+        else:
+            report.outcome = "failed"
+            report.longrepr = (
+                f"{name(place, item)} is listed as an expected failure, but a rule explains it: {why}"
+            )
+            del report.wasxfail
+        return
 
 
 def summary(place: Place) -> list[str]:

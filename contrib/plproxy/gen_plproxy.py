@@ -74,6 +74,9 @@ VIEWS = {
     "embedding_models": False,
 }
 
+# Rules of the tenant '*' are on every server: a view of all servers shows them once.
+RULES = ("policies", "options", "predicates")
+
 # How to write an argument of a type so that the server reads the same value.
 AS_TEXT = {
     "timestamp with time zone": "set datestyle = 'ISO'",
@@ -114,6 +117,14 @@ select quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod)
 from pg_attribute as a
 where a.attrelid = ('memfold.' || quote_ident(%s))::regclass and a.attnum > 0 and not a.attisdropped
 order by a.attnum
+"""
+
+PRIMARY_KEY = """
+select string_agg(quote_ident(a.attname), ', ' order by k.place)
+from pg_index as i
+cross join unnest(i.indkey::smallint[]) with ordinality as k (attnum, place)
+join pg_attribute as a on a.attrelid = i.indrelid and a.attnum = k.attnum
+where i.indrelid = ('memfold.' || quote_ident(%s))::regclass and i.indisprimary
 """
 
 HEAD = """
@@ -516,8 +527,9 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def view(name: str, of_tenants: bool, columns: list[str]) -> str:
-    """A view over a function that asks the servers. The setting is made before the view there starts."""
+def view(name: str, of_tenants: bool, columns: list[str], key: str | None) -> str:
+    """A view over a function that asks the servers, with one row of those with the same key. The setting is made before
+    the view there starts."""
     reader = f"memfold_internal._read_{name}"
     body = f"""\
     cluster 'memfold';
@@ -531,7 +543,7 @@ def view(name: str, of_tenants: bool, columns: list[str]) -> str:
         f"comment on function {reader}(text) is 'The rows of {name}, from the servers.';",
         *grants(f"{reader}(text)", ["memfold_app", "memfold_agent", "memfold_auditor"]),
         f"create view memfold.{name} with (security_invoker = true) as",
-        f"select * from {reader}(coalesce(memfold_internal._tenant(), ''));",  # noqa: S608
+        f"select {f'distinct on ({key}) ' if key else ''}* from {reader}(coalesce(memfold_internal._tenant(), ''));",  # noqa: S608
         f"comment on view memfold.{name} is 'As on a server, whole: conditions are tried here.';",
         f"grant select on memfold.{name} to memfold_owner, memfold_app, memfold_agent, memfold_auditor;",
     ]
@@ -598,7 +610,9 @@ def make(connection: psycopg.Connection[Any]) -> str:
         out.append(f"create type memfold.{name} as ({', '.join(columns)});")
     out.append("-- Views " + "-" * 109)
     for name, of_tenants in VIEWS.items():
-        out.append(view(name, of_tenants, [row[0] for row in connection.execute(COLUMNS, [name])]))
+        columns = [row[0] for row in connection.execute(COLUMNS, [name])]
+        [(key,)] = connection.execute(PRIMARY_KEY, [name]).fetchall()
+        out.append(view(name, of_tenants, columns, key if name in RULES else None))
 
     out.append("-- Functions " + "-" * 105)
     for one in chosen:

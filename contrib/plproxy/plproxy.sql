@@ -565,7 +565,7 @@ comment on function memfold_internal._read_policies(text) is 'The rows of polici
 revoke all on function memfold_internal._read_policies(text) from public;
 grant execute on function memfold_internal._read_policies(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.policies with (security_invoker = true) as
-select * from memfold_internal._read_policies(coalesce(memfold_internal._tenant(), ''));
+select distinct on (tenant_id, bucket_id, memory_type) * from memfold_internal._read_policies(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.policies is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.policies to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
@@ -582,7 +582,7 @@ comment on function memfold_internal._read_options(text) is 'The rows of options
 revoke all on function memfold_internal._read_options(text) from public;
 grant execute on function memfold_internal._read_options(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.options with (security_invoker = true) as
-select * from memfold_internal._read_options(coalesce(memfold_internal._tenant(), ''));
+select distinct on (tenant_id, bucket_id, memory_type) * from memfold_internal._read_options(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.options is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.options to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 
@@ -599,7 +599,7 @@ comment on function memfold_internal._read_predicates(text) is 'The rows of pred
 revoke all on function memfold_internal._read_predicates(text) from public;
 grant execute on function memfold_internal._read_predicates(text) to memfold_agent, memfold_app, memfold_auditor, memfold_owner;
 create view memfold.predicates with (security_invoker = true) as
-select * from memfold_internal._read_predicates(coalesce(memfold_internal._tenant(), ''));
+select distinct on (tenant_id, predicate) * from memfold_internal._read_predicates(coalesce(memfold_internal._tenant(), ''));
 comment on view memfold.predicates is 'As on a server, whole: conditions are tried here.';
 grant select on memfold.predicates to memfold_owner, memfold_app, memfold_agent, memfold_auditor;
 

@@ -162,6 +162,10 @@ class Nodes:
         finally:
             self.drop(name)
 
+    def missing(self, error: BaseException) -> str | None:
+        """Nothing is: a coordinator has all of memfold."""
+        return None
+
     def workers_of(self, tenants: Sequence[str]) -> dict[str, int]:
         """On which node each tenant's shard is."""
         with self.connect() as connection:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
 from tests import servers
+from tests.concurrent_calls import DidNotWaitError
 
 from contrib.plproxy import gen_plproxy
 from memfold.admin import migrate
@@ -46,10 +49,21 @@ NOT_HERE = {
     "test_install": "installs memfold on one server",
     "test_upgrade": "installs memfold on one server",
     "test_server": "installs memfold on one server",
-    "test_locks": "is about locks, which a routed call does not hold for its caller",
+    **dict.fromkeys(
+        ("test_erasure_races", "test_lock_counts", "test_locks", "test_rule_changes", "test_run_waits"),
+        "is about locks, which a routed call does not hold for its caller",
+    ),
     "test_query_plans": "is about plans on one server",
+    "test_isolation_probes": "is about the catalog of one server",
+    "test_reference": "is about the catalog of one server",
+    "test_guard": "is about private functions, which are on the servers",
     "test_guard_languages": "is about private functions, which are on the servers",
+    "test_guard_turned": "is about private functions, which are on the servers",
+    "test_rehash": "is about rehash_bucket, which is called on the server",
     "test_veto": "is about private functions, which are on the servers",
+    **dict.fromkeys(
+        ("test_web", "test_web_browser", "test_web_guard"), "the page is of one server: docs/web.md says so"
+    ),
     "test_plpython": "is about functions of one server",
     "test_plpython_package": "is about functions of one server",
     "test_pgbouncer": "is about a pooler of one server",
@@ -60,6 +74,22 @@ NOT_HERE = {
 WRITE = """
 create extension postgres_fdw;
 create extension dblink;
+create function public.server_of_this_test(number integer) returns text
+language plpgsql as $$
+declare
+    v_maintenance constant text := coalesce(nullif(current_setting('memfold.maintenance', true), ''), 'off');
+    -- a connection for the session: a test may write thousands of rows
+    v_name constant text := number || v_maintenance;
+begin
+    if array_position(public.dblink_get_connections(), v_name) is null then
+        perform public.dblink_connect(v_name, format(
+            'user=postgres host=%L port=%s dbname=%L options=-cmemfold.maintenance=%s',
+            current_setting('unix_socket_directories'), current_setting('port'), current_database() || '_' || number,
+            v_maintenance));
+    end if;
+    return v_name;
+end;
+$$;
 create function public.write_on_its_server() returns trigger
 language plpgsql as $$
 declare
@@ -69,34 +99,59 @@ declare
     v_columns text;
     v_call text;
     v_done jsonb;
+    -- what each server has of its own in rows that are on all
+    v_own constant text[] := case when v_row ? 'tenant_id' then '{}' else '{registered_at,replaced_at}' end;
 begin
     select string_agg(quote_ident(e.key), ', ') into v_columns
     from jsonb_each(v_row) as e where e.value is distinct from coalesce(v_old -> e.key, 'null');
+    if tg_op = 'UPDATE' and v_columns is null then
+        return new;
+    end if;
     v_call := case tg_op
         -- a trigger does not see ON CONFLICT, and most that insert here say DO NOTHING
         when 'INSERT' then 'insert into memfold.%1$I as t (%2$s) select %2$s'
             ' from jsonb_populate_record(null::memfold.%1$I, %3$L)'
             || case when tg_table_name <> 'memories' then ' on conflict do nothing' else '' end
-        when 'DELETE' then 'delete from memfold.%1$I as t where to_jsonb(t) = %4$L'
+        when 'DELETE' then 'delete from memfold.%1$I as t where to_jsonb(t) - %5$L::text[] = %4$L::jsonb - %5$L::text[]'
         else 'update memfold.%1$I as t set (%2$s) = (select %2$s from jsonb_populate_record(null::memfold.%1$I, %3$L))'
-            ' where to_jsonb(t) = %4$L'
+            ' where to_jsonb(t) - %5$L::text[] = %4$L::jsonb - %5$L::text[]'
     end || ' returning to_jsonb(t)';
     for v_server in
         select s from generate_series(0, 1) as s
         where v_row ->> 'tenant_id' is null or v_row ->> 'tenant_id' = '*' or s = hashtext(v_row ->> 'tenant_id') & 1
     loop
         select d.done into v_done
-        from dblink(
-            format('user=postgres host=%L port=%s dbname=%L', current_setting('unix_socket_directories'),
-                current_setting('port'), current_database() || '_' || v_server),
-            format(v_call, tg_table_name, v_columns, v_row, v_old)) as d (done jsonb);
+        from public.dblink(
+            public.server_of_this_test(v_server),
+            format(v_call, tg_table_name, v_columns, v_row, v_old, v_own)) as d (done jsonb);
     end loop;
     if tg_when = 'INSTEAD OF' and v_done is not null then
         return jsonb_populate_record(coalesce(new, old), v_done);
     end if;
     return null;
 end;
+$$;
+-- what tests of tenant isolation need in their fixture
+create function memfold_internal._stripe(tenant_id text, root_id uuid) returns setof void language plproxy as $$
+    cluster 'memfold';
+    run on hashtext(tenant_id);
 $$
+"""
+# A function of memfold that a test replaces, such as its clock, is replaced on the servers.
+REPLACE = """
+create function public.replace_on_the_servers() returns event_trigger
+language plpgsql as $$
+declare
+    v_function text;
+begin
+    select pg_get_functiondef(c.objid) into v_function from pg_event_trigger_ddl_commands() as c
+    where c.schema_name in ('memfold', 'memfold_internal') and c.command_tag in ('CREATE FUNCTION', 'CREATE PROCEDURE');
+    if v_function is not null then
+        perform public.dblink_exec(public.server_of_this_test(s), v_function) from generate_series(0, 1) as s;
+    end if;
+end;
+$$;
+create event trigger replace_on_the_servers on ddl_command_end execute function public.replace_on_the_servers()
 """
 RELATIONS = """
 select c.relname, c.relkind::text, c.relnamespace::regnamespace::text from pg_class as c
@@ -105,6 +160,35 @@ where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.r
 """
 # Those that have the same rows on each server.
 RULES = ("embedding_models", "calibrations", "antonyms", "lexicon")
+
+
+# What PL/Proxy adds to a server's error: test_plproxy.py is about it, the suite compares errors without it.
+ADDED = re.compile(
+    r"^(DETAIL:  |HINT:  |CONTEXT:  )?(?:[\w.]+\(\d+\): \[[^\]\n]*\] REMOTE [A-Z]+: |Remote (?:detail|hint|context): )",
+    re.MULTILINE,
+)
+# Of the router itself, when a statement uses what is on the servers alone.
+UNDEFINED = re.compile(r"(?:function|procedure) \"?(?:memfold\.|memfold_internal\.)?(\w+)\b.* does not exist")
+PRIVATE = "a function that begins with _, or that is not routed, is on the servers alone"
+LOCKS = "a call is committed when it returns, and holds no locks"
+TABLES = "a router has no tables, and no row-level security"
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Read errors without what PL/Proxy adds."""
+    field = psycopg.errors.Diagnostic._error_message
+
+    def plain(text: str | None) -> str | None:
+        return text and ADDED.sub(r"\1", text)
+
+    with (
+        mock.patch.object(
+            psycopg.errors.Diagnostic, "_error_message", lambda self, name: plain(field(self, name))
+        ),
+        mock.patch.object(psycopg.Error, "__str__", lambda self: plain(Exception.__str__(self))),
+    ):
+        yield
 
 
 @dataclass
@@ -163,7 +247,7 @@ class Router:
                     f"create trigger write_on_its_server {when} on {schema}.{name}"
                     " for each row execute function public.write_on_its_server()"
                 )
-        for statement in statements:
+        for statement in [*statements, REPLACE]:
             db.execute(statement.encode())
 
     def stop(self) -> None:
@@ -197,11 +281,28 @@ class Router:
                 for number, shard in enumerate(names[1:]):
                     db.execute(f"alter server server_{number} options (set dbname '{shard}')".encode())
             # a session of its own: PL/Proxy looks at a server's options no more than once in a while
-            with psycopg.connect(self.cluster.dsn(name), autocommit=True) as db:
+            with plain_errors(), closing(psycopg.connect(self.cluster.dsn(name), autocommit=True)) as db:
                 yield db
         finally:
             with suppress(psycopg.Error):
                 self.run(*(f"drop database if exists {n} with (force)" for n in names))
+
+    @staticmethod
+    def missing(error: BaseException) -> str | None:
+        if isinstance(error, DidNotWaitError):
+            return LOCKS
+        if not isinstance(error, psycopg.Error):
+            return None
+        said = str(error.args[0]) if error.args else ""
+        if "REMOTE ERROR" in said:
+            return None
+        if error.sqlstate == "42883":
+            found = UNDEFINED.match(said)
+            if found and (found[1].startswith("_") or found[1] in gen_plproxy.NOT_ROUTED):
+                return PRIVATE
+        if error.sqlstate == "42809":
+            return TABLES
+        return None
 
 
 def place() -> Router:

@@ -180,6 +180,26 @@ def test_the_file_can_be_run_again(routed: Routed) -> None:
         assert ingest(db, "still here", tenant_id=tenant).action == "inserted"
 
 
+def test_rules_explain_what_a_router_does_not_have_and_nothing_else(routed: Routed) -> None:
+    """The suite's expected failures: plproxy_nodes.Router.missing."""
+    with routed.connect(tenant=routed.tenant()) as db:
+        for statement, why in (
+            ("select memfold_internal._guard('acme', 'a', 'b')", plproxy_nodes.PRIVATE),
+            ("call memfold.rehash_bucket('acme', 'default')", plproxy_nodes.PRIVATE),
+            ("truncate memfold.memories", plproxy_nodes.TABLES),
+            ("select memfold.ingest_memorise('a', 'acme')", None),
+            ("select memfold.set_policy('*', 'b', merge_threshold => 7)", None),
+        ):
+            with pytest.raises(psycopg.Error) as error:
+                db.execute(statement.encode())
+            assert plproxy_nodes.Router.missing(error.value) == why, statement
+        with plproxy_nodes.plain_errors():
+            assert not (error.value.diag.message_detail or "Remote").startswith("Remote")
+            assert "REMOTE ERROR" not in str(error.value)
+        assert "REMOTE ERROR" in str(error.value)
+    assert plproxy_nodes.Router.missing(AssertionError()) is None
+
+
 def test_a_database_with_memfold_is_refused(routed: Routed) -> None:
     with routed.plain() as db, pytest.raises(psycopg.Error, match="memfold itself is installed"):
         db.execute(gen_plproxy.FILE.read_text().encode())
@@ -481,6 +501,13 @@ def test_what_is_everyones_is_on_every_server(routed: Routed) -> None:
         db.execute("select memfold.set_predicate('born_in', '*')")
         db.execute("select memfold.set_policy(%s, merge_threshold => 0.98)", [tenant])
         assert one(db, "select count(*) from memfold.embedding_models where model = 'everywhere'") == 1
+        # a superuser's view is of all servers
+        assert one(db, "select count(*) from memfold.policies where tenant_id = '*' and bucket_id = 'b'") == 1
+        assert (
+            one(db, "select count(*) from memfold.predicates where tenant_id = '*' and predicate = 'born in'")
+            == 1
+        )
+        assert one(db, "select count(*) from memfold.options where tenant_id = '*'") == 1
         for number in (0, 1):
             with routed.shard(number) as shard:
                 assert (
