@@ -11,7 +11,7 @@ import json
 
 import pytest
 
-from tests.support import DB, ingest
+from tests.support import DB, ingest, until
 
 pytestmark = pytest.mark.new_database
 
@@ -204,6 +204,16 @@ def pages_of(db: DB, query: str) -> int:
         return read(db)[0] - before
 
 
+def wait_for_older_transactions(db: DB) -> None:
+    xid = db.execute("select pg_current_xact_id()::text").fetchone()
+    assert xid is not None
+    older = (
+        "select from pg_stat_activity where pid <> pg_backend_pid()"
+        " and greatest(age(backend_xid), age(backend_xmin)) > age(%s::xid)"
+    )
+    until(lambda: not db.execute(older, xid).fetchall(), "older transactions end")
+
+
 def test_a_large_tenant_among_small_ones_is_not_read_for_each_memory(db: DB) -> None:
     """Statistics of small tenants say that one row belongs to a tenant: then any index that begins with it looks as good."""
     never_analyze(db)
@@ -284,27 +294,39 @@ def test_a_call_about_one_memory_does_not_read_a_large_tenant_among_small_ones(d
     db.execute(TENANTS, {"first": 1, "last": 300, "rows": 1})
     db.execute("analyze")
     rows = 3000
-    db.execute(TENANTS, {"first": 0, "last": 0, "rows": rows})
-    db.execute("update memfold.memories set is_ingested = true")
-    db.execute("select set_config('memfold.tenant_id', 'tenant 0', false)")
-    db.execute(
-        "select memfold.derive_scope(array(select memory_id from memfold.memories where tenant_id = 'tenant 0'), 'tenant 0')"
-    )
-    merges = db.execute(
-        "select event_id, target_id from memfold.memory_events"
-        " where tenant_id = 'tenant 0' and action = 'merged' and tier = 3 order by event_id limit 30"
-    ).fetchall()
-    for name, query in {
-        "explain_memory": "select memfold.explain_memory('{memory}')",
-        "undo": "select memfold.undo('{event}')",
-        "erase_memory": "select memfold.erase_memory('{memory}')",
-    }.items():
-        # the first call plans
-        pages = min(
-            pages_of(db, query.format(event=event, memory=memory))
-            for event, memory in (merges.pop() for _ in range(3))
+    calls = {
+        "explain_memory": "select memfold.explain_memory('{memory}', '{tenant}')",
+        "undo": "select memfold.undo('{event}', '{tenant}')",
+        "erase_memory": "select memfold.erase_memory('{memory}', '{tenant}')",
+    }
+    # Old versions of rows are visited as long as any transaction might see them, even one of a test in another database.
+    # If one was open, another large tenant is tried: a wrong plan reads that one, too.
+    for number in (0, -1, -2):
+        wait_for_older_transactions(db)
+        tenant = f"tenant {number}"
+        db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        db.execute(TENANTS, {"first": number, "last": number, "rows": rows})
+        db.execute("update memfold.memories set is_ingested = true where tenant_id = %s", [tenant])
+        db.execute(
+            "select memfold.derive_scope(array(select memory_id from memfold.memories where tenant_id = %(t)s), %(t)s)",
+            {"t": tenant},
         )
-        assert pages < rows, f"{name} reads {pages} pages of a tenant with {rows} memories"
+        merges = db.execute(
+            "select event_id, target_id from memfold.memory_events"
+            " where tenant_id = %s and action = 'merged' and tier = 3 order by event_id limit 30",
+            [tenant],
+        ).fetchall()
+        # the first call plans
+        pages = {
+            name: min(
+                pages_of(db, call.format(event=event, memory=memory, tenant=tenant))
+                for event, memory in (merges.pop() for _ in range(3))
+            )
+            for name, call in calls.items()
+        }
+        if max(pages.values()) < rows:
+            break
+    assert max(pages.values()) < rows, f"of a tenant with {rows} memories: {pages}"
 
 
 def test_maintenance_reads_open_runs_alone(db: DB) -> None:
