@@ -45,6 +45,9 @@ NOWHERE = {
     "test_langgraph_facts": "adapters are tested on one server",
     "test_llamaindex": "adapters are tested on one server",
     "test_mem0": "adapters are tested on one server",
+    "test_web": "the page is of one server",
+    "test_web_browser": "the page is of one server",
+    "test_web_guard": "the page is of one server",
     "test_citus": "has servers of its own",
     "test_plproxy": "has servers of its own",
 }

@@ -24,6 +24,8 @@ from contrib.citus.tests import citus_nodes
 from memfold import Memfold
 from memfold.admin import migrate
 from memfold.cli import main
+from memfold.errors import MemfoldError
+from memfold.web.database import Place, resolve_tenant
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)
@@ -340,6 +342,12 @@ def test_a_statement_reads_what_it_has_written(nodes: citus_nodes.Nodes, node: i
                 connection.execute(statement.format(end="1 / (k.status <> 'active')::int").encode(), given)
             row = connection.execute(statement.format(end="1").encode(), given).fetchone()
             assert row == ("inserted", "active", given["text"], 1)
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_the_page_says_that_it_is_of_one_server(nodes: citus_nodes.Nodes, node: int) -> None:
+    with pytest.raises(MemfoldError, match="this is a node of Citus"):
+        resolve_tenant(Place(nodes.dsn(node), "acme"))
 
 
 @pytest.mark.parametrize("node", [0, 1, 2])

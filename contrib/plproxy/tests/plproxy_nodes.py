@@ -61,9 +61,7 @@ NOT_HERE = {
     "test_guard_turned": "is about private functions, which are on the servers",
     "test_rehash": "is about rehash_bucket, which is called on the server",
     "test_veto": "is about private functions, which are on the servers",
-    **dict.fromkeys(
-        ("test_web", "test_web_browser", "test_web_guard"), "the page is of one server: docs/web.md says so"
-    ),
+    "test_metrics": "exporters ask each server",
     "test_plpython": "is about functions of one server",
     "test_plpython_package": "is about functions of one server",
     "test_pgbouncer": "is about a pooler of one server",

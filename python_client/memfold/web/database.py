@@ -13,12 +13,13 @@ from psycopg import sql
 
 from memfold import queries
 from memfold._checks import check_text
+from memfold.admin.queries import CITUS
 from memfold.client import Memfold
 from memfold.client.core import Core
 from memfold.client.steps import Steps
 from memfold.embedding import EmbedderProtocol
 from memfold.embedding.vectors import VectorBinary
-from memfold.errors import NotInstalledError, TenantMissingError
+from memfold.errors import MemfoldError, NotInstalledError, TenantMissingError
 from memfold.types import Row
 from memfold.web import statements
 
@@ -101,6 +102,12 @@ def resolve_tenant(place: Place) -> Place:
         if not client._query(queries.INSTALLED)[0]["installed"]:
             raise NotInstalledError(
                 "memfold is not installed in this database", hint="As the database's owner: memfold init DSN"
+            )
+        if client._query(CITUS)[0]["is_distributed"]:
+            raise MemfoldError(
+                "this is a node of Citus",
+                detail="The page reads tables and views, whose rows are on other nodes.",
+                hint="Use psql, or memfold review.",
             )
         if place.tenant_id is not None:
             client._query(statements.TENANTS, place.tenant_id)
