@@ -15,6 +15,8 @@ import pytest
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
 PATIENCE = 60.0
+# Servers that answer together look at one another.
+BLOCKERS = "select pg_blocking_pids(%s)"
 
 
 class DidNotWaitError(AssertionError):
@@ -39,7 +41,7 @@ class Call(threading.Thread):
             self.error = error
 
     def blockers(self) -> list[int]:
-        row = self._db.execute("select pg_blocking_pids(%s)", [self._pid]).fetchone()
+        row = self._db.execute(BLOCKERS.encode(), [self._pid]).fetchone()
         assert row is not None
         found: list[int] = row[0]
         return found

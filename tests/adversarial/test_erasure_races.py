@@ -106,12 +106,14 @@ def test_a_call_waits_while_its_fact_is_erased(
 
 def _filled(db: DB, query: str, said: str, other: UUID | None, more: dict[str, Any]) -> str:
     """A call about the stored text with these words: literals, so that it can run in another thread as it is."""
-    row = db.execute(
-        "select m.memory_id, (select max(e.event_id::text) from memory_events as e"
-        " where e.memory_id = m.memory_id and e.action = 'merged') from memories as m where m.content = %s", [said],
-    ).fetchone()  # fmt: skip
+    row = db.execute("select memory_id from memories where content = %s", [said]).fetchone()
     assert row is not None
-    memory, event = row
+    (memory,) = row
+    row = db.execute(
+        "select max(event_id::text) from memory_events where memory_id = %s and action = 'merged'", [memory]
+    ).fetchone()
+    assert row is not None
+    (event,) = row
     # a text that is new makes it wait for the scope, before it looks; texts that are known, for the row
     told = NEW if more.pop("new", False) else OTHER
     candidates = [{"content": text, "source_turn_ids": ["new"], **more} for text in (told, said)]

@@ -13,10 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
-from tests import servers
+from tests import concurrent_calls, servers
 
 from memfold.admin import migrate
 
@@ -37,6 +38,13 @@ SETTINGS = {
     "citus.show_shards_for_app_name_prefixes": "psql",
     "citus.enable_statistics_collection": "off",
 }
+# Of a session of the coordinator, on all nodes.
+BLOCKERS = """
+select array(
+    select citus_pid_for_gpid(w.blocking_gpid) from citus_lock_waits as w
+    where w.waiting_gpid = citus_calculate_gpid(citus_nodeid_for_gpid(citus_backend_gpid()), %s)
+)
+"""
 
 
 def bindir() -> tuple[Path | None, str]:
@@ -155,7 +163,10 @@ class Nodes:
         """A database of that name on each node; leads to the coordinator's."""
         self.each(f"create database {name} template distributed")
         try:
-            with psycopg.connect(self.cluster.dsn(name), autocommit=True) as connection:
+            with (
+                psycopg.connect(self.cluster.dsn(name), autocommit=True) as connection,
+                mock.patch.object(concurrent_calls, "BLOCKERS", BLOCKERS),
+            ):
                 # for what a test sets in a transaction
                 connection.execute("set citus.propagate_set_commands = 'local'")
                 yield connection
