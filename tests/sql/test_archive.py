@@ -347,7 +347,7 @@ def test_explain_says_what_was_archived(db: DB) -> None:
     archive(db)
     lines = [row[0] for row in db.execute("select explain_memory(%s, 'acme')", [memory.memory_id]).fetchall()]
     assert "    said 9 times, 9 of them independent; first 2026-01-01" in "\n".join(lines)
-    assert "ledger (2 rows and 8 in memory_events_archive; undo(event_id) takes one back)" in lines
+    assert "ledger (2 rows and 8 in memory_events_archive; undo(event_id) reverses one)" in lines
     assert lines[-1].startswith("    8 restatements, archived: observed from 2026-01-02")
     assert lines[-1].endswith(", from 8 source turns")
 

@@ -133,7 +133,7 @@ begin
     select count(*) into v_archived
     from memfold.memory_events_archive as a
     where a.tenant_id = m.tenant_id and a.memory_id = any(v_tree);
-    return next format('ledger (%s rows%s; undo(event_id) takes one back)', v_count,
+    return next format('ledger (%s rows%s; undo(event_id) reverses one)', v_count,
         ' and ' || nullif(v_archived, 0) || ' in memory_events_archive');
     for r in
         select x.*, w.content as memory_content, t.content as target_content, a.memory_id as matched_id,
