@@ -86,7 +86,10 @@ def test_erasing_what_a_worker_is_about_to_ask_again(db: DB, connect: Connect) -
     fold(db, asked.memory_id, root.memory_id)
     worker = connect()
     worker.execute("begin")
-    worker.execute("select from judgements where judgement_id = %s for no key update", [asked.judgement_id])
+    worker.execute(
+        "select from judgements where tenant_id = 'acme' and judgement_id = %s for no key update",
+        [asked.judgement_id],
+    )
     erasing = Call(
         db, connect(), lambda c: c.execute("select erase_memory(%s, 'acme', 'test')", [root.memory_id])
     ).waits_for(worker)

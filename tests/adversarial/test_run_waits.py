@@ -118,7 +118,7 @@ def test_erasure_locks_all_that_it_derives_in_order(db: DB, connect: Connect, ho
     db.execute(
         "select undo(event_id, tenant_id => 'acme') from memory_events where tier = 3 and action = 'merged'"
     )
-    row = "select from memory_counters where memory_id = %s for no key update"
+    row = "select from memory_counters where tenant_id = 'acme' and memory_id = %s for no key update"
     holder = connect()
     holder.execute("set search_path = memfold, public")
     holder.execute("begin")

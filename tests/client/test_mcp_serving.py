@@ -242,7 +242,8 @@ def test_a_text_that_looks_like_json_stays_a_text(dsn: str, db: DB) -> None:
                 made = await call(client, "remember", content=f"Fact {number} holds.", **about)
                 row = db.execute(
                     "select m.object, e.source_turn_ids from memfold.memories as m"
-                    " join memfold.memory_events as e on e.event_id = %s where m.memory_id = %s",
+                    " join memfold.memory_events as e on e.tenant_id = m.tenant_id and e.event_id = %s"
+                    " where m.memory_id = %s",
                     [made["event_id"], made["memory_id"]],
                 ).fetchone()
                 assert row == (text, [text])

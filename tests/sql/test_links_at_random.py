@@ -97,7 +97,8 @@ def test_at_random(db: DB, seed: int) -> None:
     # every text is under the name with which it first came
     moved = db.execute(
         "select m.memory_id, m.subject, e.subject, m.predicate, e.predicate from memories m cross join lateral ("
-        " select e.subject, e.predicate from memory_events e where e.memory_id = m.memory_id and e.observation"
+        " select e.subject, e.predicate from memory_events e"
+        " where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.observation"
         " order by e.event_id limit 1) e where (m.subject, m.predicate) is distinct from (e.subject, e.predicate)"
     ).fetchall()
     assert moved == []
