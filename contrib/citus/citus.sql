@@ -500,6 +500,8 @@ begin
         ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
         -- Citus sends a call only by a plan that has the tenant: not by a generic one, which the session may ask for
         ' set plan_cache_mode = auto'
+        -- in the binary protocol Citus takes texts from another node for ones in the encoding of the client
+        ' set citus.enable_binary_protocol = off'
         -- called by a statement on tables whose rows are on other nodes
         ' set citus.allow_nested_distributed_execution = on%s'
         ' as $wrapper$

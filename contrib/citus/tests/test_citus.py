@@ -344,6 +344,23 @@ def test_a_statement_reads_what_it_has_written(nodes: citus_nodes.Nodes, node: i
             assert row == ("inserted", "active", given["text"], 1)
 
 
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_a_client_with_another_encoding(nodes: citus_nodes.Nodes, node: int) -> None:
+    tenant = f"encoding {node}"
+    text = "Zoë has a café."
+    with nodes.connect(node, "appl") as connection:
+        connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        connection.execute("set client_encoding = 'LATIN1'")
+        assert connection.execute(
+            "select action from memfold.ingest_memory(%s, %s)", [text, tenant]
+        ).fetchone() == ("inserted",)
+        found = connection.execute("select content from memfold.current_memories(%s)", [tenant]).fetchall()
+        assert found == [(text,)]
+        connection.execute("set client_encoding = 'UTF8'")
+        known = connection.execute("select content from memfold.current_memories(%s)", [tenant]).fetchall()
+        assert known == [(text,)]
+
+
 @pytest.mark.parametrize("node", [0, 1])
 def test_the_page_says_that_it_is_of_one_server(nodes: citus_nodes.Nodes, node: int) -> None:
     with pytest.raises(MemfoldError, match="this is a node of Citus"):
