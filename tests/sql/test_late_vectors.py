@@ -93,8 +93,9 @@ def test_two_phrasings_of_one_value_are_one(db: DB, order: tuple[int, ...]) -> N
     assert results == [("embedded", None, None, False), ("merged", "vector", 0.97, False)]
     rows = db.execute(
         "select e.action, e.tier, e.method, w.content, l.content, u.action, u.method from memfold_internal._ledger as e"
-        " join memories as w on w.memory_id = e.memory_id join memories as l on l.memory_id = e.target_id"
-        " left join memory_events as u on u.event_id = e.undoes"
+        " join memories as w on w.tenant_id = e.tenant_id and w.memory_id = e.memory_id"
+        " join memories as l on l.tenant_id = e.tenant_id and l.memory_id = e.target_id"
+        " left join memory_events as u on u.tenant_id = e.tenant_id and u.event_id = e.undoes"
         " where e.tenant_id = 'acme' order by e.event_id"
     ).fetchall()
     new, old = PARAPHRASES[1][0], PARAPHRASES[0][0]
