@@ -35,6 +35,7 @@ NOWHERE = {
     "test_catalog": "is about the catalog of one server",
     "test_surface": "is about the catalog of one server",
     "test_hooks": "is about the catalog of one server",
+    "test_query_plans": "is about plans on one server",
     "test_modules": "is about the catalog of one server",
     "test_stateful": "would take hours: each of its many cases asks for a fresh database",
     "test_adk": "adapters are tested on one server",

@@ -53,7 +53,6 @@ NOT_HERE = {
         ("test_erasure_races", "test_lock_counts", "test_locks", "test_rule_changes", "test_run_waits"),
         "is about locks, which a routed call does not hold for its caller",
     ),
-    "test_query_plans": "is about plans on one server",
     "test_isolation_probes": "is about the catalog of one server",
     "test_reference": "is about the catalog of one server",
     "test_guard": "is about private functions, which are on the servers",
