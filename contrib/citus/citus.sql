@@ -720,6 +720,8 @@ begin
         -- memfold's functions and policies query tables from within statements on tables, all on one node
         execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
     end loop;
+    -- it drops functions after it has looked at all shards
+    alter function memfold.unregister_embedding_model(text) set citus.multi_shard_modify_mode = sequential;
     -- the function of a score, which it makes and rolls back, is not for other nodes; Citus lets only the coordinator send one
     alter function memfold_internal.replay_bucket(text, text, uuid, text, bigint) set citus.enable_ddl_propagation = off;
     for v_row in select * from held_views order by place loop
