@@ -244,7 +244,7 @@ and (%(memory_type)s::text is null or a.memory_type = %(memory_type)s)
 and (%(subject)s::text is null
     or memfold.canonicalize(a.subject, 'prose/1') = memfold.canonicalize(coalesce((
         select l.name from memfold.links as l
-        where l.tenant_id = a.tenant_id and l.bucket_id in (a.bucket_id, '*') and l.kind = 'subject'
+        where l.tenant_id = %(tenant_id)s and l.bucket_id in (a.bucket_id, '*') and l.kind = 'subject'
             and l.alias = memfold.canonicalize(%(subject)s, 'prose/1')
         order by l.bucket_id = '*'
         limit 1
@@ -252,7 +252,7 @@ and (%(subject)s::text is null
 and (%(predicate)s::text is null
     or memfold.canonicalize(a.predicate, 'predicate/1') = memfold.canonicalize(coalesce((
         select l.name from memfold.links as l
-        where l.tenant_id = a.tenant_id and l.bucket_id in (a.bucket_id, '*') and l.kind = 'predicate'
+        where l.tenant_id = %(tenant_id)s and l.bucket_id in (a.bucket_id, '*') and l.kind = 'predicate'
             and l.alias = memfold.canonicalize(%(predicate)s, 'predicate/1')
         order by l.bucket_id = '*'
         limit 1
