@@ -1214,12 +1214,13 @@ as $$
 $$;
 comment on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) is
 'Returns the active memories, expired or not, that have a text, their own or an alias''s, with a cosine of at least threshold to the
-vector, one row each, nearest first. memory_type given: in one scope (null subject or predicate matches null); null: in the bucket.
+vector, one row each, nearest first. memory_type given: in one scope (null subject or predicate matches null); null, and then subject and
+predicate too: in the bucket.
 Searches all of up to 100,000 vectors; of a larger scope only the newest 100,000: complete is then false in each row, and a NOTICE (01M01)
 says so. A bucket with more than 10,000 vectors is searched completely by an index (create_vector_index), which rarely misses one; if the
 index scan gives up, the newest 10,000 are searched as well, and complete is false. content and similarity: the text of the memory itself
 and its cosine (null: it has no vector of the model); matched: the nearest of its texts, its own if none is nearer. Writes nothing. Raises
-MF012 to MF015, MF022.';
+MF001 to MF003, MF012 to MF015, MF022.';
 revoke all on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) from public;
 grant execute on function memfold.find_similar(embedding vector, embedding_model text, tenant_id text, bucket_id text, threshold double precision, memory_type text, subject text, predicate text, max_results bigint) to memfold_agent, memfold_app, memfold_owner;
 
@@ -1272,7 +1273,7 @@ comment on function memfold.ingest_memory(content text, tenant_id text, bucket_i
 method, similarity, superseded_id, judgement_id, event_id, similar). action is inserted, merged, replaced, superseded, escalated,
 historical or rejected; memory_id is the memory that now holds the fact. embedding: the vector of the content, from a registered
 embedding_model (it is normalized here); without one, tier 2 waits for attach_embedding(). source_turn_ids: at most 1,000. Confidences in
-[0, 1]. origin: observed, inferred or recalled. observed_at: at most 5 minutes ahead; null: now, later than every earlier statement about
+[0, 1]. origin: observed, inferred or recalled. observed_at: from the year 1 to 5 minutes ahead; null: now, later than every earlier statement about
 the same. valid_from, valid_until (exclusive): recall shows the memory only in between; null: no bound; the latest observation decides.
 idempotency_key: a second call with the same key returns the result of the first, and raises MF062 if it is about another candidate
 (content, type, subject, predicate, object or metadata). Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing. A call may

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+
+C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
+
+
+class _TimeLoader(Loader):
+    """Reads what ``queries.SET_FORMATS`` makes the server write. psycopg's own goes by the session's settings, which
+    are others again after the commit: it refuses any DateStyle but ISO, and times that are in the year 10000 there."""
+
+    def load(self, data: Buffer) -> datetime:
+        return datetime.fromisoformat(bytes(data).decode())
+
+
+def reading_times(connection: C) -> C:
+    """The connection, on which each transaction begins with ``queries.SET_FORMATS`` or ``SET_TENANT``."""
+    connection.adapters.register_loader("timestamptz", _TimeLoader)
+    return connection
 
 
 def pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> Any:

@@ -7,7 +7,13 @@ from typing import LiteralString
 
 BEGIN = "begin isolation level read committed"
 COMMIT = "commit"
-SET_TENANT = "select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true)"
+# psycopg reads times in no DateStyle but ISO. In UTC, because to the east of it the year 9999, Python's last, ends earlier.
+SET_FORMATS = (
+    "select pg_catalog.set_config('datestyle', 'ISO', true), pg_catalog.set_config('timezone', 'UTC', true)"
+)
+SET_TENANT: LiteralString = (
+    SET_FORMATS + ", pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true)"
+)
 
 # Omitted arguments get the functions' defaults, so that these are defined in one place.
 _CALLS: dict[str, tuple[LiteralString, dict[str, LiteralString]]] = {}

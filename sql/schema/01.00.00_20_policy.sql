@@ -6,7 +6,7 @@ create table memfold.policies (
     dedup text collate "C" not null default 'on' check (dedup in ('on', 'off')),
     canonicalizer text collate "C" not null default 'prose/1',
     key_fields text collate "C" not null default 'type,subject,predicate',
-    metadata_keys text[] not null default '{}',
+    metadata_keys text[] not null default '{}' check (array_position(metadata_keys, null) is null),
     scope text collate "C" not null default 'predicate' check (scope in ('predicate', 'bucket')),
     neighbours bigint not null default 20 check (neighbours between 1 and 1000),
     merge_threshold double precision check (merge_threshold between 0 and 1),
@@ -34,7 +34,7 @@ create table memfold.policies (
     updated_at timestamptz not null default pg_catalog.now(),
     lexical_neighbours bigint not null default 5 check (lexical_neighbours between 1 and 1000),
     session_neighbours bigint check (session_neighbours between 1 and 1000),
-    metadata_max text[] not null default '{}',
+    metadata_max text[] not null default '{}' check (array_position(metadata_max, null) is null),
     on_judge_failure text collate "C" not null default 'keep' check (on_judge_failure in ('keep', 'replace')),
     rehash_run uuid,
     rehash_from_canonicalizer text collate "C",
@@ -50,7 +50,8 @@ create table memfold.policies (
         rehash_run is null or rehash_from_canonicalizer is not null and rehash_from_key_fields is not null
         and rehash_from_metadata_keys is not null
     ),
-    constraint policies_embed_model_check check (embed = 'client' or embed_model is not null)
+    constraint policies_embed_model_check check (embed = 'client' or embed_model is not null),
+    constraint policies_weights_check check (abs(weight_source + weight_extractor + weight_repetition - 1) < 1e-9)
 );
 -- Rules that the fast path does not implement: it finds that there are none without reading the rest.
 create index policies_slow_path_idx on memfold.policies (tenant_id)
@@ -129,7 +130,7 @@ create table memfold.options (
     consolidate_threshold double precision not null default 0.75 check (consolidate_threshold between 0 and 1),
     max_cluster_size bigint not null default 10 check (max_cluster_size between 2 and 10),
     session_threshold double precision not null default 0.5 check (session_threshold between 0 and 1),
-    protected_types text[] not null default '{}',
+    protected_types text[] not null default '{}' check (array_position(protected_types, null) is null),
     protected_confidence double precision check (protected_confidence between 0 and 1),
     decay_rate double precision not null default 0 check (decay_rate >= 0 and decay_rate < 1),
     decay_floor double precision not null default 0.05 check (decay_floor between 0 and 1),

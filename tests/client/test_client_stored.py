@@ -6,6 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -101,6 +102,28 @@ def test_list_filters_by_linked_names(client: Memfold, db: DB) -> None:
     )
     assert [one.subject for one in client.list(subject="ALICE", predicate="Owns")] == ["Alice Smith"]
     assert client.list(subject="Smith") == ()
+
+
+def test_a_misspelt_filter_is_refused(client: Memfold) -> None:
+    misspelt: dict[str, Any] = {"subjet": "Bob"}
+    for call in (client.list, lambda **given: client.known("a fact", **given)):
+        with pytest.raises(TypeError, match="has no argument subjet"):
+            call(**misspelt)
+
+
+@pytest.mark.parametrize("settings", [{"datestyle": "German"}, {"timezone": "Asia/Tokyo"}])
+def test_times_are_read_whatever_the_session_shows(dsn: str, settings: dict[str, str]) -> None:
+    """The year 9999 ends earlier in Tokyo, and psycopg reads times in no DateStyle but ISO."""
+    ends = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    with Memfold(make_conninfo(dsn, options=options), "t") as client:
+        stored = client.ingest("a lease for ever", valid_until=ends)
+        assert stored.memory_id is not None
+        assert [one.valid_until for one in client.list()] == [ends]
+        assert [one.valid_to for one in client.current_memories()] == [ends]
+        found = client.get(stored.memory_id)
+        assert found is not None
+        assert found.valid_until == ends
 
 
 @pytest.mark.parametrize("given", [{"status": "alive"}, {"limit": 0}, {"limit": 1001}])

@@ -45,8 +45,11 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("in ten minutes", "MF010", {"observed_at": "now() + 10 min"}),
     ("for ever", "MF010", {"observed_at": "infinity"}),
     ("before all time", "MF010", {"observed_at": "-infinity"}),
+    ("before Christ", "MF010", {"observed_at": "0002-01-01 BC"}),
     ("an empty validity", "MF065", {"valid_from": "2025-01-02", "valid_until": "2025-01-02"}),
     ("valid for ever", "MF065", {"valid_until": "infinity"}),
+    ("valid beyond 9999", "MF065", {"valid_until": "10000-01-01 00:00:00+00"}),
+    ("valid before Christ", "MF065", {"valid_from": "4713-01-01 BC"}),
     ("vector without model", "MF012", {"embedding": "[1,0,0,0]"}),
     ("unknown model", "MF013", {"embedding": "[1,0,0,0]", "embedding_model": "no such"}),
     ("wrong size", "MF014", {"embedding": "[1,0,0]", "embedding_model": "m"}),
@@ -145,6 +148,12 @@ def test_limits_are_policy_in_a_batch(db: DB) -> None:
         ("set_policy('acme', preset => 'none')", "MF017"),
         ("set_policy('acme', key_fields => '{object}')", "MF017"),
         ("set_policy('acme', weights => '{1,1,1}')", "MF017"),
+        ("set_policy('acme', weights => '{1,null,null}')", "MF017"),
+        ("set_policy('acme', weights => '[0:2]={0.5,0.3,0.2}')", "MF017"),
+        ("set_policy('acme', weights => '{{0.5,0.3,0.2}}')", "MF017"),
+        ("set_policy('acme', 'other', metadata_keys => '{null}')", "MF017"),
+        ("set_policy('acme', metadata_max => '{a,null}')", "MF017"),
+        ("set_options('acme', protected_types => '{preference,null}')", "MF017"),
         ("set_policy('acme', merge_threshold => 2)", "MF017"),
         ("set_options('acme', decay_interval => '2000000000 months')", "MF017"),
         ("set_policy('acme', canonicalizer => 'poem')", "MF011"),
@@ -167,6 +176,15 @@ def test_limits_are_policy_in_a_batch(db: DB) -> None:
         ("find_similar(null, 'm', 'acme', 'default')", "MF022"),
         ("find_similar('[1,0,0,0]', 'm', 'acme', 'default', max_results => 0)", "MF022"),
         ("find_similar('[1,0,0]', 'm', 'acme', 'default')", "MF014"),
+        ("find_similar('[1,0,0,0]', 'm', 'acme', subject => 'Ann')", "MF022"),
+        ("find_similar('[1,0,0,0]', 'm', 'acme', predicate => 'likes')", "MF022"),
+        ("find_similar('[1,0,0,0]', 'm', 'acme', memory_type => '')", "MF003"),
+        ("find_similar('[1,0,0,0]', 'm', 'acme', memory_type => 'fact', subject => '')", "MF003"),
+        ("current_memories('acme', null)", "MF003"),
+        ("current_memories('acme', '')", "MF003"),
+        ("pending_embeddings('acme', '')", "MF003"),
+        ("embed_pending('acme', '')", "MF003"),
+        ("erase_source('', 'acme')", "MF003"),
         ("search_memories('[1,0,0,0]', 'm', 'acme', 'default', 9223372036854775807)", "MF022"),
         ("attach_embedding(gen_random_uuid(), '[1,0,0,0]', 'm', 'acme')", "MF018"),
         ("attach_embedding(gen_random_uuid(), null, 'm', 'acme')", "MF022"),
@@ -234,7 +252,7 @@ def test_next_to_nothing(db: DB) -> None:
         " decay_floor => 4.9e-324, decay_interval => '0'), set_policy('acme', weights => '{1,4.9e-324,4.9e-324}')"
     )
     for confidence in (4.9e-324, 1e-200, 1.0):
-        for day in ("2025-01-01", "4713-01-01 BC"):
+        for day in ("2025-01-01", "0001-01-01 00:00:00+00"):
             ingest(
                 db, f"{confidence} {day}", source_confidence=confidence, extractor_confidence=confidence,
                 observed_at=day, **vector(1.0),

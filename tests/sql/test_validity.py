@@ -279,6 +279,7 @@ def test_an_empty_or_endless_validity_is_refused(
     assert refused.value.sqlstate == "MF065"
     assert (
         refused.value.diag.message_hint
-        == "valid_from must be earlier than valid_until; for no bound use null, not infinity."
+        == "valid_from must be earlier than valid_until, both in the years 1 to 9999 (UTC);"
+        " for no bound use null, not infinity."
     )
     assert rows(db, "select * from memories") == []

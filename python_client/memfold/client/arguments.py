@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -60,6 +60,12 @@ def _json(name: str, value: Any) -> str:
             detail=f"{str(error)[:1].upper()}{str(error)[1:]}.",
             hint="Pass a JSON object.",
         ) from error
+
+
+def check_names(function: str, given: Iterable[str], names: Collection[str]) -> None:
+    """A misspelt filter would widen the answer."""
+    if unknown := [name for name in given if name not in names]:
+        raise TypeError(f"{function} has no argument {', '.join(unknown)}")
 
 
 def prepared(given: Mapping[str, Any]) -> dict[str, Any]:

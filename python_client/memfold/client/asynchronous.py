@@ -15,6 +15,7 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from memfold import queries
+from memfold._connection import reading_times
 from memfold.client import recall as _recall
 from memfold.client.batch import Batches
 from memfold.client.driving import asked, run, together
@@ -392,6 +393,8 @@ class AsyncMemfold(AsyncNameCalls):
 
     async def _transact(self, step: Transact) -> Rows:
         if self._connection is None or self._connection.closed:
-            self._connection = await psycopg.AsyncConnection.connect(**self._options, row_factory=dict_row)
+            self._connection = reading_times(
+                await psycopg.AsyncConnection.connect(**self._options, row_factory=dict_row)
+            )
         with hearing(self._connection, step):
             return await transact_async(self._connection, step)

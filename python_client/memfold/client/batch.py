@@ -13,7 +13,7 @@ import psycopg
 from memfold import errors, queries
 from memfold._checks import check_text
 from memfold._log import log_decision, logger
-from memfold.client.arguments import wait_seconds
+from memfold.client.arguments import check_names, wait_seconds
 from memfold.client.core import Core
 from memfold.client.entries import Entry, as_json, error_of, is_of_one, of_candidate, value_of
 from memfold.client.sending import translated
@@ -51,8 +51,7 @@ class Batches:
             raise _out_of_range("batch_size", batch_size, f"Pass 1 to {LARGEST:,}.")
         if on_error not in ("report", "abort"):
             raise _out_of_range("on_error", on_error, "Pass 'report' or 'abort'.")
-        if unknown := [name for name in defaults if name not in queries.CANDIDATE or name == "content"]:
-            raise TypeError(f"ingest_many has no argument {', '.join(unknown)}")
+        check_names("ingest_many", defaults, [name for name in queries.CANDIDATE if name != "content"])
         self._core = core
         self._tenant_id = _checked_tenant(core.tenant_id if tenant_id is None else tenant_id)
         self._defaults = {name: value_of(name, value) for name, value in defaults.items()}

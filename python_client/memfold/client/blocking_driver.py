@@ -13,6 +13,7 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from memfold import tracing
+from memfold._connection import reading_times
 from memfold.client.driving import Client, ask, asked, background, together, traced
 from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
 from memfold.client.transactions import hearing, transact
@@ -118,6 +119,6 @@ class BlockingDriver(Client):
 
     def _transact(self, step: Transact) -> list[Row]:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(**self._options, row_factory=dict_row)
+            self._connection = reading_times(psycopg.connect(**self._options, row_factory=dict_row))
         with hearing(self._connection, step):
             return transact(self._connection, step)

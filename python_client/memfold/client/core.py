@@ -20,7 +20,7 @@ import psycopg
 from memfold import errors, queries
 from memfold._checks import check_text
 from memfold._log import log_decision
-from memfold.client.arguments import wait_seconds
+from memfold.client.arguments import check_names, wait_seconds
 from memfold.client.judgements import Judgements
 from memfold.client.names import Names
 from memfold.client.steps import Steps
@@ -35,6 +35,7 @@ from memfold.types import (
     Feedback,
     IngestResult,
     KnownMemory,
+    ProbeFields,
     Row,
     SimilarMemory,
     UndoneMemory,
@@ -98,6 +99,7 @@ class Core(Judgements, Vectors, Names):
     def known(
         self, content: str, tenant_id: str | None, given: Mapping[str, Any]
     ) -> Steps[KnownMemory | None]:
+        check_names("known", given, ProbeFields.__annotations__)
         return (yield from self._known(self._arguments({**given, "content": content}, tenant_id)))
 
     def find_similar(

@@ -9,9 +9,10 @@ from uuid import UUID
 
 from memfold import errors, queries
 from memfold._checks import check_text
+from memfold.client.arguments import check_names
 from memfold.client.sending import Sending
 from memfold.client.steps import Steps
-from memfold.types import MEMORY_STATUSES, Erasure, Memory, Row
+from memfold.types import MEMORY_STATUSES, Erasure, ListFields, Memory, Row
 
 _SCOPED = ("tenant_id", "bucket_id", "memory_type")
 
@@ -49,7 +50,8 @@ class Stored(Sending):
                 detail=f"It was {limit}.",
                 hint="limit is 1 to 1000; pass after for more.",
             )
-        filters = dict.fromkeys(("memory_type", "subject", "predicate")) | dict(given)
+        check_names("list", given, ("bucket_id", "status", *ListFields.__annotations__))
+        filters = dict.fromkeys(ListFields.__annotations__) | dict(given)
         arguments = self._of_a_tenant({**filters, "memory_id": after}, tenant_id) | {"max_results": limit}
         rows = yield from self.send(queries.LIST, arguments, reads=True)
         return tuple(Memory.from_row(row) for row in rows)

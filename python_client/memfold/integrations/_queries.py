@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import LiteralString
 
+from memfold.queries import SET_TENANT
+
 _IN_FORCE: LiteralString = """
     e.observation and not exists (
         select from memfold.memory_events as u where u.tenant_id = e.tenant_id and u.undoes = e.event_id
@@ -85,14 +87,14 @@ cross join lateral memfold.ingest_memory(
 
 # Opens a transaction in which nobody else writes or compares what a turn states: of two concurrent puts of a key, the later
 # one sees the other. There are only 256 such locks, because a batch has many turns.
-OPEN_TURN: LiteralString = """
-select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true),
+OPEN_TURN: LiteralString = f"""
+{SET_TENANT},
     pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(
         %(memfold_tenant)s::text, 1 + (pg_catalog.hashtext(%(turn)s::text) & 255)
     ))
 """
-OPEN_TURNS: LiteralString = """
-select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true),
+OPEN_TURNS: LiteralString = f"""
+{SET_TENANT},
     (select pg_catalog.count(pg_catalog.pg_advisory_xact_lock(
         pg_catalog.hashtextextended(%(memfold_tenant)s::text, k.place)
     )) from (
@@ -101,7 +103,7 @@ select pg_catalog.set_config('memfold.tenant_id', %(memfold_tenant)s, true),
         order by place
         offset 0
     ) as k)
-"""
+"""  # noqa: S608 (literals of memfold)
 
 # Whether a turn has ever stated a memory other than i; CHANGED_TURNS does the same for many turns.
 STATED_OTHERS: LiteralString = """

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
 from memfold import queries
-from memfold._connection import pipeline
+from memfold._connection import pipeline, reading_times
 from memfold._dsn import read_dsn
 from memfold._log import get_logger
 from memfold.errors import PASSING, is_connection_lost, is_refused
@@ -133,7 +133,9 @@ class Database:
         async with pool.connection() as connection:
             async with pipeline(connection):
                 await connection.execute(queries.BEGIN)
-                if self._tenant_id is not None:  # an application's role must name its tenant
+                if self._tenant_id is None:
+                    await connection.execute(queries.SET_FORMATS)
+                else:  # an application's role must name its tenant
                     await connection.execute(queries.SET_TENANT, {"memfold_tenant": self._tenant_id})
                 cursor = await connection.execute(call.statement, call.arguments)
                 await connection.execute("commit")
@@ -141,7 +143,7 @@ class Database:
 
     async def connect(self) -> psycopg.AsyncConnection[DictRow]:
         said = conninfo_to_dict(self._dsn)
-        return await psycopg.AsyncConnection.connect(
+        connection = await psycopg.AsyncConnection.connect(
             self._dsn,
             autocommit=True,
             prepare_threshold=None,
@@ -150,6 +152,7 @@ class Database:
             fallback_application_name="memfold judge",
             **{name: value for name, value in _NOTICE.items() if name not in said},
         )
+        return reading_times(connection)
 
     async def pause_for(self, error: psycopg.Error) -> None:
         """Wait before trying the database again; logs once that it is unavailable."""

@@ -69,7 +69,11 @@ begin
     if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
         perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
             'Key fields are type, subject and predicate; the content is always part of the key.');
-    elsif not coalesce(cardinality(weights) = 3 and abs((select sum(w) from unnest(weights) as w) - 1) < 1e-9, true) then
+    elsif weights is not null and (
+        array_dims(weights) is distinct from '[1:3]' or array_position(weights, null) is not null
+        or abs(weights[1] + weights[2] + weights[3] - 1) < 1e-9 is not true
+    )
+    then
         perform memfold_internal._fail('MF017', 'the weights are not valid', format('weights was %s.', weights),
             'Pass three numbers that add up to 1, for source, extractor and repetition.');
     end if;

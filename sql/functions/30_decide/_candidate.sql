@@ -46,9 +46,9 @@ begin
         perform memfold_internal._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', origin),
             'origin is observed, inferred or recalled.');
     end if;
-    if observed_at > memfold_internal._clock() + interval '5 minutes' or observed_at = '-infinity' then
+    if observed_at > memfold_internal._clock() + interval '5 minutes' or observed_at < '0001-01-01 00:00:00+00' then
         perform memfold_internal._fail('MF010', 'observed_at is out of range', pg_catalog.format('It was %s.', observed_at),
-            'Pass a time in the past; at most 5 minutes ahead of the server''s clock are accepted.');
+            'Pass a time in the past, from the year 1 on; at most 5 minutes ahead of the server''s clock are accepted.');
     end if;
     if pg_catalog.cardinality(source_turn_ids) > 1000 then
         perform memfold_internal._fail('MF016', 'too many source turns',
@@ -73,12 +73,17 @@ comment on function memfold_internal._check_candidate(
 create or replace function memfold_internal._check_validity(valid_from timestamptz, valid_until timestamptz) returns void
 language plpgsql immutable parallel safe
 as $$
+declare
+    -- Clients read these: Python's datetime, for one, has no other years.
+    v_first constant timestamptz := '0001-01-01 00:00:00+00';
+    v_last constant timestamptz := '9999-12-31 23:59:59.999999+00';
 begin
-    if not coalesce(valid_from < valid_until, true) or not coalesce(isfinite(valid_from), true) or not coalesce(isfinite(valid_until), true)
+    if not coalesce(valid_from < valid_until, true) or not coalesce(valid_from between v_first and v_last, true)
+        or not coalesce(valid_until between v_first and v_last, true)
     then
         perform memfold_internal._fail('MF065', 'the validity is empty or endless',
             pg_catalog.format('valid_from was %s, valid_until %s.', coalesce(valid_from::text, 'null'), coalesce(valid_until::text, 'null')),
-            'valid_from must be earlier than valid_until; for no bound use null, not infinity.');
+            'valid_from must be earlier than valid_until, both in the years 1 to 9999 (UTC); for no bound use null, not infinity.');
     end if;
 end;
 $$;
@@ -105,7 +110,7 @@ return coalesce(
     )
     and pg_catalog.cardinality(source_turn_ids) = case when source_turn_ids[1] <> '' then 1 else 0 end
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
-    and origin = 'observed' and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
+    and origin = 'observed' and (observed_at <= pg_catalog.now() and observed_at >= '0001-01-01 00:00:00+00') is not false, false
 );
 revoke all on function memfold_internal._is_fast_path(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz

@@ -10,6 +10,7 @@ declare
     v_number bigint := 0;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', embed_pending.bucket_id, false);
     if max_results is null or max_results not between 1 and 1000 then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 1000.');

@@ -8,6 +8,7 @@ as $$
 #variable_conflict use_column
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', pending_embeddings.bucket_id, false);
     if max_results < 1 then
         perform memfold_internal._fail('MF022', 'an argument is out of range', format('max_results was %s.', max_results),
             'max_results is at least 1, or null for all.');

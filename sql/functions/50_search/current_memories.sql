@@ -21,6 +21,10 @@ begin
         perform memfold_internal._fail('MF001', 'tenant_id is missing', 'It was neither passed nor set by memfold.tenant_id.',
             'Pass tenant_id, or set memfold.tenant_id.');
     end if;
+    if coalesce(v_bucket_id, '') = '' then
+        perform memfold_internal._fail('MF003', 'bucket_id is missing', format('bucket_id was %s.', quote_nullable(v_bucket_id)),
+            'Pass a text that is not empty.');
+    end if;
     if known_at is not null then
         return query
         select b.memory_id, b.content, b.memory_type, b.subject, b.predicate, b.object, b.valid_from, b.valid_to, b.repetition_count,

@@ -30,6 +30,13 @@ begin
             format('max_results was %s, threshold %s.', max_results, threshold),
             'max_results is 1 to 1000, threshold -1 to 1.');
     end if;
+    perform memfold_internal._check_identifier('memory_type', memory_type, false);
+    perform memfold_internal._check_identifier('subject', subject, false);
+    perform memfold_internal._check_identifier('predicate', predicate, false);
+    if memory_type is null and num_nonnulls(subject, predicate) > 0 then
+        perform memfold_internal._fail('MF022', 'memory_type is missing', 'subject or predicate was passed without it.',
+            'Pass memory_type too, for one scope, or none of the three, for the bucket.');
+    end if;
     perform memfold_internal._check_embedding(embedding, embedding_model);
     select n.subject, n.predicate into subject, predicate
     from memfold_internal._resolve_names(tenant_id, bucket_id, find_similar.subject, find_similar.predicate, null) as n;
@@ -86,9 +93,10 @@ comment on function memfold.find_similar(
     vector, text, text, text, double precision, text, text, text, bigint
 ) is
 'Returns the active memories, expired or not, that have a text, their own or an alias''s, with a cosine of at least threshold to the
-vector, one row each, nearest first. memory_type given: in one scope (null subject or predicate matches null); null: in the bucket.
+vector, one row each, nearest first. memory_type given: in one scope (null subject or predicate matches null); null, and then subject and
+predicate too: in the bucket.
 Searches all of up to 100,000 vectors; of a larger scope only the newest 100,000: complete is then false in each row, and a NOTICE (01M01)
 says so. A bucket with more than 10,000 vectors is searched completely by an index (create_vector_index), which rarely misses one; if the
 index scan gives up, the newest 10,000 are searched as well, and complete is false. content and similarity: the text of the memory itself
 and its cosine (null: it has no vector of the model); matched: the nearest of its texts, its own if none is nearer. Writes nothing. Raises
-MF012 to MF015, MF022.';
+MF001 to MF003, MF012 to MF015, MF022.';

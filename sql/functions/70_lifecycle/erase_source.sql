@@ -84,6 +84,7 @@ declare
     g record;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('source_turn_id', source_turn_id, false);
     if source_turn_id is null or not coalesce(max_memories between 1 and 1000, false) then
         perform memfold_internal._fail('MF022', 'an argument is missing or out of range',
             format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),
