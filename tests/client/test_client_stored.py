@@ -105,9 +105,9 @@ def test_list_filters_by_linked_names(client: Memfold, db: DB) -> None:
 
 
 def test_a_misspelt_filter_is_refused(client: Memfold) -> None:
-    misspelt: dict[str, Any] = {"subjet": "Bob"}
+    misspelt: dict[str, Any] = {"subject_name": "Bob"}
     for call in (client.list, lambda **given: client.known("a fact", **given)):
-        with pytest.raises(TypeError, match="has no argument subjet"):
+        with pytest.raises(TypeError, match="has no argument subject_name"):
             call(**misspelt)
 
 
