@@ -75,8 +75,8 @@ language plpgsql immutable parallel safe
 as $$
 declare
     -- Clients read these: Python's datetime, for one, has no other years.
-    v_first constant timestamptz := '0001-01-01 00:00:00+00';
-    v_last constant timestamptz := '9999-12-31 23:59:59.999999+00';
+    v_first constant timestamptz := timestamptz '0001-01-01 00:00:00+00';
+    v_last constant timestamptz := timestamptz '9999-12-31 23:59:59.999999+00';
 begin
     if not coalesce(valid_from < valid_until, true) or not coalesce(valid_from between v_first and v_last, true)
         or not coalesce(valid_until between v_first and v_last, true)
