@@ -1273,8 +1273,9 @@ comment on function memfold.ingest_memory(content text, tenant_id text, bucket_i
 method, similarity, superseded_id, judgement_id, event_id, similar). action is inserted, merged, replaced, superseded, escalated,
 historical or rejected; memory_id is the memory that now holds the fact. embedding: the vector of the content, from a registered
 embedding_model (it is normalized here); without one, tier 2 waits for attach_embedding(). source_turn_ids: at most 1,000. Confidences in
-[0, 1]. origin: observed, inferred or recalled. observed_at: from the year 1 to 5 minutes ahead; null: now, later than every earlier statement about
-the same. valid_from, valid_until (exclusive): recall shows the memory only in between; null: no bound; the latest observation decides.
+[0, 1]. origin: observed, inferred or recalled. observed_at: from the year 1 to 5 minutes ahead; null: now, later than every earlier
+statement about the same. valid_from, valid_until (exclusive, in the years 1 to 9999): recall shows the memory only in between; null: no
+bound; the latest observation decides.
 idempotency_key: a second call with the same key returns the result of the first, and raises MF062 if it is about another candidate
 (content, type, subject, predicate, object or metadata). Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing. A call may
 raise 40001 or 40P01: retry it with the same key.';

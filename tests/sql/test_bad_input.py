@@ -119,6 +119,23 @@ def test_limits_are_policy(db: DB) -> None:
     assert ingest(db, "ten chars.").action == "inserted"
 
 
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        ({"observed_at": "0002-01-01 BC"}, "MF010"),
+        ({"valid_from": "4713-01-01 BC"}, "MF065"),
+        ({"valid_until": "10000-01-01 00:00:00+00"}, "MF065"),
+    ],
+)
+def test_years_that_clients_cannot_read_in_a_batch(
+    db: DB, told: dict[str, str], state: str, number: int
+) -> None:
+    made = [{"content": f"Fact {n}", **told} for n in range(number)]
+    found = db.execute("select sqlstate from ingest_memories(%s, 'acme')", [json.dumps(made)]).fetchall()
+    assert found == [(state,)] * number
+
+
 def test_limits_are_policy_in_a_batch(db: DB) -> None:
     """Each follows its own limit, whatever the other one allows."""
     limits = {"long": (30, 20), "large": (20, 30)}

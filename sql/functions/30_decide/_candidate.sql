@@ -230,7 +230,7 @@ return coalesce(
     )
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
     and origin in ('observed', 'inferred', 'recalled')
-    and (observed_at <= pg_catalog.now() and observed_at > '-infinity') is not false, false
+    and (observed_at <= pg_catalog.now() and observed_at >= '0001-01-01 00:00:00+00') is not false, false
 );
 revoke all on function memfold_internal._is_valid_candidate(
     text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,
