@@ -6,7 +6,9 @@ create table memfold.policies (
     dedup text collate "C" not null default 'on' check (dedup in ('on', 'off')),
     canonicalizer text collate "C" not null default 'prose/1',
     key_fields text collate "C" not null default 'type,subject,predicate',
-    metadata_keys text[] not null default '{}' check (array_position(metadata_keys, null) is null),
+    metadata_keys text[] not null default '{}' check (
+        case when array_ndims(metadata_keys) > 1 then false else array_position(metadata_keys, null) is null end
+    ),
     scope text collate "C" not null default 'predicate' check (scope in ('predicate', 'bucket')),
     neighbours bigint not null default 20 check (neighbours between 1 and 1000),
     merge_threshold double precision check (merge_threshold between 0 and 1),
@@ -34,7 +36,9 @@ create table memfold.policies (
     updated_at timestamptz not null default pg_catalog.now(),
     lexical_neighbours bigint not null default 5 check (lexical_neighbours between 1 and 1000),
     session_neighbours bigint check (session_neighbours between 1 and 1000),
-    metadata_max text[] not null default '{}' check (array_position(metadata_max, null) is null),
+    metadata_max text[] not null default '{}' check (
+        case when array_ndims(metadata_max) > 1 then false else array_position(metadata_max, null) is null end
+    ),
     on_judge_failure text collate "C" not null default 'keep' check (on_judge_failure in ('keep', 'replace')),
     rehash_run uuid,
     rehash_from_canonicalizer text collate "C",
@@ -130,7 +134,9 @@ create table memfold.options (
     consolidate_threshold double precision not null default 0.75 check (consolidate_threshold between 0 and 1),
     max_cluster_size bigint not null default 10 check (max_cluster_size between 2 and 10),
     session_threshold double precision not null default 0.5 check (session_threshold between 0 and 1),
-    protected_types text[] not null default '{}' check (array_position(protected_types, null) is null),
+    protected_types text[] not null default '{}' check (
+        case when array_ndims(protected_types) > 1 then false else array_position(protected_types, null) is null end
+    ),
     protected_confidence double precision check (protected_confidence between 0 and 1),
     decay_rate double precision not null default 0 check (decay_rate >= 0 and decay_rate < 1),
     decay_floor double precision not null default 0.05 check (decay_floor between 0 and 1),

@@ -237,6 +237,8 @@ def test_refusals(db: DB, app: Connect) -> None:
         ("'acme', '', 'flat'", "MF003"),
         ("'acme', 'default', 'nonsense'", "MF011"),
         ("'acme', 'default', key_fields => '{colour}'", "MF017"),
+        ("'acme', 'default', metadata_keys => '{null}'", "MF017"),
+        ("'acme', 'default', metadata_keys => '{{a,b}}'", "MF017"),
         ("'acme', 'default', 'flat', batch_size => 0", "MF022"),
         ("'acme', 'default', undo_run_id => gen_random_uuid()", "MF022"),
     ):

@@ -66,10 +66,8 @@ begin
         v_new.rehash_from_metadata_keys := v_old.rehash_from_metadata_keys;
     end if;
 
-    if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
-        perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
-            'Key fields are type, subject and predicate; the content is always part of the key.');
-    elsif weights is not null and (
+    perform memfold_internal._check_key(key_fields, metadata_keys);
+    if weights is not null and (
         array_dims(weights) is distinct from '[1:3]' or array_position(weights, null) is not null
         or abs(weights[1] + weights[2] + weights[3] - 1) < 1e-9 is not true
     )
@@ -181,6 +179,23 @@ canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; 
 database computes the vectors with embed_model (requires memfold_py). The other arguments are the columns of memfold.policies. Raises
 MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no
 registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';
+
+create or replace function memfold_internal._check_key(key_fields text[], metadata_keys text[]) returns void
+language plpgsql immutable
+as $$
+begin
+    if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
+        perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
+            'Key fields are type, subject and predicate; the content is always part of the key.');
+    elsif array_ndims(metadata_keys) > 1 or array_position(metadata_keys, null) is not null then
+        perform memfold_internal._fail('MF017', 'the metadata keys are not valid',
+            format('metadata_keys was %s.', metadata_keys), 'Pass a list of names, none of them null.');
+    end if;
+end;
+$$;
+revoke all on function memfold_internal._check_key(text[], text[]) from public;
+comment on function memfold_internal._check_key(text[], text[]) is
+'For set_policy() and rehash_bucket(): raises MF017 unless both may be part of a content hash; null keeps what is set.';
 
 create or replace function memfold_internal._preset(
     preset text, inout policy memfold.policies, inout options memfold.options

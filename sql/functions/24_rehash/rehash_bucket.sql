@@ -21,10 +21,8 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('tenant_id was %L, bucket_id %L, batch_size %s.', tenant_id, bucket_id, coalesce(batch_size::text, 'null')),
             'Name one bucket of one tenant; batch_size is 1 to 100000.');
-    elsif not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
-        perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
-            'Key fields are type, subject and predicate; the content is always part of the key.');
     end if;
+    perform memfold_internal._check_key(key_fields, metadata_keys);
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
 
     select p.* into v_running
