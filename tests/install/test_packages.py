@@ -114,8 +114,9 @@ def test_the_sql_is_not_without_the_licence_of_wordnet(built: dict[str, Built]) 
 def test_a_wheel_made_of_the_sdist_is_the_same(built: dict[str, Built], name: str, tmp_path: Path) -> None:
     with tarfile.open(built[name].sdist) as archive:
         links = [member.name for member in archive.getmembers() if member.issym() or member.islnk()]
-        archive.extractall(tmp_path, filter="data")
     assert links == []
+    # not extractall(), whose filter Debian 12's Python 3.11.2 does not know, and later ones warn without
+    subprocess.run(["tar", "-xzf", built[name].sdist, "-C", tmp_path], check=True)
     build(tmp_path / f"{name}-{__version__}", tmp_path / "dist", "wheel")
     (again,) = (tmp_path / "dist").iterdir()
     with zipfile.ZipFile(again) as one, zipfile.ZipFile(built[name].wheel) as other:
