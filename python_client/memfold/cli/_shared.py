@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
@@ -57,10 +58,20 @@ class Group(click.Group):
             ) from error
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:  # a full disk, a port in use
+                _give_up_stdout()
                 raise click.ClickException(describe_error(error)) from error
             # unexpected; its text may be an endpoint's words
             click.echo(format_error(error), err=True)
             raise SystemExit(1) from None
+
+
+def _give_up_stdout() -> None:
+    """If stdout cannot be written, drop what it holds: flushing it fails again at exit, which makes the exit code 120."""
+    with contextlib.suppress(AttributeError, ValueError):  # it is closed, or replaced by another stream
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def dsn_option(command: F) -> F:
