@@ -136,7 +136,9 @@ def ingest(database: psycopg.Connection[Any]) -> None:
     file, vectors = HERE / "memories.jsonl", HERE / "vectors.npz"
     lines = len(file.read_text(encoding="utf-8").splitlines())
     before = count(database)
-    memfold("ingest", os.path.relpath(file), "--vectors", os.path.relpath(vectors), "--model", MODEL)
+    memfold(
+        "ingest", os.path.relpath(file), "--vectors", os.path.relpath(vectors), "--embedding-model", MODEL
+    )
     written = count(database) - before
     if written == 0:
         print(f"All {lines} candidates were known: this file was ingested before, so this run is a replay.")

@@ -60,7 +60,8 @@ def fill(dsn: str) -> None:
     for file in (demo / "memories.jsonl", pile):
         subprocess.run(
             [Path(sys.executable).with_name("memfold"), "ingest", file, "--dsn", dsn, "--tenant", TENANT, "--source",
-             file.name, "--no-resume", "--vectors", demo / "vectors.npz", "--model", MODEL, "--state", TO / "state"],
+             file.name, "--no-resume", "--vectors", demo / "vectors.npz", "--embedding-model", MODEL,
+             "--state", TO / "state"],
             check=True,
         )  # fmt: skip
     pile.unlink()

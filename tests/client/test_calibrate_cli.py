@@ -223,8 +223,8 @@ def test_usage(run: Run, tmp_path: Path) -> None:
         ("calibrate", "m", "--judge-model", "x"),
         ("calibrate", "m", "--max-false-merge", "0"),
         ("review", "--label", "--tenant", "acme"),
-        ("review", "--label", "--model", "m"),
-        ("review", "--tenant", "acme", "--model", "m"),
+        ("review", "--label", "--embedding-model", "m"),
+        ("review", "--tenant", "acme", "--embedding-model", "m"),
     ):
         assert run(*arguments).exit_code == 2, arguments
     unknown = run("calibrate", "unknown", "--tenant", "acme", "--pairs", file)
@@ -309,7 +309,7 @@ def folded(db: DB, run: Run) -> None:
 
 def test_a_person_labels_the_most_informative_first(db: DB, run: Run, folded: None) -> None:
     before = db.execute("select count(*) from memory_events").fetchone()
-    done = run("review", "--label", "--model", "m", "--tenant", "acme", lines="d\nc\n?\ns\nk\n")
+    done = run("review", "--label", "--embedding-model", "m", "--tenant", "acme", lines="d\nc\n?\ns\nk\n")
     assert done.exit_code == 0, done.output
     assert "4 pairs found in past decisions" in done.output
     shown = re.findall(r"(Edge|Middle|Above|Far) (?:\[-a-\]|a) ", done.output)
@@ -322,19 +322,22 @@ def test_a_person_labels_the_most_informative_first(db: DB, run: Run, folded: No
     }  # fmt: skip
     assert db.execute("select count(*) from memory_events").fetchone() == before
     # what was answered is not asked again, what was skipped is
-    again = run("review", "--label", "--model", "m", "--tenant", "acme", lines="q\n")
+    again = run("review", "--label", "--embedding-model", "m", "--tenant", "acme", lines="q\n")
     assert "Above" in again.output
     assert "Edge" not in again.output
     assert "stopped: 0 labels" in again.output
 
 
 def test_a_label_is_undone(db: DB, run: Run, folded: None) -> None:
-    done = run("review", "--label", "--model", "m", "--tenant", "acme", lines="u\nd\nu\nr\nq\n")
+    done = run("review", "--label", "--embedding-model", "m", "--tenant", "acme", lines="u\nd\nu\nr\nq\n")
     assert "there is no label to undo" in done.output
     assert "stopped: 1 label (1 refinement)" in done.output
     assert stored(db)["Edge"] == ("refinement", "labelled")
-    run("review", "--label", "--model", "m", "--tenant", "acme", lines="d\nu\nq\n")
+    run("review", "--label", "--embedding-model", "m", "--tenant", "acme", lines="d\nu\nq\n")
     assert "Middle" not in stored(db)
     # found again
-    assert "4 pairs found" in run("review", "--label", "--model", "m", "--tenant", "acme", lines="").output
+    assert (
+        "4 pairs found"
+        in run("review", "--label", "--embedding-model", "m", "--tenant", "acme", lines="").output
+    )
     assert stored(db)["Middle"] == ("duplicate", "collected")

@@ -214,7 +214,7 @@ def test_vectors_of_a_file(run: Callable[..., Result], db: psycopg.Connection, t
     np.savez(tmp_path / "v.npz", texts=texts, vectors=np.array([[1, 0.1], [1, 0.11]], dtype=np.float32))
     owns = CAT | {"content": "Alice owns a cat."}
     file = write(tmp_path / "m.jsonl", CAT, owns, {"content": "Bob has a dog."})
-    result = run("ingest", file, "--tenant", "t", "--vectors", tmp_path / "v.npz", "--model", "toy")
+    result = run("ingest", file, "--tenant", "t", "--vectors", tmp_path / "v.npz", "--embedding-model", "toy")
     assert result.exit_code == 0, result.output
     assert table(result.stdout) == {("inserted", "-", "-"): 2, ("merged", "2", "vector"): 1}
     assert "1 lines had no vector" in result.stderr
@@ -226,9 +226,9 @@ def test_vectors_of_a_file(run: Callable[..., Result], db: psycopg.Connection, t
     ("arguments", "message"),
     [
         (["--vectors", "v.npz"], "go together"),
-        (["--model", "toy"], "go together"),
+        (["--embedding-model", "toy"], "go together"),
         (["--embed-url", "http://127.0.0.1:1/v1"], "needs --embed-model"),
-        (["--vectors", "v.npz", "--model", "toy", "--embed-model", "m"], "not both"),
+        (["--vectors", "v.npz", "--embedding-model", "toy", "--embed-model", "m"], "not both"),
         (["--embed-url", "http://127.0.0.1:1/v1", "--embed-path", "p"], "not both"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_model_that_runs_here(run: Callable[..., Result], db: psycopg.Connecti
 def test_vectors_that_are_none(run: Callable[..., Result], tmp_path: Path, arrays: dict[str, Any]) -> None:
     np.savez(tmp_path / "v.npz", **arrays)
     file = write(tmp_path / "m.jsonl", CAT)
-    result = run("ingest", file, "--tenant", "t", "--vectors", tmp_path / "v.npz", "--model", "toy")
+    result = run("ingest", file, "--tenant", "t", "--vectors", tmp_path / "v.npz", "--embedding-model", "toy")
     assert result.exit_code == 1
     assert "v.npz" in result.stderr
 

@@ -129,9 +129,11 @@ def test_vectors_come_from_stdin_too(run: Run, db: DB, tmp_path: Path) -> None:
     file.write_text(jsonl(CAT))
     arrays = io.BytesIO()
     np.savez(arrays, texts=np.array([CAT["content"]]), vectors=np.ones((1, 3), dtype=np.float32))
-    run("ingest", file, "--tenant", "t", "--vectors", "-", "--model", "toy", lines=arrays.getvalue())
+    run(
+        "ingest", file, "--tenant", "t", "--vectors", "-", "--embedding-model", "toy", lines=arrays.getvalue()
+    )
     assert db.execute("select count(*) from memory_vectors").fetchone() == (1,)
-    refused = run("ingest", "-", "--vectors", "-", "--model", "toy", code=2)
+    refused = run("ingest", "-", "--vectors", "-", "--embedding-model", "toy", code=2)
     assert "stdin (-) can be read only once" in refused.stderr
     assert "--state needs a file" in run("ingest", "-", "--state", tmp_path / "s", code=2).stderr
 
@@ -174,18 +176,18 @@ def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> Non
     assert "memfold status" in exported.stderr
     assert "no memories" in run("export", "acme", "nots", code=1).stderr
     db.execute("select register_embedding_model('toy', 3)")
-    query = ["--embedding", "[1,0,0]", "--model", "toy"]
+    query = ["--embedding", "[1,0,0]", "--embedding-model", "toy"]
     assert told in run("search", "--tenant", "acmee", *query).stderr
     for command in (
         ["stats"],
         ["status"],
         ["archive", "acmee"],
-        ["sweep", "--model", "toy"],
-        ["consolidate", "--model", "toy"],
+        ["sweep", "--embedding-model", "toy"],
+        ["consolidate", "--embedding-model", "toy"],
     ):
         arguments = command if command[0] == "archive" else [*command, "--tenant", "acmee"]
         assert told in run(*arguments).stderr, command
-    bucket = run("sweep", "--tenant", "acme", "--bucket", "nots", "--model", "toy")
+    bucket = run("sweep", "--tenant", "acme", "--bucket", "nots", "--embedding-model", "toy")
     assert "bucket nots of tenant acme has no memories" in bucket.stderr
     # and what is there is not warned about
     assert "spelled" not in run("export", "acme", "notes").stderr

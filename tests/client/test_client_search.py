@@ -324,7 +324,7 @@ def test_the_command(client: Memfold, dsn: str) -> None:
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(main, ["search", "--dsn", dsn, "--tenant", "t", *arguments])
 
-    vector = ("--embedding", "[1,0,0]", "--model", "toy")
+    vector = ("--embedding", "[1,0,0]", "--embedding-model", "toy")
     done = run(*vector)
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
@@ -338,7 +338,7 @@ def test_the_command(client: Memfold, dsn: str) -> None:
         ["tea?", "--hybrid"],
         ["tea?", *vector],
         ["--embedding", "[1]"],
-        ["--embedding", "x", "--model", "m"],
+        ["--embedding", "x", "--embedding-model", "m"],
     ):
         assert run(*wrong).exit_code == 2
     words = run("rum")
@@ -349,6 +349,6 @@ def test_the_command(client: Memfold, dsn: str) -> None:
     assert "User likes rum" in run("rum", "--bucket-prefix", "def").output
     assert "nothing found" in run("rum", "--bucket-prefix", "x").output
     assert "nothing found" in run("rum", "--metadata-path", "$.year > 2020").output
-    failed = run("--embedding", "[1,0]", "--model", "toy")
+    failed = run("--embedding", "[1,0]", "--embedding-model", "toy")
     assert failed.exit_code == 1
     assert "the embedding has the wrong number of dimensions" in failed.output

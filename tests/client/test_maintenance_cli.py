@@ -38,16 +38,16 @@ def run(*arguments: object) -> Result:
 def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memfold.cli._maintenance._AT_ONCE", 4)
     policy(db, preset="three_tier", guard="off")
-    planned = run("sweep", dsn, "--tenant", "acme", "--dry-run")
+    planned = run("sweep", "--dsn", dsn, "--tenant", "acme", "--dry-run")
     assert planned.exit_code == 0, planned.output
     assert "ask 1, merge 9\n" in planned.output
     assert "pairs at or above 0.98: 18\n" in planned.output
     assert rows(db, "select * from runs") == []
-    done = run("sweep", dsn, "--tenant", "acme")
+    done = run("sweep", "--dsn", dsn, "--tenant", "acme")
     assert done.exit_code == 0, done.output
     assert re.search(r"run [0-9a-f-]{36}: open: merged 9, waiting 1\n$", done.output)
     assert len(rows(db, "select * from runs")) == 1
-    assert "nothing to do\n" in run("sweep", dsn, "--tenant", "acme").output
+    assert "nothing to do\n" in run("sweep", "--dsn", dsn, "--tenant", "acme").output
     check(db)
     [found] = rows(db, "select run_id from runs")
     undone = run("undo", "--run", found["run_id"], "--dsn", dsn, "--tenant", "acme", "--reason", "too soon")
@@ -62,7 +62,7 @@ def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memfold.cli._maintenance._AT_ONCE", 2)
     policy(db, preset="three_tier", guard="off", merge_threshold=1)
-    done = run("sweep", dsn, "--tenant", "acme")
+    done = run("sweep", "--dsn", dsn, "--tenant", "acme")
     assert done.exit_code == 0, done.output
     assert re.search(r"run [0-9a-f-]{36}: open: waiting 3\n$", done.output)
     asked = rows(db, "select cardinality(member_ids) as n from judgements where status = 'open' order by 1")
@@ -75,7 +75,7 @@ def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest
     storing(db)
     for name, cosine in (("Vim", 0), ("Emacs", 20)):
         store(db, f"Editor {name}", **angle(cosine))
-    asked = run("consolidate", dsn, "--tenant", "acme", "--approval", "person", "--threshold", 0.9)
+    asked = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--approval", "person", "--threshold", 0.9)
     found = re.search(r"^run (\S+): open: waiting", asked.output)
     assert found is not None, asked.output
     calls = 0
@@ -96,14 +96,16 @@ def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest
 def test_consolidate_and_approve(db: DB, dsn: str) -> None:
     planned = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--dry-run")
     assert planned.output.endswith("ask 10\n"), planned.output
-    asked = run("consolidate", dsn, "--tenant", "acme", "--approval", "person", "--max", 2)
+    asked = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--approval", "person", "--max", 2)
     found = re.search(r"^run (\S+): open: waiting 2\n", asked.output)
     assert found is not None, asked.output
     run_id = found[1]
     done = run("approve", run_id, "--dsn", dsn, "--tenant", "acme")
     assert done.exit_code == 0, done.output
     assert f"run {run_id}: done: merged 6, judged 2\n" in done.output
-    assert "nothing to do" not in run("consolidate", dsn, "--tenant", "acme").output
-    assert "nothing to do\n" in run("consolidate", dsn, "--tenant", "acme", "--bucket", "none").output
-    assert run("consolidate", dsn, "--dsn", dsn, "--tenant", "acme").exit_code == 2
+    assert "nothing to do" not in run("consolidate", "--dsn", dsn, "--tenant", "acme").output
+    assert (
+        "nothing to do\n" in run("consolidate", "--dsn", dsn, "--tenant", "acme", "--bucket", "none").output
+    )
+    assert run("consolidate", "DSN", "--tenant", "acme").exit_code == 2
     check(db)

@@ -286,7 +286,7 @@ def test_every_tenant(run: Run, db: DB, dsn: str) -> None:
     db.execute("select memfold.set_policy('other', on_ambiguous => 'review')")
     pair(db, "User likes Vim.", "User likes Vim very much.", tenant_id="other")
     assert "1 answer" in run("d\n")
-    shown = run("d\n", dsn)
+    shown = run("d\n", "--dsn", dsn)
     assert "tenant other, " in shown
     assert "1 pair for a person" in shown
     check(db)
@@ -297,8 +297,8 @@ def test_an_application_reviews_its_own(
 ) -> None:
     pair(db, "User likes Vim.", "User likes Vim very much.")
     where = f"{dsn} user={app().info.user}"
-    assert "1 answer" in run("d\nu\nk\n", where, "--tenant", "acme")
-    result = CliRunner().invoke(main, ["review", where])
+    assert "1 answer" in run("d\nu\nk\n", "--dsn", where, "--tenant", "acme")
+    result = CliRunner().invoke(main, ["review", "--dsn", where])
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: MF001: ")
 
@@ -309,7 +309,7 @@ def test_a_judge_may_answer_and_not_undo(run: Run, db: DB, dsn: str, connect: An
     try:
         pair(db, "User likes Vim.", "User likes Vim very much.", "a")
         pair(db, "User likes Vim.", "User likes Vim very much.", "b")
-        shown = run("d\nu\nd\n", f"{dsn} user={role}")
+        shown = run("d\nu\nd\n", "--dsn", f"{dsn} user={role}")
         assert "-> not undone: permission denied" in shown
         assert "nothing more is waiting: 2 answers (2 duplicate)" in shown
     finally:
@@ -445,7 +445,7 @@ class Terminal:
             name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "memfold.cli", "review", dsn, "--tenant", "acme"],
+            [sys.executable, "-m", "memfold.cli", "review", "--dsn", dsn, "--tenant", "acme"],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -114,7 +114,7 @@ def test_every_command_that_prints_what_is_stored(
     for memory in made.values():
         run("explain", memory.memory_id, *here, says=f"bucket {escape_line(BUCKET)}")
     run("explain", made["gone"].memory_id, *here, says=f"reason: reason{ESCAPED}")
-    run("search", *there, "--embedding", "[1,0,0]", "--model", MODEL, says="PWNED")
+    run("search", *there, "--embedding", "[1,0,0]", "--embedding-model", MODEL, says="PWNED")
     run("stats", says=escape_line(TENANT))
     run("stats", *here, says=escape_line(BUCKET))
     run("status", *here, says=escape_line(BUCKET))
@@ -128,7 +128,7 @@ def test_every_command_that_prints_what_is_stored(
     run(
         "review", *here, lines="d\nu\ns\n", says=f"tenant {escape_line(TENANT)}, bucket {escape_line(BUCKET)}"
     )
-    run("review", *here, "--label", "--model", MODEL, lines="d\nu\nq\n", says="PWNED")
+    run("review", *here, "--label", "--embedding-model", MODEL, lines="d\nu\nq\n", says="PWNED")
     pairs = tmp_path / "pairs.jsonl"
     given = [
         {"a": f"a{n}{HOSTILE}", "b": f"b{n}{HOSTILE}", "label": "distinct", "cosine": 0.5} for n in range(5)
@@ -138,14 +138,14 @@ def test_every_command_that_prints_what_is_stored(
     run("calibrate", f"unknown{HOSTILE}", code=1, says="MF013: unknown embedding model")
 
     # runs of maintenance
-    run("sweep", *there, "--dry-run", "--model", MODEL)
+    run("sweep", *there, "--dry-run", "--embedding-model", MODEL)
     store(db, "Bob keeps a cat", "[0.99,0.14,0]", predicate=f"keeps{HOSTILE}")
-    run("consolidate", *there, "--model", MODEL, "--dry-run", says="PWNED")
-    began = run("consolidate", *there, "--model", MODEL, "--approval", "person", says="run ")
+    run("consolidate", *there, "--embedding-model", MODEL, "--dry-run", says="PWNED")
+    began = run("consolidate", *there, "--embedding-model", MODEL, "--approval", "person", says="run ")
     run_id = began.stdout.split()[1].rstrip(":")
     run("approve", run_id, *here)
     run("undo", "--run", run_id, *here, "--reason", HOSTILE)
-    run("sweep", *there, "--model", MODEL)
+    run("sweep", *there, "--embedding-model", MODEL)
     run("links", *there)
 
     # models
@@ -201,10 +201,10 @@ def test_every_command_that_prints_what_is_stored(
 
     # what the server says of what it was given
     run("explain", HOSTILE, *here, code=1, says="MF003")
-    run("search", *there, "--embedding", "[1,0,0]", "--model", HOSTILE, code=1, says=ESCAPED[:30])
+    run("search", *there, "--embedding", "[1,0,0]", "--embedding-model", HOSTILE, code=1, says=ESCAPED[:30])
     run("export", f"none{HOSTILE}", HOSTILE, code=1, says="has no memories, nor anything else")
     run("stats", "--dsn", f"host={HOSTILE}", code=1)
-    run("review", "--label", "--model", HOSTILE, *here, code=1, lines="q\n")
+    run("review", "--label", "--embedding-model", HOSTILE, *here, code=1, lines="q\n")
     assert run.commands == set(main.commands) - EXEMPT
 
 

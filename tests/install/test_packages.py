@@ -400,7 +400,7 @@ def test_what_the_demo_installs_is_enough(built: dict[str, Built], empty: Empty,
         assert up.returncode == 0, up.stderr
         dsn = {"MEMFOLD_DSN": up.stdout.strip()}
         state = ("--state", tmp_path / "state")
-        vectors = ("--vectors", demo / "vectors.npz", "--model", "all-MiniLM-L6-v2")
+        vectors = ("--vectors", demo / "vectors.npz", "--embedding-model", "all-MiniLM-L6-v2")
         done = empty.run("memfold", "ingest", demo / "memories.jsonl", *vectors, *state, **dsn)
         assert (done.returncode, "inserted" in done.stdout) == (0, True), done.stderr
         vector = json.dumps(read_vectors(demo / "queries.npz")["Where does Maria work?"].tolist())
@@ -411,7 +411,7 @@ def test_what_the_demo_installs_is_enough(built: dict[str, Built], empty: Empty,
             "maria",
             "--embedding",
             vector,
-            "--model",
+            "--embedding-model",
             "all-MiniLM-L6-v2",
         )
         found = empty.run("memfold", "search", *asked, **dsn)

@@ -26,7 +26,11 @@ MODULES: dict[str, tuple[str, ...] | None] = {
     "memfold": None,
     "memfold.adopt": ("conflict_of", "conflict_of_async"),
     "memfold.embedding": None,
-    "memfold.errors": tuple(name for name, one in vars(errors).items() if inspect.isclass(one)),
+    "memfold.errors": tuple(
+        name
+        for name, one in vars(errors).items()
+        if inspect.isclass(one) and one.__module__.startswith("memfold")
+    ),
     "memfold.facts": None,
     "memfold.judging": None,
     "memfold.tracing": ("enable", "disable"),

@@ -41,7 +41,6 @@ from memfold.cli._shared import (
     dsn_option,
     fail,
     file_name,
-    given_once,
     is_stdin,
     json_option,
     one_stdin,
@@ -172,7 +171,9 @@ def init(
     memfold init postgresql://owner@db.example.com/agents --sql > review.sql
     psql -v ON_ERROR_STOP=1 -f review.sql postgresql://owner@db.example.com/agents
     """
-    given = given_once(database, dsn)
+    if database is not None and dsn is not None:
+        raise click.UsageError("give the database once: as DSN or as --dsn")
+    given = database or dsn
     if print_sql:
         if citus:
             raise click.UsageError("--sql is for one server: psql -f contrib/citus/citus.sql distributes it")
@@ -209,7 +210,7 @@ def init(
 @click.option(
     "--vectors", type=FILE, metavar="FILE.npz", help="Vectors of the texts (arrays texts, vectors)."
 )
-@click.option("--model", help="The name of the model that made --vectors.")
+@click.option("--embedding-model", metavar="NAME", help="The name of the model that made --vectors.")
 @embed_options
 @click.option(
     "--source",
@@ -229,7 +230,7 @@ def ingest(
     tenant: str | None,
     bucket: str | None,
     vectors: Path | None,
-    model: str | None,
+    embedding_model: str | None,
     embed_url: str | None,
     embed_model: str | None,
     embed_path: str | None,
@@ -246,11 +247,11 @@ def ingest(
 
     \b
     memfold ingest memories.jsonl --tenant acme --embed-model text-embedding-3-small
-    memfold ingest memories.jsonl --tenant acme --vectors vectors.npz --model all-MiniLM-L6-v2
+    memfold ingest memories.jsonl --tenant acme --vectors vectors.npz --embedding-model all-MiniLM-L6-v2
     tail -n 100 today.jsonl | memfold ingest - --tenant acme --source today.jsonl
     """
-    if (vectors is None) != (model is None):
-        raise click.UsageError("--vectors and --model go together")
+    if (vectors is None) != (embedding_model is None):
+        raise click.UsageError("--vectors and --embedding-model go together")
     embedder = make_embedder(embed_url, embed_model, embed_path)
     if vectors is not None and embedder is not None:
         raise click.UsageError("give --vectors or an embedding model, not both")
@@ -268,7 +269,7 @@ def ingest(
             tenant=tenant,
             bucket=bucket,
             vectors=stored,
-            model=model,
+            model=embedding_model,
             source=source,
             state=None if is_stdin(file) else state or file.with_name(file.name + ".memfold-state"),
             resume=resume,

@@ -20,7 +20,6 @@ import click
 from memfold.cli._shared import (
     dsn_option,
     fail,
-    given_once,
     json_option,
     open_client,
     report,
@@ -42,7 +41,6 @@ class AnswersUselessError(click.ClickException):
 
 
 @click.command()
-@click.argument("database", metavar="[DSN]", required=False)
 @dsn_option
 @click.option("--model", metavar="NAME", help="The model to ask.")
 @click.option(
@@ -78,7 +76,6 @@ class AnswersUselessError(click.ClickException):
 @click.option("--quiet", is_flag=True, help="Do not log every judgement.")
 @json_option
 def judge(
-    database: str | None,
     dsn: str | None,
     model: str | None,
     base_url: str | None,
@@ -113,14 +110,13 @@ def judge(
     memfold judge --model gpt-5-mini --input-price 0.25 --output-price 2 --cost-per-hour 1
     memfold judge --model llama3.1 --base-url http://localhost:11434/v1 --once
     """
-    given = given_once(database, dsn)
     if (model is None) == (plugged_in is None):
         raise click.UsageError("give --model or --judge")
     if plugged_in is None and cost_per_hour is not None and not (input_price or output_price):
         raise click.UsageError("--cost-per-hour needs --input-price or --output-price")
     from memfold.judging.worker import Worker  # no other command needs it
 
-    where = resolve(given)
+    where = resolve(dsn)
     with open_client(where):
         pass
     asked: Judge
@@ -173,19 +169,19 @@ def judge(
 
 
 @click.command()
-@click.argument("database", metavar="[DSN]", required=False)
 @dsn_option
 @tenant_option("Only for this tenant; default: for every tenant, as a member of memfold_judge.")
 @click.option("--all", "everything", is_flag=True, help="Also show judgements that wait for a model.")
 @click.option("--label", is_flag=True, help="Label pairs for memfold calibrate instead; no memory changes.")
-@click.option("--model", metavar="MODEL", help="With --label: the embedding model that is to be calibrated.")
+@click.option(
+    "--embedding-model", metavar="NAME", help="With --label: the embedding model that is to be calibrated."
+)
 def review(
-    database: str | None,
     dsn: str | None,
     tenant: str | None,
     everything: bool,
     label: bool,
-    model: str | None,
+    embedding_model: str | None,
 ) -> None:
     """Answer judgements yourself, one key each.
 
@@ -193,26 +189,25 @@ def review(
     applied immediately, and unanswered judgements keep waiting. Without a terminal it reads one key per line.
 
     With --label it shows pairs that were merged or kept apart and that nobody has looked at, beginning with those
-    that say most about where the thresholds of --model should be, and asks how they relate. Your answers are stored
-    for calibration.
+    that say most about where the thresholds of --embedding-model should be, and asks how they relate. Your answers are
+    stored for calibration.
 
     \b
     memfold review --tenant acme
     memfold review --tenant acme --all
-    memfold review --tenant acme --label --model text-embedding-3-small
+    memfold review --tenant acme --label --embedding-model text-embedding-3-small
     """
-    given = given_once(database, dsn)
-    if label != (model is not None) or (label and (tenant is None or everything)):
-        raise click.UsageError("--label needs --model and --tenant, and cannot be used with --all")
+    if label != (embedding_model is not None) or (label and (tenant is None or everything)):
+        raise click.UsageError("--label needs --embedding-model and --tenant, and cannot be used with --all")
     for stream in (sys.stdout, sys.stderr):
         # Not every terminal can show every memory.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     from memfold.review import Labelling, Review  # no other command needs them
 
-    with open_client(given) as client:
-        if tenant is not None and model is not None:
-            Labelling(client, tenant, model).run()
+    with open_client(dsn) as client:
+        if tenant is not None and embedding_model is not None:
+            Labelling(client, tenant, embedding_model).run()
         else:
             Review(client, tenant, everything=everything).run()
 

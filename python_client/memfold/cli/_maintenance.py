@@ -20,7 +20,6 @@ from memfold.admin import maintenance as maintaining
 from memfold.cli._shared import (
     dsn_option,
     fail,
-    given_once,
     json_option,
     open_client,
     report,
@@ -158,13 +157,14 @@ def _bucket_options(command: Any) -> Any:
     for option in (
         click.option("--dry-run", is_flag=True, help="Print the plan and change nothing."),
         click.option(
-            "--model", metavar="NAME", help="The embedding model to compare by; default: the most used."
+            "--embedding-model",
+            metavar="NAME",
+            help="The embedding model to compare by; default: the most used.",
         ),
         click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default."),
         click.option("--tenant", metavar="ID", required=True, help="The tenant of the bucket."),
         json_option,
         dsn_option,
-        click.argument("database", metavar="[DSN]", required=False),
     ):
         command = option(command)
     return command
@@ -187,9 +187,7 @@ def _parts(plan: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 @click.command()
 @_bucket_options
-def sweep(
-    database: str | None, dsn: str | None, tenant: str, bucket: str, model: str | None, dry_run: bool
-) -> None:
+def sweep(dsn: str | None, tenant: str, bucket: str, embedding_model: str | None, dry_run: bool) -> None:
     """Merge duplicates that are already stored.
 
     Does to stored memories what ingest would do if they arrived now, by the policy's thresholds, scope and guard: similar
@@ -200,10 +198,10 @@ def sweep(
     memfold sweep --tenant acme --bucket notes --dry-run
     memfold sweep --tenant acme --bucket notes
     """
-    given: dict[str, object] = {"tenant": tenant, "bucket": bucket, "model": model}
+    given: dict[str, object] = {"tenant": tenant, "bucket": bucket, "model": embedding_model}
     run: object = None
     done: Counter[str] = Counter()
-    with _connected(given_once(database, dsn), tenant, bucket) as connection:
+    with _connected(dsn, tenant, bucket) as connection:
         while True:
             plan = _call(connection, _SWEEP, **given, dry_run=True, max=1_000_000, ids=None, run=None)
             if dry_run:
@@ -247,11 +245,10 @@ def sweep(
     help="Pairs for a model; default: 1000.",
 )
 def consolidate(
-    database: str | None,
     dsn: str | None,
     tenant: str,
     bucket: str,
-    model: str | None,
+    embedding_model: str | None,
     dry_run: bool,
     threshold: float | None,
     approval: str,
@@ -267,9 +264,9 @@ def consolidate(
     memfold consolidate --tenant acme --dry-run
     memfold consolidate --tenant acme --approval person
     """
-    with _connected(given_once(database, dsn), tenant, bucket) as connection:
+    with _connected(dsn, tenant, bucket) as connection:
         rows = _call(
-            connection, _CONSOLIDATE, tenant=tenant, bucket=bucket, model=model, threshold=threshold,
+            connection, _CONSOLIDATE, tenant=tenant, bucket=bucket, model=embedding_model, threshold=threshold,
             approval=approval, max=most, max_judgements=max_judgements, dry_run=dry_run,
         )  # fmt: skip
         if dry_run or not rows:

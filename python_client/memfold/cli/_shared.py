@@ -111,13 +111,6 @@ def resolve(dsn: str | None) -> str:
     return read_dsn(found)
 
 
-def given_once(database: str | None, dsn: str | None) -> str | None:
-    """For a command that also takes the DSN as an argument."""
-    if database is not None and dsn is not None:
-        raise click.UsageError("give the database once: as DSN or as --dsn")
-    return database or dsn
-
-
 @contextlib.contextmanager
 def open_file(file: Path) -> Iterator[BinaryIO]:
     """A file of type ``FILE``, or stdin."""
