@@ -14,7 +14,7 @@ from memfold.cli import main
 from tests import servers
 from tests.conftest import Make, Target
 from tests.sql.test_archive import archive
-from tests.support import Result, answer, ingest, model, vector
+from tests.support import GENERIC_PLANS, Result, answer, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 TABLES = (
@@ -337,6 +337,26 @@ def test_who_may(db: DB, app: Any) -> None:
     )
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         mine.execute("select import_bucket('[]', 'acme', 'b')")
+
+
+def test_without_statistics_each_row_is_read_a_few_times(db: DB) -> None:
+    """Joined, a plan made on empty tables read 92,000 rows of memory_counters for 303 memories."""
+    model(db)
+    db.execute(GENERIC_PLANS)
+    assert db.execute("select count(*) from export_bucket('acme')").fetchone() is not None
+    for i in range(200):
+        ingest(db, f"User has dog {i}", subject=f"s{i}", source_turn_ids=[f"t{i}"], **vector(0.5))
+    read = {}
+    for table in ("memories", "memory_counters", "memory_sources", "memory_vectors"):
+        with db.transaction():
+            db.execute("select count(*) from export_bucket('acme')")
+            read[table] = db.execute(
+                "select (coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) / 200 from pg_stat_xact_all_tables"
+                " where schemaname = 'memfold' and relname = %s",
+                [table],
+            ).fetchone()[0]  # type: ignore[index]
+    assert min(read.values()) >= 1
+    assert max(read.values()) <= 20, read
 
 
 @pytest.mark.one_server

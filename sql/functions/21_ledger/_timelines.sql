@@ -40,10 +40,14 @@ begin
         select t.root, t.is_of_scope, e.*
         from texts as t
         cross join lateral (
-            -- each with its own time
+            -- Each with its own time. Pairs and their order, as in _derived_trees: by memory_id alone, and without statistics, the tenant's
+            -- 22,900 rows were read for each of 622 texts.
             select e.* from memfold_internal._whole_ledger as e
-            where e.tenant_id = _derived_timelines.tenant_id collate "C" and e.memory_id = t.id
+            where e.tenant_id = _derived_timelines.tenant_id collate "C"
+                and (e.memory_id, e.event_id) >= (t.id, '00000000-0000-0000-0000-000000000000')
+                and (e.memory_id, e.event_id) <= (t.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                 and (e.observation or e.action = 'superseded')
+            order by e.memory_id, e.event_id
             offset 0
         ) as e
     ),

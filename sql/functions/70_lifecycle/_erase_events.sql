@@ -132,6 +132,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
+    v_judgement_ids uuid[];
     r record;
 begin
     -- by id, in a loop: joined, the rows of the tenant were looked up for each (15,000 pages after 7,500 rows)
@@ -146,26 +147,35 @@ begin
     set guard = '{}'
     from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
     where e.tenant_id = v_tenant_id and e.target_id = t.id and e.guard <> '{}';
-    update memfold.judgements as j
-    set guard = '{}'
-    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
-    where j.tenant_id = v_tenant_id and j.memory_id = t.id and j.guard <> '{}';
-    update memfold.judgements as j
-    set guard = '{}'
-    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
-    where j.tenant_id = v_tenant_id and j.other_id = t.id and j.guard <> '{}';
-    update memfold.judgements as j
-    set guard = '{}'
-    from (
-        select p.cluster_id
+    -- First by text, then by id. A range and its order: joined, and without statistics, the tenant's judgements were read for each text,
+    -- 4,300,000 rows in an erasure.
+    v_judgement_ids := array(
+        select j.id
         from pg_catalog.unnest(texts) as t (id)
         cross join lateral (
-            select p.cluster_id from memfold.judgements as p
-            where p.tenant_id = v_tenant_id and p.memory_id = t.id and p.cluster_id is not null
+            (
+                select j.judgement_id as id from memfold.judgements as j
+                where j.tenant_id = v_tenant_id and j.memory_id >= t.id and j.memory_id <= t.id and j.guard <> '{}'
+                order by j.memory_id
+            )
+            union all
+            (
+                select j.cluster_id from memfold.judgements as j
+                where j.tenant_id = v_tenant_id and j.memory_id >= t.id and j.memory_id <= t.id and j.cluster_id is not null
+                order by j.memory_id
+            )
+            union all
+            (
+                select j.judgement_id from memfold.judgements as j
+                where j.tenant_id = v_tenant_id and j.other_id >= t.id and j.other_id <= t.id and j.guard <> '{}'
+                order by j.other_id
+            )
             offset 0
-        ) as p
-    ) as p
-    where j.tenant_id = v_tenant_id and j.judgement_id = p.cluster_id and j.guard <> '{}';
+        ) as j
+    );
+    update memfold.judgements as j
+    set guard = '{}'
+    where j.tenant_id = v_tenant_id and j.judgement_id = any(v_judgement_ids) and j.guard <> '{}';
     update memfold.memory_events as e
     set similar_memories = memfold_internal._drop_similar(e.similar_memories, texts)
     where e.tenant_id = v_tenant_id and e.bucket_id = _scrub_references.bucket_id collate "C"

@@ -10,21 +10,32 @@ begin
         'memories', (select count(*) from memfold.memories as m where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id),
         'memory_counters', (
             select count(*) from memfold.memories as m
-            join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+            -- one lookup per id, as in export_bucket
+            cross join lateral (
+                select from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
+                offset 0
+            ) as k
             where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
         ),
         'memory_vectors', (
             select count(*) from memfold.memories as m
-            join memfold.memory_vectors as v on v.tenant_id = m.tenant_id and v.memory_id = m.memory_id
+            cross join lateral (
+                select from memfold.memory_vectors as v where v.tenant_id = v_tenant_id and v.memory_id = m.memory_id
+                offset 0
+            ) as v
             where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
         ),
         'memory_intervals', (
             select count(*) from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
         ),
         'memory_sources', (
-            select count(*) from memfold.memories as m
-            join memfold.memory_sources as s on s.tenant_id = m.tenant_id and s.memory_id = m.memory_id
-            where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+            -- from the other side: no index of theirs begins with the memory
+            select count(*) from memfold.memory_sources as s
+            cross join lateral (
+                select m.bucket_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = s.memory_id
+                offset 0
+            ) as m
+            where s.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
         ),
         'memory_tokens', (
             select count(*) from memfold.memory_tokens as t where t.tenant_id = v_tenant_id and t.bucket_id = v_bucket_id
@@ -111,33 +122,51 @@ begin
         union all
         select m.memory_id, t.depth + 1
         from trees as t
-        join memfold.memories as m on m.tenant_id = v_tenant_id and m.merged_into = t.memory_id
+        cross join lateral (
+            select m.memory_id from memfold.memories as m
+            where m.tenant_id = v_tenant_id and m.merged_into = t.memory_id
+            offset 0
+        ) as m
     )
-    select jsonb_build_object('table', 'memories', 'row', to_jsonb(m))
+    -- Here and below one lookup per id: joined, and without statistics, the tenant's rows were read for each memory, 18,000,000 in 30
+    -- exports of 700 memories.
+    select jsonb_build_object('table', 'memories', 'row', m.row)
     from trees as t
-    join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
-    order by t.depth, m.memory_id;
+    cross join lateral (
+        select to_jsonb(m) as row from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
+        offset 0
+    ) as m
+    order by t.depth, t.memory_id;
     return query
-    select jsonb_build_object('table', 'memory_counters', 'row', to_jsonb(k))
+    select jsonb_build_object('table', 'memory_counters', 'row', k.row)
     from memfold.memories as m
-    join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    cross join lateral (
+        select to_jsonb(k) as row from memfold.memory_totals as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
+        offset 0
+    ) as k
     where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
-    order by k.memory_id;
+    order by m.memory_id;
     return query
-    select jsonb_build_object('table', 'memory_vectors', 'row', to_jsonb(v))
+    select jsonb_build_object('table', 'memory_vectors', 'row', v.row)
     from memfold.memories as m
-    join memfold.memory_vectors as v on v.tenant_id = m.tenant_id and v.memory_id = m.memory_id
+    cross join lateral (
+        select v.model, to_jsonb(v) as row from memfold.memory_vectors as v where v.tenant_id = v_tenant_id and v.memory_id = m.memory_id
+        offset 0
+    ) as v
     where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
-    order by v.memory_id, v.model;
+    order by m.memory_id, v.model;
     return query
     select jsonb_build_object('table', 'memory_intervals', 'row', to_jsonb(i)) from memfold.memory_intervals as i
     where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
     order by i.scope_key, i.valid_from, i.from_event;
     return query
     select jsonb_build_object('table', 'memory_sources', 'row', to_jsonb(s))
-    from memfold.memories as m
-    join memfold.memory_sources as s on s.tenant_id = m.tenant_id and s.memory_id = m.memory_id
-    where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+    from memfold.memory_sources as s
+    cross join lateral (
+        select m.bucket_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = s.memory_id
+        offset 0
+    ) as m
+    where s.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
     order by s.memory_id, s.source_turn_id;
     return query
     select jsonb_build_object('table', 'memory_tokens', 'row', to_jsonb(t)) from memfold.memory_tokens as t
