@@ -12,7 +12,7 @@ begin
             select count(*) from memfold.memories as m
             -- one lookup per id, as in export_bucket
             cross join lateral (
-                select from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
+                select from memfold.memory_totals as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
                 offset 0
             ) as k
             where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
