@@ -23,12 +23,19 @@ import psycopg
 
 DB = psycopg.Connection[Any]
 TENANT = "stress"
-BUCKETS = ("b0", "b1", "b2")
 # the last one's memories are erased as well
-ERASED = BUCKETS[-1]
+BUCKETS = ("b0", "b1", "erased")
+# Then three others: random contradictions join a bucket's memories into one timeline, which each statement derives again.
+CALLS_PER_PHASE = 2000
+# as autovacuum does: the tests' servers have none
+CALLS_PER_ANALYZE = 1000
 NAMES = ("Alice", "Bob", "Carol", "Dan")
 CITIES = ("Berlin", "Lyon", "Rome", "Oslo", "Kyiv")
 RETRIED = ("40001", "40P01", "55P03")
+# a transaction of several calls, which locks in an order of its own
+SEVERAL = "several ingest"
+# seconds: longer than the tests' deadlock_timeout, and than it takes to hear of a deadlock
+RECENT = 0.5
 
 WEIGHTS = {
     "ingest": 40, "batch": 10, "judge": 8, "undo": 5, "merge_memories": 2, "supersede_memory": 2, "update_memory": 2,
@@ -146,7 +153,7 @@ class _Calls:
             "select run_id from memfold.runs where tenant_id = %s order by random() limit 1", TENANT
         )
 
-    def other(self, name: str, bucket: str) -> None:
+    def other(self, name: str, bucket: str, erased: str) -> None:
         r, one = self.random, self.one
         match name:
             case "undo":
@@ -273,13 +280,13 @@ class _Calls:
                     r.choice([None, "newest_wins", "keep_existing", "keep_both", "review"]),
                 )  # fmt: skip
             case "erase_memory":
-                memory = self.memory(ERASED)
+                memory = self.memory(erased)
                 memory and one("select memfold.erase_memory(%s, %s, 'test')", memory, TENANT)
             case "erase_source":
                 turn = one(
                     "select source_turn_ids[1] from memfold.memory_events where tenant_id = %s and bucket_id = %s"
                     " and observation and source_turn_ids[1] like 'T%%' order by md5(event_id::text || %s) limit 1",
-                    TENANT, ERASED, str(r.random()),
+                    TENANT, erased, str(r.random()),
                 )  # fmt: skip
                 turn and one(
                     "select memfold.erase_source(tenant_id => %s, source_turn_id => %s, reason => 'test')",
@@ -297,18 +304,20 @@ class Stress:
         self.dsn, self.writers, self.seed, self.weights = dsn, writers, seed, weights
         self.outcome = Outcome()
         self._lock = threading.Lock()
-        self._begun: dict[int, deque[tuple[float, str]]] = defaultdict(lambda: deque(maxlen=4))
+        self._begun: dict[int, deque[tuple[float, str]]] = defaultdict(lambda: deque(maxlen=16))
 
     def connect(self) -> DB:
         return psycopg.connect(
             self.dsn, autocommit=True, options=f"-c memfold.tenant_id={TENANT}", prepare_threshold=None
         )
 
-    def prepare(self) -> None:
+    def prepare(self, calls: int) -> None:
         with self.connect() as db:
             db.execute("select memfold.register_embedding_model('m4', 4)")
             db.execute("select memfold.set_predicate('lives in', %s, 'one')", [TENANT])
-            db.execute("select memfold.set_policy(%s, %s, lexical_threshold => 0.9)", [TENANT, BUCKETS[1]])
+            for phase in range(0, calls, CALLS_PER_PHASE):
+                bucket = f"{BUCKETS[1]} {phase // CALLS_PER_PHASE}"
+                db.execute("select memfold.set_policy(%s, %s, lexical_threshold => 0.9)", [TENANT, bucket])
 
     def run(self, calls: int) -> Outcome:
         numbers = itertools.count()
@@ -329,13 +338,16 @@ class Stress:
         run = _Calls(db, self.seed * 1000 + place)
         names, weights = list(self.weights), list(self.weights.values())
         with db:
-            while next(numbers) < calls:
+            while (number := next(numbers)) < calls:
+                if number and number % CALLS_PER_ANALYZE == 0:
+                    db.execute("analyze")
                 name = run.random.choices(names, weights)[0]
-                self._call(db, run, name)
+                self._call(db, run, name, number // CALLS_PER_PHASE)
 
-    def _call(self, db: DB, run: _Calls, name: str) -> None:
+    def _call(self, db: DB, run: _Calls, name: str, phase: int) -> None:
         r = run.random
-        bucket = r.choice(BUCKETS)
+        place = r.choice(BUCKETS)
+        bucket = f"{place} {phase}"
         # a judge's claim and its answers are transactions of their own, and so is each vector
         mode = "alone" if name in APART else r.choice(MODES)
         number = {
@@ -345,7 +357,7 @@ class Stress:
         made = [run.candidate() for _ in range(number)]
         turns = {turn for turn, _ in made}
         kept = mode != "rolled back"
-        label = f"several {name}" if mode == "several" and name == "ingest" else name
+        label = SEVERAL if mode == "several" and name == "ingest" else name
         self._begun[db.info.backend_pid].append((time.monotonic(), label))
 
         def work() -> None:
@@ -355,7 +367,7 @@ class Stress:
             elif name == "batch":
                 run.batch(bucket, [c for _, c in made])
             else:
-                run.other(name, bucket)
+                run.other(name, bucket, f"{BUCKETS[-1]} {phase}")
 
         try:
             if mode == "alone":
@@ -371,37 +383,40 @@ class Stress:
                     time.sleep(0.03)
                 db.execute("commit" if kept else "rollback")
         except psycopg.Error as error:
-            kept = False
+            kept, failed = False, time.monotonic()
             if db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 db.execute("rollback")
-            self._note(db, label, error)
+            self._note(db, label, error, failed)
         with self._lock:
             self.outcome.calls[label] += 1
-            if kept and bucket != ERASED:
+            if kept and place != BUCKETS[-1]:
                 self.outcome.acknowledged |= turns
             elif not kept:
                 self.outcome.refused |= turns
 
-    def _note(self, db: DB, label: str, error: psycopg.Error) -> None:
+    def _note(self, db: DB, label: str, error: psycopg.Error, failed: float) -> None:
         state = str(error.sqlstate)
         with self._lock:
             self.outcome.states[state] += 1
             if state == "40P01":
-                now = time.monotonic()
                 pids = {
                     int(pid) for pid in re.findall(r"Process (\d+) waits", error.diag.message_detail or "")
                 }
-                # who waited for longer than it took to find the deadlock; it may have gone on since
-                others = (
-                    [name for at, name in self._begun[pid] if at < now - 0.1][-1:] or ["?"]
-                    for pid in pids - {db.info.backend_pid}
-                )
-                self.outcome.deadlocks[tuple(sorted([label, *itertools.chain(*others)]))] += 1
+                others = [self._at(pid, failed) for pid in pids - {db.info.backend_pid}]
+                self.outcome.deadlocks[tuple(sorted([label, *others]))] += 1
             elif not state.startswith("MF") and state not in RETRIED:
                 context = (error.diag.context or "").splitlines()
                 self.outcome.surprises.append(
                     f"{label}: {state} {error.diag.message_primary} [{' < '.join(context[:4])}]"
                 )
+
+    def _at(self, pid: int, failed: float) -> str:
+        """What a backend was doing when a deadlock with it was found; since then it may have gone on."""
+        calls = list(self._begun[pid])
+        before = [name for at, name in calls if at < failed - RECENT][-1:]
+        since = [name for at, name in calls if failed - RECENT <= at < failed]
+        names = before + since or ["?"]
+        return SEVERAL if SEVERAL in names else names[0]
 
     def verify(self) -> list[str]:
         """Broken promises."""
@@ -551,7 +566,7 @@ def main() -> None:
             print(replays_beside_folds(dsn, given.folds, given.writers, batches=given.batches))
         else:
             stress = Stress(dsn, given.writers, given.seed)
-            stress.prepare()
+            stress.prepare(given.calls)
             print(stress.run(given.calls), flush=True)
             print("\n".join(stress.verify()) or "nothing is lost, nothing is broken")
     finally:
