@@ -66,7 +66,7 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        return f"host={self.data.parent} port={PORT} user=postgres dbname=postgres connect_timeout=10"
+        return f"host={self.data.parent} port={PORT} user=postgres dbname=postgres connect_timeout=60"
 
     def start(self) -> None:
         """Start it, and do not wait."""
