@@ -250,7 +250,7 @@ def _writers(server: harness.Server, data: dataset.Dataset, report: harness.Repo
             watch.phase = "after"
     with server.connect("consolidation") as connection:
         overview = connection.execute(
-            "select merged, obsolete, report ->> 'pairs' from memfold.runs_overview where run_id = %s",
+            "select merged, obsolete, report ->> 'questions' from memfold.runs_overview where run_id = %s",
             [run_id],
         ).fetchone()
         broken = (0,)
@@ -282,10 +282,10 @@ def _writers(server: harness.Server, data: dataset.Dataset, report: harness.Repo
         rows,
     )
     report.note(
-        f"{overview[2]} pairs, {overview[0]:,} folded. Of the texts that are said four times, {together:.3f} are one memory"
-        f" afterwards. The server process took {watch.memory:.0f} MB at most. An approve_run took {max(calls) * 1000:.0f} ms"
-        f" at most, {sorted(calls)[len(calls) // 2] * 1000:.0f} in the median."
-        + (" check_invariants() is empty afterwards." if memories <= CHECKED else "")
+        f"{int(overview[2]):,} questions, {overview[0]:,} memories merged. Of the texts that are said four times,"
+        f" {together:.3f} are one memory afterwards. The server process took {watch.memory:.0f} MB at most."
+        f" An approve_run took {max(calls) * 1000:.0f} ms at most, {sorted(calls)[len(calls) // 2] * 1000:.0f} in the"
+        " median." + (" check_invariants() is empty afterwards." if memories <= CHECKED else "")
     )
     report.data["writers"] = {
         "planning": planning, "approving": calls, "memory": watch.memory,

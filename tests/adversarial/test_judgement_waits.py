@@ -54,6 +54,26 @@ def test_asking_about_what_is_being_erased(db: DB, connect: Connect) -> None:
     check(db)
 
 
+def test_writers_go_on_while_questions_are_queued(db: DB, connect: Connect) -> None:
+    """A run that queued 21,000 questions held up the bucket for 3.2 s. Other rules have to wait."""
+    pair(db)
+    asker = connect()
+    asker.execute("begin")
+    asked = asker.execute(
+        "select action from consolidate('acme', 'default', 'm', 0.5, dry_run => false)"
+    ).fetchall()
+    assert asked == [("ask",)]
+    writer = connect()
+    writer.execute("set lock_timeout = '10s'")
+    assert ingest(writer, "Cats are fine").action == "merged"
+    assert ingest(writer, "Birds sing", **angle(80)).action == "inserted"
+    changing = Call(db, connect(), lambda c: policy(c, conflict="keep_both")).waits_for(asker)
+    asker.execute("commit")
+    changing.end()
+    assert db.execute("select status from judgements").fetchall() == [("open",)]
+    check(db)
+
+
 def test_erasing_what_a_worker_asks_again(db: DB, connect: Connect) -> None:
     """A worker that finds one side merged asks about where it leads, without a lock on the scope."""
     model(db)

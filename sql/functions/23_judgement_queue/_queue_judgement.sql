@@ -360,4 +360,4 @@ revoke all on function memfold_internal._ask_all(memfold.runs, jsonb) from publi
 comment on function memfold_internal._ask_all(memfold.runs, jsonb) is
 'Queues judgements of a run and returns how many; omits those already queued, and those with an erased member. questions: an array of
 objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the guard''s signals). The caller holds the
-bucket''s lock, so that no member is being erased.';
+bucket''s lock, or the members'' rows, so that none is being erased.';

@@ -129,8 +129,14 @@ begin
     v_count := coalesce(v_count, 0);
 
     if not dry_run then
-        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+        -- The bucket's lock SHARED, against other rules: EXCLUSIVE, its writers waited 3.2 s for 21,000 questions.
+        perform memfold_internal._lock(tenant_id, bucket_id, 0, true);
         perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
+        -- Against erasure, in its order; writers change no key.
+        perform from memfold.memories as m
+        where m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = any(v_ids || v_oldest_ids)
+        order by m.memory_id
+        for key share;
         v_run := memfold_internal._start_run(tenant_id, bucket_id, 'consolidation', jsonb_build_object(
             'embedding_model', v_model, 'threshold', threshold, 'approval', approval, 'max_operations', max_operations,
             'max_judgements', max_judgements));
@@ -170,5 +176,5 @@ without an answer. dry_run (the default) returns the plan and writes nothing. Ot
 max_operations, and for a judge max_judgements, most similar first: with approval => ''judge'' as kind consolidation (synthesis if
 on_ambiguous is synthesise), with ''person'' as kind review (see approve_run). Omits pairs that were judged or separated by an undo,
 memories that wait for a judgement (except the oldest of each), and the protected types of the options. embedding_model null: the most
-used one in the bucket. guard: the differences that would prevent an automatic merge. Holds no lock. Raises MF001 to MF003, MF013,
-MF022.';
+used one in the bucket. guard: the differences that would prevent an automatic merge. Blocks no writers: a dry run holds no lock;
+otherwise changes of rules, other runs and erasure wait while the questions are queued. Raises MF001 to MF003, MF013, MF022, MF025.';
