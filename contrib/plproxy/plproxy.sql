@@ -881,8 +881,9 @@ without an answer. dry_run (the default) returns the plan and writes nothing. Ot
 max_operations, and for a judge max_judgements, most similar first: with approval => ''judge'' as kind consolidation (synthesis if
 on_ambiguous is synthesise), with ''person'' as kind review (see approve_run). Omits pairs that were judged or separated by an undo,
 memories that wait for a judgement (except the oldest of each), and the protected types of the options. embedding_model null: the most
-used one in the bucket. guard: the differences that would prevent an automatic merge. Blocks no writers: a dry run holds no lock;
-otherwise changes of rules, other runs and erasure wait while the questions are queued. Raises MF001 to MF003, MF013, MF022, MF025.';
+used one in the bucket. guard: the differences that would prevent an automatic merge. A dry run holds no lock.
+Otherwise erasure, and what locks the whole bucket (other runs, changes of rules, bucket-wide policies, large batches), wait while the
+questions are queued; other writers do not. Raises MF001 to MF003, MF013, MF022, MF025.';
 revoke all on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) from public;
 grant execute on function memfold.consolidate(tenant_id text, bucket_id text, embedding_model text, threshold double precision, approval text, max_operations bigint, max_judgements bigint, dry_run boolean) to memfold_app, memfold_owner;
 
