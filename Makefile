@@ -28,7 +28,7 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words
 
 .DEFAULT_GOAL := all
-.PHONY: all deb dist tle docs help install uninstall install-to freeze setup server demo check test test-plproxy test-citus test-frameworks lint $(LINT) \
+.PHONY: all deb dist tle docs help install uninstall install-to freeze setup server demo check test test-citus test-frameworks lint $(LINT) \
         bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
@@ -202,11 +202,7 @@ test: setup ## all checks: lint, then the tests on each available server
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n 3 --dist loadgroup
 
-test-plproxy: setup ## test through a router over two servers, where a server has PL/Proxy: its own tests, then the suite
-	$(PY) -m pytest contrib/plproxy
-	$(PY) -m pytest --plproxy -n 2 --dist loadgroup
-
-test-citus: setup ## the same on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)
+test-citus: setup ## test on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)
 	@test -n '$(CITUS_PG_CONFIG)' || { echo 'say where: make test-citus CITUS_PG_CONFIG=/path/to/pg_config' >&2; exit 2; }
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest contrib/citus
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup

@@ -22,7 +22,6 @@ import pytest
 from pytest_postgresql import factories
 
 from contrib.citus.tests import citus_nodes
-from contrib.plproxy.tests import plproxy_nodes
 from memfold.admin import migrate
 from tests import browser, databases, elsewhere, npm, servers, time_limits
 
@@ -72,7 +71,7 @@ LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", 
         "test_connection_loss", "test_differential", "test_time_limits", "test_settings", "test_linking",
         "test_isolation_probes", "test_archive", "test_archives", "test_batch", "test_calibrate_cli",
         "test_cli_streams", "test_mcp", "test_mcp_processes", "test_mcp_serving", "test_metrics", "test_packages",
-        "test_plproxy", "test_point_in_time", "test_recall_quality", "test_replication", "test_suggest_links",
+        "test_point_in_time", "test_recall_quality", "test_replication", "test_suggest_links",
         "test_uninstall", "test_web_browser"}  # fmt: skip
 # Of frameworks that are too large for every run: `make test-frameworks` has them. By module, the file that needs it.
 LARGE = {
@@ -81,7 +80,7 @@ LARGE = {
     "mem0": "integrations/test_mem0.py",
 }
 collect_ignore = [file for module, file in LARGE.items() if find_spec(module) is None]
-# What --citus or --plproxy runs the suite on instead; each process of the run has its own.
+# What --citus runs the suite on instead; each process of the run has its own.
 ELSEWHERE: list[elsewhere.Place] = []
 
 
@@ -92,7 +91,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the whole suite on every server, with both installation methods",
     )
     parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
-    parser.addoption("--plproxy", action="store_true", help="run the suite through a router over two servers")
     parser.addoption("--pin", action="store_true", help="write tests/data/surface.txt from what there is")
 
 
@@ -101,8 +99,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(time_limits)
     # the order of groups is ours (pytest_collection_modifyitems)
     config.option.loadscopereorder = False
-    if config.option.citus or config.option.plproxy:
-        ELSEWHERE.append(citus_nodes.place() if config.option.citus else plproxy_nodes.place())
+    if config.option.citus:
+        ELSEWHERE.append(citus_nodes.place())
         # none of the others is started
         os.environ[servers.STARTED] = servers.describe([])
         return
@@ -118,8 +116,6 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     if servers.prometheus() is None:
         LEFT_OUT.append("contrib/metrics: prometheus and prometheus-postgres-exporter are not installed")
-    if servers.plproxy() is None:
-        LEFT_OUT.append("contrib/plproxy, a router: no server with PL/Proxy and pgvector is installed")
     if citus_nodes.bindir()[0] is None:
         LEFT_OUT.append(f"contrib/citus, a coordinator and two workers: {citus_nodes.bindir()[1]}")
     if why := npm.why_not():
@@ -212,8 +208,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.line(f"pooler: {servers.pgbouncer()}")
     if servers.prometheus() is not None:
         terminalreporter.line(f"metrics: {' and '.join(servers.prometheus() or ())}")
-    if servers.plproxy() is not None:
-        terminalreporter.line(f"router: PL/Proxy of {servers.plproxy()}")
     for line in LEFT_OUT:
         terminalreporter.line(f"LEFT OUT: {line}")
 
@@ -260,17 +254,14 @@ def started_elsewhere() -> Iterator[elsewhere.Place]:
         place.stop()
 
 
-def _db_elsewhere(
+@pytest.fixture
+def db_citus_alembic(
     started_elsewhere: elsewhere.Place, request: pytest.FixtureRequest
 ) -> Iterator[psycopg.Connection[Any]]:
     with started_elsewhere.copy(f"test_{uuid.uuid4().hex[:12]}") as connection:
         # some wait for what does not come about there
         time_limits.allow(request.node, 120)
         yield connection
-
-
-for _place in ("citus", "plproxy"):
-    globals()[f"db_{_place}_alembic"] = pytest.fixture(name=f"db_{_place}_alembic")(_db_elsewhere)
 
 
 @pytest.fixture

@@ -50,7 +50,6 @@ NOWHERE = {
     "test_web_browser": "the page is of one server",
     "test_web_guard": "the page is of one server",
     "test_citus": "has servers of its own",
-    "test_plproxy": "has servers of its own",
 }
 FLAKY = " (now and then)"
 NOT_RUN = " (not run)"

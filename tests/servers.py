@@ -279,20 +279,16 @@ LATER_FUNCTIONS = [
     # a function of the way of every write has one more argument
     ("21_ledger/_record.sql", "observation boolean, judgement_id uuid\n)",
      "observation boolean, judgement_id uuid, pinned boolean default false\n)"),
-    ("21_ledger/_record.sql", "(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid)",
-     "(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid, boolean)"),
     # and so has a public one
     ("31_ingest/pending_embeddings.sql", "max_results bigint default 100\n",
      "max_results bigint default 100,\n    newest_first boolean default false\n"),
-    ("31_ingest/pending_embeddings.sql", "(text, text, bigint)", "(text, text, bigint, boolean)"),
     ("31_ingest/pending_embeddings.sql", "order by m.memory_id\n",
      "order by case when newest_first then m.memory_id end desc, m.memory_id\n"),
     # a function is gone
     ("22_guard/_guard.sql", """create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
 return 8192;
-revoke all on function memfold_internal._guard_limit() from public;
-comment on function memfold_internal._guard_limit() is
+comment on function memfold_internal._guard_limit is
 'Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.';
 """, ""),
     ("22_guard/_guard.sql", "memfold_internal._guard_limit();", "8192;"),
@@ -310,8 +306,7 @@ LATER_FUNCTION = """\
 create or replace function memfold_internal._is_pinned(m memfold.memories) returns boolean
 language sql immutable parallel safe
 return m.pinned;
-revoke all on function memfold_internal._is_pinned(memfold.memories) from public;
-comment on function memfold_internal._is_pinned(memfold.memories) is 'Whether maintenance leaves the memory alone.';
+comment on function memfold_internal._is_pinned is 'Whether maintenance leaves the memory alone.';
 """
 # And of tables. Whatever is in the way of it, and what the release makes no more, it drops by name and without CASCADE.
 LATER_SCHEMA = """\
@@ -638,22 +633,6 @@ def prometheus() -> tuple[str, str] | None:
     """Prometheus and its exporter for PostgreSQL, where both are installed (as pgbouncer)."""
     found = [shutil.which(name) for name in ("prometheus", "prometheus-postgres-exporter")]
     return (found[0], found[1]) if found[0] and found[1] else None
-
-
-@functools.cache
-def plproxy() -> Path | None:
-    """The programs of a server that has PL/Proxy and pgvector (tools/full_server.sh installs PL/Proxy as pgbouncer)."""
-    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    for bindir in [*find_full_server.candidates(), *installed]:
-        if not (bindir / "pg_config").is_file() or not (bindir / "postgres").is_file():
-            continue
-        asked = subprocess.run(
-            [bindir / "pg_config", "--sharedir"], capture_output=True, text=True, check=False
-        )
-        extensions = Path(asked.stdout.strip()) / "extension"
-        if all((extensions / f"{name}.control").is_file() for name in ("plproxy", "vector")):
-            return bindir
-    return None
 
 
 def available() -> tuple[list[Cluster], list[str]]:

@@ -53,9 +53,7 @@ HEAD = """\
 create or replace function memfold_internal._veto_version() returns text
 language sql immutable parallel safe
 return 'veto/{version}';
-revoke all on function memfold_internal._veto_version() from public;
-comment on function memfold_internal._veto_version() is
-'The version of the veto''s model, which the ledger''s reasons name.';
+comment on function memfold_internal._veto_version is 'The version of the veto''s model, which the ledger''s reasons name.';
 
 create or replace function memfold_internal._veto_model() returns jsonb
 language sql immutable parallel safe
@@ -64,14 +62,12 @@ select jsonb '
 {model}
 '
 $model$;
-revoke all on function memfold_internal._veto_model() from public;
-comment on function memfold_internal._veto_model() is
+comment on function memfold_internal._veto_model is
 'The model veto/{version}: {trees} trees, in the format of memfold.calibrate. For _veto_reasons; _veto_trees is
 generated from it.';
 
 {sql}\
-revoke all on function memfold_internal._veto_trees(double precision[]) from public;
-comment on function memfold_internal._veto_trees(double precision[]) is
+comment on function memfold_internal._veto_trees is
 'The score veto/{version} of the features of two texts (_pair_features), in [0, 1]: generated from _veto_model().
 Uses neither the cosine nor the guard.';
 """

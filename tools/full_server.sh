@@ -38,14 +38,6 @@ daemons() {
     done
     [ -z "$ours" ] || rm -f "$policy"
 }
-# The router that contrib/plproxy/tests asks for: the same.
-router() {
-    local package=postgresql-$("$1/postgres" -V | sed 's/^[^0-9]*\([0-9]*\).*/\1/')-plproxy
-    [ ! -e "$("$1/pg_config" --sharedir)/extension/plproxy.control" ] || return 0
-    { [ "$(id -u)" -eq 0 ] && [ -z "${MEMFOLD_FULL_SERVER:-}" ] && command -v apt-get >/dev/null; } || return 0
-    known "$package" || { "${apt[@]}" update >/dev/null && known "$package"; } || return 0
-    install "$package" || say "$package cannot be installed; its tests are left out"
-}
 # What the tests of the page drive.
 browser() {
     local package=chromium-driver
@@ -56,7 +48,6 @@ browser() {
 }
 finish() {
     daemons
-    router "$1"
     browser
     say "$("$1/postgres" -V | awk '{ print $3 }') at $1"
     exit 0

@@ -178,7 +178,6 @@ def data_function(name: str, parts: Iterable[str], comment: str) -> str:
         f"create or replace function memfold_internal.{name}() returns text\n"
         f"immutable parallel safe\n"
         f"return\n    {literal(parts)};\n"
-        f"revoke all on function memfold_internal.{name}() from public;\n"
     )
 
 
@@ -234,7 +233,6 @@ def assigned_function() -> str:
         "create or replace function memfold_internal._canonicalizer_assigned() returns int4multirange\n"
         "immutable parallel safe\n"
         f"return\n    {literal(['{', *parts, '}'])}::int4multirange;\n"
-        "revoke all on function memfold_internal._canonicalizer_assigned() from public;\n"
     )
 
 
@@ -255,7 +253,6 @@ def checksum_function() -> str:
         "language sql immutable parallel safe\n"
         "set search_path = pg_catalog, pg_temp\n"
         "as $$\nvalues\n" + ",\n".join(rows) + "\n$$;\n"
-        "revoke all on function memfold_internal._canonicalizer_checksums() from public;\n"
     )
 
 

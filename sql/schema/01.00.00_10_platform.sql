@@ -60,8 +60,7 @@ begin
     end;
 end;
 $do$;
-revoke all on function memfold_internal._new_id() from public;
-comment on function memfold_internal._new_id() is
+comment on function memfold_internal._new_id is
 'A UUID of version 7 (RFC 9562, method 3): milliseconds, then 12 bits of their fraction, so ids sort by time.';
 
 -- Which tenant a session is of ----------------------------------------------------------------------------------------
@@ -85,8 +84,7 @@ return case
         pg_catalog.pg_has_role(session_user, 'memfold_agent', 'member')
         and not pg_catalog.pg_has_role(session_user, 'memfold_owner', 'member') then session_user
 end;
-revoke all on function memfold_internal._bound_role(name) from public;
-comment on function memfold_internal._bound_role(name) is
+comment on function memfold_internal._bound_role is
 'The role that binds a caller to one tenant: the caller''s own or the login''s, if it is a member of memfold_agent (as members of
 memfold_tenant are) and not of memfold_owner (as superusers are). Null: the caller is not bound.';
 
@@ -97,9 +95,7 @@ return case
         then (select r.tenant_id from memfold.tenant_roles as r where r.role_name = memfold_internal._bound_role(current_user))
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;
-revoke all on function memfold_internal._bound_tenant() from public;
-comment on function memfold_internal._bound_tenant() is
-'_tenant(), for a session that involves a member of memfold_agent (or a superuser).';
+comment on function memfold_internal._bound_tenant is '_tenant(), for a session that involves a member of memfold_agent (or a superuser).';
 
 -- A policy runs for every statement that reads a table: what it calls is inlined except for roles that may be bound.
 create function memfold_internal._tenant() returns text
@@ -111,6 +107,5 @@ return case
         then memfold_internal._bound_tenant()
     else pg_catalog.current_setting('memfold.tenant_id', true)
 end;
-revoke all on function memfold_internal._tenant() from public;
-comment on function memfold_internal._tenant() is
+comment on function memfold_internal._tenant is
 'The tenant of the session: that of its role if the role is bound to one, else memfold.tenant_id.';

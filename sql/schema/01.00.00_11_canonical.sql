@@ -48,8 +48,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._content_hash(text, text, text, text, text, text, text) from public;
-comment on function memfold_internal._content_hash(text, text, text, text, text, text, text) is
+comment on function memfold_internal._content_hash is
 'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a canonicalizer: such a memory
 has opted out of deduplication. Raises MF004 if the canonical content is empty.';
 
@@ -67,6 +66,4 @@ begin
         coalesce(memfold_internal._predicate_1(predicate), '') collate "C", v_key);
 end;
 $$;
-revoke all on function memfold_internal._scope_key(text, text, text, text) from public;
-comment on function memfold_internal._scope_key(text, text, text, text) is
-'64-bit key of a scope: bucket, type, canonical subject, canonical predicate.';
+comment on function memfold_internal._scope_key is '64-bit key of a scope: bucket, type, canonical subject, canonical predicate.';

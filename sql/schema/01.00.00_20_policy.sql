@@ -119,8 +119,7 @@ insert into memfold.policies default values;
 create function memfold_internal._is_cycle(cycle interval) returns boolean
 language sql immutable parallel safe
 return cycle = interval '0' or cycle between interval '1 minute' and interval '1000 years';
-revoke all on function memfold_internal._is_cycle(interval) from public;
-comment on function memfold_internal._is_cycle(interval) is 'Whether an interval can be the cycle of a maintenance task; 0: never.';
+comment on function memfold_internal._is_cycle is 'Whether an interval can be the cycle of a maintenance task; 0: never.';
 
 create table memfold.options (
     tenant_id text collate "C" not null default '*' check (tenant_id <> ''),

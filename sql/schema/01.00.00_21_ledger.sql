@@ -17,8 +17,7 @@ begin
         and pg_catalog.jsonb_typeof(metadata) = 'object';
 end;
 $$;
-revoke all on function memfold_internal._is_consistent(text, text, text, uuid, text, uuid, uuid, jsonb) from public;
-comment on function memfold_internal._is_consistent(text, text, text, uuid, text, uuid, uuid, jsonb) is
+comment on function memfold_internal._is_consistent is
 'The invariant of every row of memories: no empty key, a valid status, and an edge and a root only for aliases.';
 
 create table memfold.memories (

@@ -9,9 +9,7 @@ begin
         || pg_catalog.convert_to(greatest(v_a, v_b), 'UTF8'));
 end;
 $$;
-revoke all on function memfold_internal._pair_key(text, text) from public;
-comment on function memfold_internal._pair_key(text, text) is
-'SHA-256 of two texts in canonical form (prose/1), in either order.';
+comment on function memfold_internal._pair_key is 'SHA-256 of two texts in canonical form (prose/1), in either order.';
 
 create table memfold.labelled_pairs (
     tenant_id text collate "C" not null check (tenant_id <> ''),

@@ -247,7 +247,7 @@ def test_with_an_older_pgvector() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("script", ["plproxy", "citus", "adopting_peers"])
+@pytest.mark.parametrize("script", ["citus", "adopting_peers"])
 def test_scripts_of_their_own_are_read(script: str) -> None:
     """They need servers, or packages, that are not here."""
     code = f"import sys; sys.path.insert(0, sys.argv[1]); import {script}"

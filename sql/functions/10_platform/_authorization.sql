@@ -3,28 +3,24 @@ language sql stable
 return case pg_catalog.current_setting('role')
     when 'none' then session_user::text else pg_catalog.current_setting('role')
 end;
-revoke all on function memfold_internal._actor() from public;
-comment on function memfold_internal._actor() is 'The role of the caller, even inside SECURITY DEFINER functions.';
+comment on function memfold_internal._actor is 'The role of the caller, even inside SECURITY DEFINER functions.';
 
 -- Hooks, which contrib/citus replaces. Here they do nothing, and are inlined.
 create or replace function memfold_internal._on_tenant_node(tenant_id text) returns void
 language sql stable parallel safe return null::void;
-revoke all on function memfold_internal._on_tenant_node(text) from public;
-comment on function memfold_internal._on_tenant_node(text) is
+comment on function memfold_internal._on_tenant_node is
 'A hook that runs once a call is authorized, before it reads or locks anything. On Citus it raises MF060 unless this is the tenant''s
 node.';
 
 create or replace function memfold_internal._assert_local_shard(tenant_id text) returns void
 language sql stable parallel safe return null::void;
-revoke all on function memfold_internal._assert_local_shard(text) from public;
-comment on function memfold_internal._assert_local_shard(text) is
+comment on function memfold_internal._assert_local_shard is
 'The hook of derive_scope(), which a call may run many times: like _on_tenant_node(), but keeps the plans of the call.';
 
 create or replace function memfold_internal._authorize_reader(tenant_id text) returns void
 language sql stable parallel safe return null::void;
-revoke all on function memfold_internal._authorize_reader(text) from public;
-grant execute on function memfold_internal._authorize_reader(text) to memfold_app, memfold_auditor;
-comment on function memfold_internal._authorize_reader(text) is
+grant execute on function memfold_internal._authorize_reader to memfold_app, memfold_auditor;
+comment on function memfold_internal._authorize_reader is
 'The hook of functions that read as their caller, under row-level security. On Citus they read as memfold_owner: it makes the check of
 _authorize_session(), and an auditor may read any tenant.';
 
@@ -34,8 +30,7 @@ return pg_catalog.current_setting('role') = 'none'
 and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
 and tenant_id > '*' collate "C"
 and not pg_catalog.pg_has_role(session_user, 'memfold_agent', 'member');
-revoke all on function memfold_internal._is_authorized(text) from public;
-comment on function memfold_internal._is_authorized(text) is
+comment on function memfold_internal._is_authorized is
 'The common case of _authorize_tenant(), as one expression that its caller inlines: an application that has set its tenant. All other
 cases are left to _authorize_tenant(). On Citus always false, so that every call reaches _on_tenant_node().';
 
@@ -79,8 +74,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._authorize_session(text, name) from public;
-comment on function memfold_internal._authorize_session(text, name) is
+comment on function memfold_internal._authorize_session is
 'Checks the session at every entry point: the tenant of the call must be its own. Members of memfold_owner (including superusers) and of
 trusted_role may act for any tenant; for the rest of their transaction memfold.tenant_id is that tenant, so that row-level security, which
 applies to memfold''s functions, sees it. Raises MF001 to MF003.';
@@ -95,8 +89,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._authorize_tenant(text) from public;
-comment on function memfold_internal._authorize_tenant(text) is
+comment on function memfold_internal._authorize_tenant is
 'The check at every entry point: _authorize_session(), then _on_tenant_node(). Raises MF001 to MF003.';
 
 create or replace function memfold_internal._authorize_judge(tenant_id text) returns void
@@ -107,8 +100,7 @@ begin
     perform memfold_internal._on_tenant_node(tenant_id);
 end;
 $$;
-revoke all on function memfold_internal._authorize_judge(text) from public;
-comment on function memfold_internal._authorize_judge(text) is
+comment on function memfold_internal._authorize_judge is
 'The check at the entry points of tier 3: like _authorize_tenant(), but a member of memfold_judge may act for any tenant.';
 
 create or replace function memfold_internal._authorize_queue_session(tenant_id text) returns text
@@ -128,8 +120,7 @@ begin
     return v_tenant_id;
 end;
 $$;
-revoke all on function memfold_internal._authorize_queue_session(text) from public;
-comment on function memfold_internal._authorize_queue_session(text) is
+comment on function memfold_internal._authorize_queue_session is
 'Returns the tenant whose queue the session may work on. Null: every tenant''s, only for members of memfold_judge and memfold_owner.
 Raises MF001 to MF003.';
 
@@ -145,8 +136,7 @@ begin
     return v_tenant_id;
 end;
 $$;
-revoke all on function memfold_internal._authorize_queue(text) from public;
-comment on function memfold_internal._authorize_queue(text) is
+comment on function memfold_internal._authorize_queue is
 'The check before judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns the tenant of the queue, or null.';
 
 -- A hook as well: on Citus, a recursive query must be about one tenant.
@@ -164,5 +154,4 @@ begin atomic
     )
     select t.tenant_id from t where t.tenant_id is not null;
 end;
-revoke all on function memfold_internal._tenants() from public;
-comment on function memfold_internal._tenants() is 'Every tenant that has memories. Only the owner may call it.';
+comment on function memfold_internal._tenants is 'Every tenant that has memories. Only the owner may call it.';

@@ -5,7 +5,6 @@ begin
     return pg_catalog.clock_timestamp();
 end;
 $$;
-revoke all on function memfold_internal._clock() from public;
-grant execute on function memfold_internal._clock() to memfold_queue;
-comment on function memfold_internal._clock() is
+grant execute on function memfold_internal._clock to memfold_queue;
+comment on function memfold_internal._clock is
 'The time at which a statement runs, the same for all its rows: an UPDATE that Citus plans may call nothing volatile.';

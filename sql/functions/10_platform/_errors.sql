@@ -5,9 +5,7 @@ begin
     raise exception using errcode = code, message = message, detail = detail, hint = hint;
 end;
 $$;
-revoke all on function memfold_internal._fail(text, text, text, text) from public;
-comment on function memfold_internal._fail(text, text, text, text) is
-'Raises an error of memfold: SQLSTATE MFxxx (docs/errors.md), with DETAIL and HINT.';
+comment on function memfold_internal._fail is 'Raises an error of memfold: SQLSTATE MFxxx (docs/errors.md), with DETAIL and HINT.';
 
 create or replace function memfold_internal._retry(message text, detail text) returns void
 language plpgsql volatile
@@ -19,5 +17,4 @@ begin
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
-revoke all on function memfold_internal._retry(text, text) from public;
-comment on function memfold_internal._retry(text, text) is 'Raises 40001: the transaction would succeed if it were run again.';
+comment on function memfold_internal._retry is 'Raises 40001: the transaction would succeed if it were run again.';

@@ -13,8 +13,7 @@ $$;
 create or replace function memfold_internal._root(memory_id uuid, root_id uuid) returns uuid
 language sql immutable parallel safe
 return case when root_id is null then memory_id else root_id end;
-revoke all on function memfold_internal._root(uuid, uuid) from public;
-comment on function memfold_internal._root(uuid, uuid) is
+comment on function memfold_internal._root is
 'The root of a row of memories. Not coalesce(): row-level security treats it as leaky and does not use indexes with it.';
 
 -- Order is logical. A later row has a higher id, even if the clock was set back: ids of events and memories come from the clock if it
@@ -35,15 +34,12 @@ begin
     )::uuid;
 end;
 $$;
-revoke all on function memfold_internal._next_id(uuid, uuid) from public;
-comment on function memfold_internal._next_id(uuid, uuid) is
-'The id that follows another one: its time plus 1/4096 ms, with the random bits of id.';
+comment on function memfold_internal._next_id is 'The id that follows another one: its time plus 1/4096 ms, with the random bits of id.';
 
 create or replace function memfold_internal._id_after(id uuid, after uuid) returns uuid
 language sql immutable parallel safe
 return case when after >= id then memfold_internal._next_id(after, id) else id end;
-revoke all on function memfold_internal._id_after(uuid, uuid) from public;
-comment on function memfold_internal._id_after(uuid, uuid) is
+comment on function memfold_internal._id_after is
 'The id itself if it is above another one (null: there is none), else the next id above that one. Immutable, because an UPDATE that Citus
 plans may call nothing volatile. Inlined by its callers.';
 
@@ -62,8 +58,7 @@ begin
     return v_newest;
 end;
 $$;
-revoke all on function memfold_internal._newest_event(text) from public;
-comment on function memfold_internal._newest_event(text) is
+comment on function memfold_internal._newest_event is
 'The highest event id of a tenant that this call can see: under a scope''s lock no row of the scope has a higher one. One index lookup,
 however many texts are concerned. What is written next gets a higher id (_id_after), whatever the clock says. (A restatement of an active
 memory holds only the memory''s row, and comes after memory_counters.last_event.) Only reads.';
@@ -82,8 +77,7 @@ begin
     return v_newest;
 end;
 $$;
-revoke all on function memfold_internal._newest_memory(text) from public;
-comment on function memfold_internal._newest_memory(text) is
+comment on function memfold_internal._newest_memory is
 'The highest memory id of a tenant that this call can see. A new memory gets a higher one, so that the newer of two, which is merged into
 the older, is the one that arrived later. Only reads.';
 
@@ -94,8 +88,7 @@ begin
     return memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_event(tenant_id));
 end;
 $$;
-revoke all on function memfold_internal._new_event_id(text) from public;
-comment on function memfold_internal._new_event_id(text) is
+comment on function memfold_internal._new_event_id is
 'An id for a ledger row that is written under a scope''s lock: above all ids of the scope.';
 
 create or replace function memfold_internal._new_memory_id(tenant_id text) returns uuid
@@ -105,9 +98,7 @@ begin
     return memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_memory(tenant_id));
 end;
 $$;
-revoke all on function memfold_internal._new_memory_id(text) from public;
-comment on function memfold_internal._new_memory_id(text) is
-'An id for a new text: above all memory ids of the tenant.';
+comment on function memfold_internal._new_memory_id is 'An id for a new text: above all memory ids of the tenant.';
 
 create or replace function memfold_internal._new_run_id(tenant_id text) returns uuid
 language plpgsql volatile
@@ -121,8 +112,7 @@ begin
     ));
 end;
 $$;
-revoke all on function memfold_internal._new_run_id(text) from public;
-comment on function memfold_internal._new_run_id(text) is
+comment on function memfold_internal._new_run_id is
 'An id for a run that merges or rehashes: above those of the tenant''s runs, because the last run is the one with the highest id.';
 
 create or replace function memfold_internal._new_ids(number bigint, after uuid) returns uuid[]
@@ -141,6 +131,5 @@ begin
     return v_ids;
 end;
 $$;
-revoke all on function memfold_internal._new_ids(bigint, uuid) from public;
-comment on function memfold_internal._new_ids(bigint, uuid) is
+comment on function memfold_internal._new_ids is
 'The given number of new ids, in ascending order, all above another one (null: there is none).';

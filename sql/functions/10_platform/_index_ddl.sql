@@ -10,8 +10,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._index_ddl(text, text) from public;
-comment on function memfold_internal._index_ddl(text, text) is
+comment on function memfold_internal._index_ddl is
 'Returns the statements, one per row, that replace whatever has the index''s name with the index, or drop it (definition null), without
 blocking writers. definition: what follows ON. Only reads.';
 
@@ -22,6 +21,5 @@ begin
     execute pg_catalog.regexp_replace(statement, '^(create|drop) index concurrently', E'\\1 index');
 end;
 $$;
-revoke all on function memfold_internal._execute_index_ddl(text) from public;
-comment on function memfold_internal._execute_index_ddl(text) is
+comment on function memfold_internal._execute_index_ddl is
 'Executes a statement of _index_ddl() in the transaction of its caller, which has locked the table.';

@@ -3,8 +3,7 @@
 create or replace function memfold_internal._has_python() returns boolean
 language sql stable parallel safe
 return pg_catalog.to_regprocedure('memfold.lemmatize(text,text)') is not null;
-revoke all on function memfold_internal._has_python() from public;
-comment on function memfold_internal._has_python() is 'Whether memfold_py is installed in this database.';
+comment on function memfold_internal._has_python is 'Whether memfold_py is installed in this database.';
 
 create or replace function memfold_internal._require_python(feature text) returns void
 language plpgsql stable parallel safe
@@ -20,5 +19,4 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._require_python(text) from public;
-comment on function memfold_internal._require_python(text) is 'Raises MF056 unless memfold_py is installed in this database.';
+comment on function memfold_internal._require_python is 'Raises MF056 unless memfold_py is installed in this database.';

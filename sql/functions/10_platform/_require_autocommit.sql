@@ -12,9 +12,8 @@ begin
     return v_message;
 end;
 $$;
-revoke all on function memfold_internal._no_commit() from public;
-grant execute on function memfold_internal._no_commit() to memfold_app;
-comment on function memfold_internal._no_commit() is
+grant execute on function memfold_internal._no_commit to memfold_app;
+comment on function memfold_internal._no_commit is
 'PostgreSQL''s message, in the language of the session, for a COMMIT where none is allowed, as in every function.';
 
 create or replace procedure memfold_internal._require_autocommit(name text)
@@ -38,7 +37,5 @@ begin
     end if;
 end;
 $$;
-revoke all on procedure memfold_internal._require_autocommit(text) from public;
-grant execute on procedure memfold_internal._require_autocommit(text) to memfold_app;
-comment on procedure memfold_internal._require_autocommit(text) is
-'Raises 25001 unless the procedure that calls it may commit.';
+grant execute on procedure memfold_internal._require_autocommit to memfold_app;
+comment on procedure memfold_internal._require_autocommit is 'Raises 25001 unless the procedure that calls it may commit.';

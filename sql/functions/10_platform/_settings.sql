@@ -10,8 +10,7 @@ begin
     return v_before;
 end;
 $$;
-revoke all on function memfold_internal._swap_settings(text[], text[]) from public;
-comment on function memfold_internal._swap_settings(text[], text[]) is
+comment on function memfold_internal._swap_settings is
 'Sets names to settings in this transaction, and returns their previous values, to be restored after the one statement that needs them.
 Not a SET clause of the function: a role without the right to set unknown parameters, which pgvector''s are until its library is loaded,
 could not create it. So the library must be loaded: _norm() sees to that.';
@@ -21,7 +20,6 @@ language sql volatile
 begin atomic
     select pg_catalog.set_config('memfold.maintenance', case when wanted then 'on' else 'off' end, true);
 end;
-revoke all on function memfold_internal._maintain(boolean) from public;
-comment on function memfold_internal._maintain(boolean) is
+comment on function memfold_internal._maintain is
 'Allows the next statements of the owner to write what is otherwise immutable (_refuse), or stops allowing it. Not a SET clause of the
 functions concerned: an owner who is not a superuser could not create them.';

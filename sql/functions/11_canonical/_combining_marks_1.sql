@@ -34,8 +34,7 @@ return
      '\U0001D242-\U0001D244\U0001E000-\U0001E006\U0001E008-\U0001E018\U0001E01B-\U0001E021\U0001E023-\U0001E024'
      '\U0001E026-\U0001E02A\U0001E08F\U0001E130-\U0001E136\U0001E2AE\U0001E2EC-\U0001E2EF\U0001E4EC-\U0001E4EF'
      '\U0001E5EE-\U0001E5EF\U0001E8D0-\U0001E8D6\U0001E944-\U0001E94A';
-revoke all on function memfold_internal._marks_1() from public;
-comment on function memfold_internal._marks_1() is 'Combining marks that have an order, as the inside of a bracket expression.';
+comment on function memfold_internal._marks_1 is 'Combining marks that have an order, as the inside of a bracket expression.';
 
 -- Lengths first: they are known, and most texts do not have 31 characters outside ASCII.
 create or replace function memfold_internal._has_mark_run_1(content text) returns boolean
@@ -45,8 +44,7 @@ return case
         then content collate "C" ~ ('[' || memfold_internal._marks_1() || ']{31}')
     else false
 end;
-revoke all on function memfold_internal._has_mark_run_1(text) from public;
-comment on function memfold_internal._has_mark_run_1(text) is 'Whether a text has more than 30 combining marks in a row.';
+comment on function memfold_internal._has_mark_run_1 is 'Whether a text has more than 30 combining marks in a row.';
 
 create or replace function memfold_internal._break_mark_runs_1(content text) returns text
 immutable parallel safe
@@ -55,6 +53,5 @@ return case
         content collate "C", '([' || memfold_internal._marks_1() || ']{15})(?=[' || memfold_internal._marks_1() || '])', E'\\1\u034F', 'g')
     else content
 end;
-revoke all on function memfold_internal._break_mark_runs_1(text) from public;
-comment on function memfold_internal._break_mark_runs_1(text) is
+comment on function memfold_internal._break_mark_runs_1 is
 'A text that has more than 30 combining marks in a row, with U+034F inserted after each 15.';

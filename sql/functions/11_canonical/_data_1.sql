@@ -6,21 +6,18 @@ create or replace function memfold_internal._superscripts_1() returns text
 immutable parallel safe
 return
     E'\u00B2-\u00B3\u00B9\u2070\u2074-\u207E';
-revoke all on function memfold_internal._superscripts_1() from public;
 
 -- Subscript digits and their signs.
 create or replace function memfold_internal._subscripts_1() returns text
 immutable parallel safe
 return
     E'\u2080-\u208E';
-revoke all on function memfold_internal._subscripts_1() from public;
 
 -- Vulgar fractions.
 create or replace function memfold_internal._fractions_1() returns text
 immutable parallel safe
 return
     E'\u00BC-\u00BE\u2150-\u215E\u2189';
-revoke all on function memfold_internal._fractions_1() from public;
 
 -- Whatever else NFKC lets begin with one of 0 to 9.
 create or replace function memfold_internal._digits_1() returns text
@@ -28,7 +25,6 @@ immutable parallel safe
 return
     E'\\u0030-\\u0039\u2460-\u2473\u2488-\u249B\u24EA\u3251-\u325F\u32B1-\u32CB\u3358-\u3370\u33E0-\u33FE\uFF10-\uFF19'
      '\U0001D7CE-\U0001D7FF\U0001F100-\U0001F10A\U0001FBF0-\U0001FBF9';
-revoke all on function memfold_internal._digits_1() from public;
 
 -- The 1408 characters of the fold table.
 create or replace function memfold_internal._capitals_1() returns text
@@ -73,7 +69,6 @@ return
      '\uA7B0-\uA7B4\uA7B6\uA7B8\uA7BA\uA7BC\uA7BE\uA7C0\uA7C2\uA7C4-\uA7C7\uA7C9\uA7D0\uA7D6\uA7D8\uA7F5\uFF21-\uFF3A'
      '\U00010400-\U00010427\U000104B0-\U000104D3\U00010570-\U0001057A\U0001057C-\U0001058A\U0001058C-\U00010592'
      '\U00010594-\U00010595\U00010C80-\U00010CB2\U000118A0-\U000118BF\U00016E40-\U00016E5F\U0001E900-\U0001E921';
-revoke all on function memfold_internal._capitals_1() from public;
 
 -- The fold table: simple lower case of all that is not ASCII, and final sigma.
 create or replace function memfold_internal._fold_from_1() returns text
@@ -167,7 +162,6 @@ return
      '\U0001E907\U0001E908\U0001E909\U0001E90A\U0001E90B\U0001E90C\U0001E90D\U0001E90E\U0001E90F\U0001E910\U0001E911'
      '\U0001E912\U0001E913\U0001E914\U0001E915\U0001E916\U0001E917\U0001E918\U0001E919\U0001E91A\U0001E91B\U0001E91C'
      '\U0001E91D\U0001E91E\U0001E91F\U0001E920\U0001E921';
-revoke all on function memfold_internal._fold_from_1() from public;
 
 -- What each of them becomes.
 create or replace function memfold_internal._fold_to_1() returns text
@@ -261,7 +255,6 @@ return
      '\U0001E92B\U0001E92C\U0001E92D\U0001E92E\U0001E92F\U0001E930\U0001E931\U0001E932\U0001E933\U0001E934\U0001E935'
      '\U0001E936\U0001E937\U0001E938\U0001E939\U0001E93A\U0001E93B\U0001E93C\U0001E93D\U0001E93E\U0001E93F\U0001E940'
      '\U0001E941\U0001E942\U0001E943';
-revoke all on function memfold_internal._fold_to_1() from public;
 
 -- What flat/1 drops.
 create or replace function memfold_internal._dropped_1() returns text
@@ -313,5 +306,4 @@ return
      '\U0001FA80-\U0001FA86\U0001FA90-\U0001FAAC\U0001FAB0-\U0001FABA\U0001FAC0-\U0001FAC5\U0001FAD0-\U0001FAD9'
      '\U0001FAE0-\U0001FAE7\U0001FAF0-\U0001FAF6\U0001FB00-\U0001FB92\U0001FB94-\U0001FBCA\U000E0001'
      '\U000E0020-\U000E007F\U000E0100-\U000E01EF\U000F0000-\U000FFFFD\U00100000-\U0010FFFD';
-revoke all on function memfold_internal._dropped_1() from public;
 -- end generated

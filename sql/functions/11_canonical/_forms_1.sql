@@ -29,13 +29,11 @@ return case
         E'\u2060', ''
     )
 end;
-revoke all on function memfold_internal._normalize_nfkc_1(text) from public;
-comment on function memfold_internal._normalize_nfkc_1(text) is '_nfkc_1() for a text without long runs of combining marks.';
+comment on function memfold_internal._normalize_nfkc_1 is '_nfkc_1() for a text without long runs of combining marks.';
 
 create or replace function memfold_internal._nfkc_1(content text) returns text
 immutable parallel safe
 return memfold_internal._normalize_nfkc_1(memfold_internal._break_mark_runs_1(content));
-revoke all on function memfold_internal._nfkc_1(text) from public;
 
 create or replace function memfold_internal._normalize_nfc_1(content text) returns text
 immutable parallel safe
@@ -50,13 +48,11 @@ return case
         E'\u2060', ''
     )
 end;
-revoke all on function memfold_internal._normalize_nfc_1(text) from public;
-comment on function memfold_internal._normalize_nfc_1(text) is '_nfc_1() for a text without long runs of combining marks.';
+comment on function memfold_internal._normalize_nfc_1 is '_nfc_1() for a text without long runs of combining marks.';
 
 create or replace function memfold_internal._nfc_1(content text) returns text
 immutable parallel safe
 return memfold_internal._normalize_nfc_1(memfold_internal._break_mark_runs_1(content));
-revoke all on function memfold_internal._nfc_1(text) from public;
 
 -- Lower case ----------------------------------------------------------------------------------------------------------
 
@@ -92,7 +88,6 @@ begin
     return v_text;
 end
 $$;
-revoke all on function memfold_internal._fold_1(text) from public;
 
 -- prose/1 -------------------------------------------------------------------------------------------------------------
 
@@ -115,7 +110,6 @@ begin
         E'\\1 ', 'g');
 end
 $$;
-revoke all on function memfold_internal._keep_apart_1(text) from public;
 
 -- Any text. White space is the Unicode property White_Space, except what NFKC has turned into a plain space.
 create or replace function memfold_internal._prose_1_any(content text) returns text
@@ -140,7 +134,6 @@ begin
     return v_text;
 end
 $$;
-revoke all on function memfold_internal._prose_1_any(text) from public;
 
 -- In as few nodes as possible: PL/pgSQL initialises them all in every call, and each strpos() prepares a search.
 create or replace function memfold_internal._prose_1(content text) returns text
@@ -151,8 +144,7 @@ return case
         then lower(btrim(regexp_replace(content, ' *[.!?] *$' collate "C", '')) collate "C")
     else lower(content collate "C")
 end;
-revoke all on function memfold_internal._prose_1(text) from public;
-comment on function memfold_internal._prose_1(text) is
+comment on function memfold_internal._prose_1 is
 'prose/1: printable ASCII with single spaces, which is most text, without a call; all other text by _prose_1_any().';
 
 -- predicate/1 ---------------------------------------------------------------------------------------------------------
@@ -173,7 +165,6 @@ begin
     return case when v_text = '' then memfold_internal._prose_1(content) else v_text end;
 end
 $$;
-revoke all on function memfold_internal._predicate_1_any(text) from public;
 
 create or replace function memfold_internal._predicate_1(content text) returns text
 immutable parallel safe
@@ -181,8 +172,7 @@ return case
     when content ~ '^[a-z0-9]+([_ -][a-z0-9]+)*$' collate "C" then pg_catalog.translate(content, '_-', '  ')
     else memfold_internal._predicate_1_any(content)
 end;
-revoke all on function memfold_internal._predicate_1(text) from public;
-comment on function memfold_internal._predicate_1(text) is
+comment on function memfold_internal._predicate_1 is
 'predicate/1: prose/1 of a predicate with its words separated by spaces, whatever separated them. Most predicates need no call.';
 
 -- flat/1 --------------------------------------------------------------------------------------------------------------
@@ -205,7 +195,6 @@ begin
     return memfold_internal._fold_1(memfold_internal._nfc_1(v_text));
 end
 $$;
-revoke all on function memfold_internal._flat_1_any(text) from public;
 
 create or replace function memfold_internal._flat_1(content text) returns text
 immutable parallel safe
@@ -213,11 +202,9 @@ return case
     when octet_length(content) <> char_length(content) then memfold_internal._flat_1_any(content)
     else regexp_replace(lower(content collate "C") collate "C", '[^a-z0-9.]+', '', 'g')
 end;
-revoke all on function memfold_internal._flat_1(text) from public;
 
 -- code/1 --------------------------------------------------------------------------------------------------------------
 
 create or replace function memfold_internal._code_1(content text) returns text
 immutable parallel safe
 return replace(replace(content collate "C", E'\r\n', E'\n'), E'\r', E'\n');
-revoke all on function memfold_internal._code_1(text) from public;

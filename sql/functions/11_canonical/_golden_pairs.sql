@@ -309,4 +309,3 @@ values
     ('predicate/1', '_', '_', 'nothing would be left'),
     ('predicate/1', 'e-mail address', 'e mail address', '')
 $$;
-revoke all on function memfold_internal._canonicalizer_golden() from public;

@@ -19,8 +19,7 @@ begin
     end;
 end;
 $$;
-revoke all on function memfold_internal._trim_numbers(jsonb) from public;
-comment on function memfold_internal._trim_numbers(jsonb) is
+comment on function memfold_internal._trim_numbers is
 'JSON with its numbers, at any depth, without trailing zeros, so that equal values have equal text.';
 
 create or replace function memfold_internal._metadata_signature(metadata jsonb, metadata_keys text[]) returns text
@@ -37,8 +36,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._metadata_signature(jsonb, text[]) from public;
-comment on function memfold_internal._metadata_signature(jsonb, text[]) is
+comment on function memfold_internal._metadata_signature is
 'The metadata keys that are part of the hash, with their values, as JSON text (1 for 1.0); null if the policy names none.';
 
 create or replace function memfold_internal._stored_signature(m memfold.memories, metadata_keys text[]) returns text
@@ -58,8 +56,7 @@ begin
     ), m.metadata), metadata_keys);
 end;
 $$;
-revoke all on function memfold_internal._stored_signature(memfold.memories, text[]) from public;
-comment on function memfold_internal._stored_signature(memfold.memories, text[]) is
+comment on function memfold_internal._stored_signature is
 'The metadata signature of a stored text, from the metadata that it first came with.';
 
 create or replace function memfold_internal._hash_under(m memfold.memories, policy memfold.policies) returns bytea
@@ -73,8 +70,7 @@ begin
         memfold_internal._stored_signature(m, policy.metadata_keys));
 end;
 $$;
-revoke all on function memfold_internal._hash_under(memfold.memories, memfold.policies) from public;
-comment on function memfold_internal._hash_under(memfold.memories, memfold.policies) is
+comment on function memfold_internal._hash_under is
 'The hash of a stored text by the rules of a policy. Null: its content is empty by them.';
 
 create or replace function memfold_internal._full_hash(memory_type text, subject text, predicate text, canonical text) returns bytea
@@ -86,8 +82,7 @@ return pg_catalog.sha256(
     || E'\\x00ff00'::bytea
     || pg_catalog.convert_to(canonical, 'UTF8')
 );
-revoke all on function memfold_internal._full_hash(text, text, text, text) from public;
-comment on function memfold_internal._full_hash(text, text, text, text) is
+comment on function memfold_internal._full_hash is
 '_content_hash() for the key fields type, subject, predicate and no metadata signature, of content in canonical form. One expression,
 which its caller inlines.';
 
@@ -100,9 +95,7 @@ return pg_catalog.hashtextextended(
         pg_catalog.hashtextextended(memory_type collate "C", pg_catalog.hashtextextended(bucket_id collate "C", 0))
     )
 );
-revoke all on function memfold_internal._scope_key_of(text, text, text, text) from public;
-comment on function memfold_internal._scope_key_of(text, text, text, text) is
-'_scope_key() as one expression, which its caller inlines.';
+comment on function memfold_internal._scope_key_of is '_scope_key() as one expression, which its caller inlines.';
 
 -- SECURITY DEFINER: a role that writes to an adopted table has no rights in memfold; the owner of that table is granted only this
 -- function.
@@ -121,7 +114,6 @@ begin
     return pg_catalog.sha256(pg_catalog.convert_to(v_content, 'UTF8'));
 end;
 $$;
-revoke all on function memfold_internal._adopted_hash(text, text) from public;
-comment on function memfold_internal._adopted_hash(text, text) is
+comment on function memfold_internal._adopted_hash is
 'SHA-256 (32 bytes) of the canonical content: the hash for rows of tables that are not memfold''s. Null if the canonical form is empty:
 another table''s writer must not fail. Raises MF061, which the functions generated for a table also turn into null.';

@@ -18,8 +18,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_identifier(text, text, boolean) from public;
-comment on function memfold_internal._check_identifier(text, text, boolean) is
+comment on function memfold_internal._check_identifier is
 'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed unless it is required).';
 
 create or replace function memfold_internal._check_wildcard(name text, identifier text) returns void
@@ -33,8 +32,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_wildcard(text, text) from public;
-comment on function memfold_internal._check_wildcard(text, text) is
+comment on function memfold_internal._check_wildcard is
 'Raises MF003 for ''*'', which is not a valid name of a tenant, bucket or type of a memory.';
 
 create or replace function memfold_internal._check_marks(content text) returns void
@@ -48,5 +46,4 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_marks(text) from public;
-comment on function memfold_internal._check_marks(text) is 'Raises MF061: normalizing such a text would be too expensive.';
+comment on function memfold_internal._check_marks is 'Raises MF061: normalizing such a text would be too expensive.';

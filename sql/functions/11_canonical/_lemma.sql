@@ -19,8 +19,7 @@ begin
     return memfold_internal._prose_1(v_text);
 end;
 $$;
-revoke all on function memfold_internal._other_profile(text, text) from public;
-comment on function memfold_internal._other_profile(text, text) is
+comment on function memfold_internal._other_profile is
 'predicate/1, and lemma/1: the content''s words replaced by their lemmas, then prose/1. Raises MF011 for an unknown profile, MF056,
 MF059.';
 
@@ -45,8 +44,7 @@ begin
     return v_profile;
 end;
 $$;
-revoke all on function memfold_internal._profile(text) from public;
-comment on function memfold_internal._profile(text) is
+comment on function memfold_internal._profile is
 'The full name of a profile: prose is prose/1, lemma:de is lemma/1:de:simplemma-… with the version that this server has, lemma alone is
 English. Raises MF011, MF056, MF058.';
 
@@ -61,6 +59,5 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._lemma_selftest() from public;
-comment on function memfold_internal._lemma_selftest() is
+comment on function memfold_internal._lemma_selftest is
 'The golden pairs and checksums of lemma/1; no row if memfold_py is not installed in this database.';

@@ -364,8 +364,7 @@ begin atomic
     cross join lateral pg_catalog.string_to_table(pg_catalog.translate(listed.words, E'\n', ' '), ' ') as entry(word)
     where entry.word <> '';
 end;
-revoke all on function memfold_internal._lexicon() from public;
-comment on function memfold_internal._lexicon() is
+comment on function memfold_internal._lexicon is
 'Words (prose/1) of a language (ISO 639-1; ''*'': written the same in several), with their class: s grammar, p preposition or other marker
 of a role, & conjunction, n negation, q word that only joins a negation in languages of negative concord, # number, ~ number that is also
 an everyday word, * multiplier, o ordinal, m month, M month that is also an everyday word, w weekday, $ currency, u unit, t clock suffix,
@@ -383,6 +382,5 @@ begin atomic
     from memfold_internal._lexicon() as l
     where pg_catalog.strpos(l.readers, reader) > 0;
 end;
-revoke all on function memfold_internal._lexicon_words(text) from public;
-comment on function memfold_internal._lexicon_words(text) is
+comment on function memfold_internal._lexicon_words is
 'The words of _lexicon with this letter among their readers, as the keys of an object.';

@@ -23,8 +23,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._tokens(text, text) from public;
-comment on function memfold_internal._tokens(text, text) is
+comment on function memfold_internal._tokens is
 'The distinct words of a text for the lexical tier, sorted: its prose/1 form split at spaces, without surrounding punctuation and without
 stop words (English, Chinese, terms of classification); each Han or Kana character is a word, or the words are those that the policy''s
 segmenter finds.';
@@ -39,8 +38,7 @@ begin atomic
         from pg_catalog.unnest(a) as x (word) join pg_catalog.unnest(b) as y (word) on x.word = y.word
     ) as s;
 end;
-revoke all on function memfold_internal._jaccard(text[], text[]) from public;
-comment on function memfold_internal._jaccard(text[], text[]) is
+comment on function memfold_internal._jaccard is
 'Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words divided by all words. 0 if there are none.';
 
 create or replace function memfold_internal._segmented(content text, segmenter text) returns text
@@ -54,6 +52,5 @@ begin
     return pg_catalog.array_to_string(v_words, ' ');
 end;
 $$;
-revoke all on function memfold_internal._segmented(text, text) from public;
-comment on function memfold_internal._segmented(text, text) is
+comment on function memfold_internal._segmented is
 'A text with spaces between its words, for scripts that write none. Raises MF056, MF058.';

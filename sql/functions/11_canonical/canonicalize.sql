@@ -10,7 +10,6 @@ begin
         hint = 'The profiles are prose/1, flat/1, code/1 and exact/1.';
 end
 $$;
-revoke all on function memfold_internal._unknown_profile(text, text) from public;
 
 -- For memfold's PL/pgSQL functions: they inline it, which saves a call. Not for a generated column or a CHECK: every INSERT would
 -- repeat the inlining, which takes a hundred times as long as the call.
@@ -23,7 +22,6 @@ return case profile collate "C"
     when 'exact/1' then content
     else memfold_internal._other_profile(content, profile)
 end;
-revoke all on function memfold_internal._canonical(text, text) from public;
 
 create or replace function memfold.canonicalize(content text, profile text) returns text
 language plpgsql immutable strict parallel safe
@@ -33,9 +31,8 @@ begin
     return memfold_internal._canonical(content, profile);
 end
 $$;
-revoke all on function memfold.canonicalize(text, text) from public;
 
-comment on function memfold.canonicalize(text, text) is
+comment on function memfold.canonicalize is
 $$Canonical form of a text: two texts with the same form are one fact to tier 1.
 
 prose/1  U+200B, U+2060, U+FEFF and U+00AD dropped; superscripts, subscripts and vulgar fractions kept apart

@@ -92,7 +92,6 @@ return
      '[129744,129753],[129760,129767],[129776,129782],[129792,129938],[129940,129994],[130032,130041],[131072,173791],'
      '[173824,177976],[177984,178205],[178208,183969],[183984,191456],[194560,195101],[196608,201546],[917505,917505],'
      '[917536,917631],[917760,917999]}'::int4multirange;
-revoke all on function memfold_internal._canonicalizer_assigned() from public;
 
 -- SHA-256 over the canonical forms of each block of 4096 code points.
 create or replace function memfold_internal._canonicalizer_checksums()
@@ -246,7 +245,6 @@ values
     ('predicate/1', 200704, '6769fc099cf16046b7d5ffd1321deb996864f11df9b87666812d77bf53f2596a'),
     ('predicate/1', 917504, '32883c6f04a6e4290ba6a27f060b84da7a200fd55d82ad244d8d69021e6282bd')
 $$;
-revoke all on function memfold_internal._canonicalizer_checksums() from public;
 -- end generated
 
 -- Each checksum covers texts of 64 code points each (x stands for one of them): 'x axb x axb ...'.
@@ -288,9 +286,8 @@ as $$
     union all
     select * from memfold_internal._lemma_selftest()
 $$;
-revoke all on function memfold.canonicalizer_selftest() from public;
 
-comment on function memfold.canonicalizer_selftest() is
+comment on function memfold.canonicalizer_selftest is
 $$Compares the canonical forms of this server with the frozen ones: one row per golden pair, and one checksum (SHA-256)
 per profile and block of 4,096 code points, over all that Unicode 14 assigns (private use left out), each between
 spaces and between letters. SELECT * FROM canonicalizer_selftest() WHERE NOT ok must be empty. Anything else means that

@@ -18,8 +18,7 @@ begin
     where c.claim = v_claim;
 end;
 $$;
-revoke all on function memfold_internal._adopted_claim(text, text[], bytea) from public;
-comment on function memfold_internal._adopted_claim(text, text[], bytea) is
+comment on function memfold_internal._adopted_claim is
 'Waits for other transactions that are inserting the text into the adopted table, and makes later ones wait until this transaction ends.';
 
 -- Skips a row in which another transaction has counted without committing: two inserts of many known texts in different orders would
@@ -60,6 +59,4 @@ begin
     perform pg_catalog.set_config(v_setting, v_hash || ' ' || v_id || ' ' || v_repeats + 1, true);
 end;
 $$;
-revoke all on function memfold_internal._adopted_repeat(text, jsonb) from public;
-comment on function memfold_internal._adopted_repeat(text, jsonb) is
-'Counts an absorbed insert on the row of the adopted table that holds its text.';
+comment on function memfold_internal._adopted_repeat is 'Counts an absorbed insert on the row of the adopted table that holds its text.';

@@ -33,8 +33,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._lock_roots(text, uuid[], boolean[]) from public;
-comment on function memfold_internal._lock_roots(text, uuid[], boolean[]) is
+comment on function memfold_internal._lock_roots is
 'Locks the rows of memory_counters, in the order of the ids, and joins their stripes. hits: the candidate was to be added to this row
 without a lock on its scope; if it has been erased since, it has no row, and if it has been merged or retired, its row may be an alias''s,
 which must not be held while waiting for a root: 40001. changed: the rows to which observations cannot simply be added, in their present state; aliased: one of them has aliases;
@@ -48,8 +47,7 @@ begin
     return null;
 end;
 $$;
-revoke all on function memfold_internal._fail_changed_root() from public;
-comment on function memfold_internal._fail_changed_root() is 'Raises 40001.';
+comment on function memfold_internal._fail_changed_root is 'Raises 40001.';
 
 create or replace function memfold_internal._try_root(tenant_id text, root_id uuid) returns void
 language plpgsql volatile
@@ -68,8 +66,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._try_root(text, uuid) from public;
-comment on function memfold_internal._try_root(text, uuid) is
+comment on function memfold_internal._try_root is
 'For a call that may hold the row of a memory that has become an alias: locks its root''s row if it is free, else raises 40001. Merges and
 undos lock roots before aliases, so that waiting here would be a deadlock.';
 
@@ -80,8 +77,7 @@ begin
     perform memfold_internal._retry('a memory is busy', 'Another call is changing it, and may be waiting for rows that this one holds.');
 end;
 $$;
-revoke all on function memfold_internal._fail_busy() from public;
-comment on function memfold_internal._fail_busy() is 'Raises 40001.';
+comment on function memfold_internal._fail_busy is 'Raises 40001.';
 
 create or replace function memfold_internal._lock_texts(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
@@ -97,7 +93,6 @@ begin
     perform memfold_internal._join_stripes(tenant_id, memory_ids);
 end;
 $$;
-revoke all on function memfold_internal._lock_texts(text, uuid[]) from public;
-comment on function memfold_internal._lock_texts(text, uuid[]) is
+comment on function memfold_internal._lock_texts is
 'Locks the counters of memory_ids one after the other, and joins their stripes, before derive_scope() is called in parts (_texts_to_lock).
 The caller holds the bucket''s lock.';

@@ -30,8 +30,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._lock(text, text, bigint, boolean) from public;
-comment on function memfold_internal._lock(text, text, bigint, boolean) is
+comment on function memfold_internal._lock is
 'Slow paths only, and always a separate statement: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE (scope_key null: the
 bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock must pass wait = false: it then tries,
 and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any isolation level except READ COMMITTED.';
@@ -43,8 +42,7 @@ begin
     perform memfold_internal._retry('the scope is busy', 'Another call is writing to it, and may be waiting for locks that this one holds.');
 end;
 $$;
-revoke all on function memfold_internal._fail_busy_scope() from public;
-comment on function memfold_internal._fail_busy_scope() is 'Raises 40001.';
+comment on function memfold_internal._fail_busy_scope is 'Raises 40001.';
 
 create or replace function memfold_internal._try_lock(tenant_id text, bucket_id text, scope_key bigint) returns boolean
 language plpgsql volatile
@@ -57,15 +55,13 @@ begin
         pg_catalog.hashtextextended(tenant_id collate "C", scope_key), false);
 end;
 $$;
-revoke all on function memfold_internal._try_lock(text, text, bigint) from public;
-comment on function memfold_internal._try_lock(text, text, bigint) is
+comment on function memfold_internal._try_lock is
 'Takes the locks of _lock() if they are free; else returns false, and may hold the bucket''s SHARED.';
 
 create or replace function memfold_internal._bucket_key(tenant_id text, bucket_id text) returns bigint
 language sql immutable parallel safe
 return pg_catalog.hashtextextended(bucket_id collate "C", pg_catalog.hashtextextended(tenant_id collate "C", 0));
-revoke all on function memfold_internal._bucket_key(text, text) from public;
-comment on function memfold_internal._bucket_key(text, text) is 'The advisory key of a bucket.';
+comment on function memfold_internal._bucket_key is 'The advisory key of a bucket.';
 
 create or replace function memfold_internal._check_isolation() returns void
 language plpgsql stable
@@ -79,23 +75,20 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_isolation() from public;
-comment on function memfold_internal._check_isolation() is 'Raises MF025 at any isolation level except READ COMMITTED.';
+comment on function memfold_internal._check_isolation is 'Raises MF025 at any isolation level except READ COMMITTED.';
 
 -- Locks are held to the end of a transaction, and a server has room for only a few thousand (max_locks_per_transaction times
 -- max_connections).
 create or replace function memfold_internal._max_scopes() returns bigint
 language sql immutable parallel safe
 return 64;
-revoke all on function memfold_internal._max_scopes() from public;
-comment on function memfold_internal._max_scopes() is
+comment on function memfold_internal._max_scopes is
 'How many scopes a transaction locks one by one before it takes the bucket''s key EXCLUSIVE instead.';
 
 create or replace function memfold_internal._max_scope_locks() returns bigint
 language sql immutable parallel safe
 return 2000;
-revoke all on function memfold_internal._max_scope_locks() from public;
-comment on function memfold_internal._max_scope_locks() is
+comment on function memfold_internal._max_scope_locks is
 'How many advisory locks a transaction may hold if it cannot have the bucket''s key because others write to the bucket.';
 
 create or replace function memfold_internal._scopes_locked() returns bigint
@@ -103,8 +96,7 @@ language sql stable
 return coalesce(
     pg_catalog.substring(pg_catalog.current_setting('memfold.scope_locks', true), '^[0-9]{1,9}(?= )')::bigint, 0
 );
-revoke all on function memfold_internal._scopes_locked() from public;
-comment on function memfold_internal._scopes_locked() is
+comment on function memfold_internal._scopes_locked is
 'Upper bound of the number of scopes this transaction has locked (_note_scope): a scope may be counted twice after the first
 _max_scopes().';
 
@@ -125,8 +117,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._note_scope(bigint) from public;
-comment on function memfold_internal._note_scope(bigint) is
+comment on function memfold_internal._note_scope is
 'Counts a scope''s key as held, in a setting of the transaction, which is reset at its end and when a savepoint is rolled back, as the
 lock is released. It only serves to count: a session that sets it to something else locks more scopes, or is refused earlier.';
 
@@ -160,8 +151,7 @@ begin
     return true;
 end;
 $$;
-revoke all on function memfold_internal._lock_scope(bigint, bigint, boolean) from public;
-comment on function memfold_internal._lock_scope(bigint, bigint, boolean) is
+comment on function memfold_internal._lock_scope is
 'The bucket''s key SHARED and the scope''s EXCLUSIVE. If the transaction has already locked _max_scopes(), the bucket''s EXCLUSIVE
 instead, unless another transaction is in it; else it continues with one key per scope, up to _max_scope_locks(). False: a key was not
 free and wait is false, or there are too many (the only reason if wait is true). With memfold.lock_bucket = on it takes the bucket''s key
@@ -244,8 +234,7 @@ begin
     return v_held;
 end;
 $$;
-revoke all on function memfold_internal._lock_scopes(text, text[], bigint[], boolean[], text[]) from public;
-comment on function memfold_internal._lock_scopes(text, text[], bigint[], boolean[], text[]) is
+comment on function memfold_internal._lock_scopes is
 'What _lock() is for one candidate, for the candidates of a batch that are not replays: their buckets'' keys SHARED, then their scopes''
 EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are more than _max_scopes(), including those of earlier
 calls of the transaction (it then only tries, as _lock_scope() does). All in ascending order. held: what an earlier pass has returned; it
@@ -262,8 +251,7 @@ begin
     ) > memfold_internal._max_scope_locks();
 end;
 $$;
-revoke all on function memfold_internal._has_too_many_locks(bigint) from public;
-comment on function memfold_internal._has_too_many_locks(bigint) is
+comment on function memfold_internal._has_too_many_locks is
 'Whether this many more advisory locks would put the transaction above _max_scope_locks().';
 
 create or replace function memfold_internal._fail_scope_locks() returns void
@@ -278,5 +266,4 @@ begin
             'set local memfold.lock_bucket = on';
 end;
 $$;
-revoke all on function memfold_internal._fail_scope_locks() from public;
-comment on function memfold_internal._fail_scope_locks() is 'Raises 40001, with a hint about how to use fewer locks.';
+comment on function memfold_internal._fail_scope_locks is 'Raises 40001, with a hint about how to use fewer locks.';

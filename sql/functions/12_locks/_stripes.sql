@@ -48,20 +48,17 @@ comment on column memfold.memory_totals.independent is
 create or replace function memfold_internal._block_size() returns bigint
 language sql immutable parallel safe
 return 1024;
-revoke all on function memfold_internal._block_size() from public;
-comment on function memfold_internal._block_size() is 'How many ledger rows of a text one block of memory_event_sums covers.';
+comment on function memfold_internal._block_size is 'How many ledger rows of a text one block of memory_event_sums covers.';
 
 create or replace function memfold_internal._own_stripe() returns bigint
 language sql stable parallel safe
 return pg_catalog.pg_backend_pid() & 63;
-revoke all on function memfold_internal._own_stripe() from public;
-comment on function memfold_internal._own_stripe() is 'The stripe, 0 to 63, that this server process adds to.';
+comment on function memfold_internal._own_stripe is 'The stripe, 0 to 63, that this server process adds to.';
 
 create or replace function memfold_internal._adds_to(root_id uuid) returns boolean
 language sql stable parallel safe
 return (pg_catalog.strpos(pg_catalog.current_setting('memfold.adds_to', true), root_id::text) > 0) is true;
-revoke all on function memfold_internal._adds_to(uuid) from public;
-comment on function memfold_internal._adds_to(uuid) is
+comment on function memfold_internal._adds_to is
 'Whether this transaction has added to a stripe of the root, and holds it. One expression, which its callers inline; without COALESCE, in
 which Citus allows an UPDATE nothing that is not immutable.';
 
@@ -70,8 +67,7 @@ language sql volatile
 return pg_catalog.set_config(
     'memfold.adds_to', pg_catalog.concat(pg_catalog.current_setting('memfold.adds_to', true), root_id), true
 );
-revoke all on function memfold_internal._note_stripe(uuid) from public;
-comment on function memfold_internal._note_stripe(uuid) is
+comment on function memfold_internal._note_stripe is
 'Notes, for _adds_to() and until the transaction ends, that it has added to a stripe of the root. One expression, which its callers
 inline.';
 
@@ -95,8 +91,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._stripe(text, uuid) from public;
-comment on function memfold_internal._stripe(text, uuid) is
+comment on function memfold_internal._stripe is
 'Stripes the counters of a root whose row the caller holds, if possible: it is active, on no timeline, without aliases and without
 validity.';
 
@@ -110,8 +105,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._stripe_contended(text, uuid, uuid) from public;
-comment on function memfold_internal._stripe_contended(text, uuid, uuid) is
+comment on function memfold_internal._stripe_contended is
 'For a call that has waited for the row, which it now holds: its event_id was overtaken by that of a call that began later but counted
 earlier. Stripes the root''s counters for one such call in eight.';
 
@@ -130,8 +124,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._not_independent(text, uuid, bigint) from public;
-comment on function memfold_internal._not_independent(text, uuid, bigint) is
+comment on function memfold_internal._not_independent is
 'Corrects the count of an observation that turned out not to be independent, in the place where it was counted: in a stripe, or (null) in
 the row.';
 
@@ -150,8 +143,7 @@ begin
     return v_seen;
 end;
 $$;
-revoke all on function memfold_internal._raise_last_seen(text, uuid, bigint) from public;
-comment on function memfold_internal._raise_last_seen(text, uuid, bigint) is
+comment on function memfold_internal._raise_last_seen is
 'For an observation without observed_at whose id was overtaken: the clock may be behind earlier statements, and so its time would be too.
 Sets a stripe''s last_seen to that of the memory, and returns it.';
 
@@ -205,8 +197,7 @@ begin
     return s;
 end;
 $$;
-revoke all on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) from public;
-comment on function memfold_internal._add_to_stripe(text, uuid, double precision, double precision, timestamptz, uuid) is
+comment on function memfold_internal._add_to_stripe is
 'Adds one observation of a root with striped counters to this process''s stripe, as an independent one. Returns the stripe afterwards,
 except last_seen, which is when this was observed (null: now, after everything stated before), and last_event, which is its ledger row''s
 id: event_id (null: a new one), or a later one. Null: nothing was added, because the counters are not striped, or the stripe is full (its
@@ -255,8 +246,7 @@ begin
     return v_found;
 end;
 $$;
-revoke all on function memfold_internal._join_stripes(text, uuid[]) from public;
-comment on function memfold_internal._join_stripes(text, uuid[]) is
+comment on function memfold_internal._join_stripes is
 'Adds the stripes of these roots to their rows of memory_counters, locks those rows, and returns whether there were any stripes. Waits for
 transactions that add to a stripe; later ones find no stripe and wait for the row, so that until this transaction ends the row holds the
 complete counters. The caller must not have written source turns of these roots, because a transaction that holds a stripe may wait for
@@ -293,7 +283,6 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._join_idle_stripes(text, bigint) from public;
-comment on function memfold_internal._join_idle_stripes(text, bigint) is
+comment on function memfold_internal._join_idle_stripes is
 'Joins the stripes of at most the given number of a tenant''s roots, those that no transaction is adding to. Never waits. Returns these
 roots.';

@@ -15,17 +15,14 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_embed(memfold.policies) from public;
-comment on function memfold_internal._check_embed(memfold.policies) is
+comment on function memfold_internal._check_embed is
 'Raises MF056 if a policy requires memfold_py and it is not installed in this database, MF012 or MF013 if it names no registered model.';
 
 create or replace function memfold_internal._is_embedded_here(c memfold_internal.candidate, policy memfold.policies) returns boolean
 language sql immutable parallel safe
 return policy.embed = 'in_database' and policy.dedup = 'on' and c.embedding is null
 and coalesce(c.embedding_model, policy.embed_model) = policy.embed_model;
-revoke all on function memfold_internal._is_embedded_here(memfold_internal.candidate, memfold.policies) from public;
-comment on function memfold_internal._is_embedded_here(memfold_internal.candidate, memfold.policies) is
-'Whether the database computes the candidate''s vector.';
+comment on function memfold_internal._is_embedded_here is 'Whether the database computes the candidate''s vector.';
 
 create or replace function memfold_internal._embed(c memfold_internal.candidate) returns memfold_internal.candidate
 language plpgsql volatile
@@ -37,8 +34,7 @@ begin
     return c;
 end;
 $$;
-revoke all on function memfold_internal._embed(memfold_internal.candidate) from public;
-comment on function memfold_internal._embed(memfold_internal.candidate) is
+comment on function memfold_internal._embed is
 'A candidate with the vector that the database computes; without one if this session may not hold a model: the candidate then waits for
 embed_pending(), like others. Called before any lock.';
 
@@ -86,8 +82,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._embed_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._embed_batch(memfold_internal.batch) is
+comment on function memfold_internal._embed_batch is
 '_embed() for the candidates of a batch that tier 1 does not know: each text once, all of one model together.';
 
 create or replace function memfold_internal._vectors(contents text[], model text) returns table (place bigint, embedding vector)
@@ -104,7 +99,6 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._vectors(text[], text) from public;
-comment on function memfold_internal._vectors(text[], text) is
+comment on function memfold_internal._vectors is
 'The unit vectors of an array of texts, by their positions from 1; no row if the maximum number of sessions already hold a model, and this
 is not one of them. Raises MF056 to MF059.';

@@ -19,8 +19,7 @@ begin atomic
         limit newest
     ) as n;
 end;
-revoke all on function memfold_internal._scope_similarities(text, text, bigint, vector, text, bigint, uuid, uuid) from public;
-comment on function memfold_internal._scope_similarities(text, text, bigint, vector, text, bigint, uuid, uuid) is
+comment on function memfold_internal._scope_similarities is
 'The cosine of a unit vector to each of the newest active texts of a scope, except those with ids between hidden_after and hidden_to. A
 scan of the scope''s vectors, inlined by its callers.';
 
@@ -90,12 +89,7 @@ begin
     ) as s;
 end;
 $$;
-revoke all on function memfold_internal._near_texts(
-    text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
-) from public;
-comment on function memfold_internal._near_texts(
-    text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid
-) is
+comment on function memfold_internal._near_texts is
 'The max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest of a scope, most similar
 first, ties to the older text; null: none. hidden_after, hidden_to: ids between them do not exist yet (later ones of a batch); null: none.
 Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of the whole bucket, by an approximate index, if there is one
@@ -201,12 +195,7 @@ begin
     order by r.matched_similarity desc, r.matched_id;
 end;
 $$;
-revoke all on function memfold_internal._knn_dedup(
-    text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
-) from public;
-comment on function memfold_internal._knn_dedup(
-    text, text, bigint, vector, text, bigint, bigint, double precision, uuid, uuid, uuid
-) is
+comment on function memfold_internal._knn_dedup is
 'The active memories near a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the max_results
 nearest by their own. place: the smaller of both ranks. similarity: of the own text, which is the text shown; null: it has no vector of
 the model. matched: the nearest of its texts, its own if none is nearer. except_root: omits this memory. scan_ended: as in _near_texts(),

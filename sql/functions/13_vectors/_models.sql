@@ -22,8 +22,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_model(text, boolean) from public;
-comment on function memfold_internal._check_model(text, boolean) is
+comment on function memfold_internal._check_model is
 'Raises MF013 for an unknown embedding model; if replaced is false, MF047 for one that has been replaced; if it is true, MF048 for one
 that has not.';
 
@@ -33,8 +32,7 @@ return replaced_by is null and dimensions is not null and (
     embedding is null
     or memfold_internal._dimensions(embedding) = dimensions and memfold_internal._norm(embedding) between 1e-30 and 1e30
 );
-revoke all on function memfold_internal._fits_model(vector, bigint, text) from public;
-comment on function memfold_internal._fits_model(vector, bigint, text) is
+comment on function memfold_internal._fits_model is
 'Whether tier 2 accepts an embedding of a model with these dimensions, replaced by the given model (null: not replaced). One expression,
 which its callers inline; _check_embedding() says what is wrong.';
 
@@ -74,8 +72,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_embedding(vector, text) from public;
-comment on function memfold_internal._check_embedding(vector, text) is
+comment on function memfold_internal._check_embedding is
 'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong number of dimensions), MF015 (zero vector), MF047 (replaced model).';
 
 create or replace function memfold_internal._check_thresholds(merge_threshold double precision, judge_threshold double precision)
@@ -107,7 +104,6 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_thresholds(double precision, double precision) from public;
-comment on function memfold_internal._check_thresholds(double precision, double precision) is
+comment on function memfold_internal._check_thresholds is
 'Raises MF017 if tier 2 would merge below the judge threshold: by these thresholds, or by one of them (null: not set) and the other of an
 embedding model in use.';

@@ -1,8 +1,7 @@
 create or replace function memfold_internal._exact_limit() returns bigint
 language sql immutable parallel safe
 return 10000;
-revoke all on function memfold_internal._exact_limit() from public;
-comment on function memfold_internal._exact_limit() is
+comment on function memfold_internal._exact_limit is
 'How many active vectors tier 2 compares one by one: all of a scope up to this number, above it only the newest, unless there is an index
 (create_vector_index).';
 
@@ -11,8 +10,7 @@ language sql immutable parallel safe
 return 'memory_vectors_hnsw_' || pg_catalog.left(
     pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(model, 'UTF8')), 'hex'), 32
 );
-revoke all on function memfold_internal._vector_index_name(text) from public;
-comment on function memfold_internal._vector_index_name(text) is
+comment on function memfold_internal._vector_index_name is
 'The name of an embedding model''s index: names of models may be longer than names of indexes.';
 
 create or replace function memfold_internal._vector_index(model text) returns oid
@@ -24,8 +22,7 @@ begin atomic
         i.indexrelid = pg_catalog.to_regclass('memfold.' || memfold_internal._vector_index_name(model))::oid
         and i.indisvalid and i.indrelid = 'memfold.memory_vectors'::pg_catalog.regclass;
 end;
-revoke all on function memfold_internal._vector_index(text) from public;
-comment on function memfold_internal._vector_index(text) is 'The valid index of an embedding model. Null: there is none.';
+comment on function memfold_internal._vector_index is 'The valid index of an embedding model. Null: there is none.';
 
 create or replace function memfold_internal._exceeds_exact_limit(
     tenant_id text, bucket_id text, embedding_model text, newest bigint, hidden_after uuid, hidden_to uuid
@@ -48,8 +45,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._exceeds_exact_limit(text, text, text, bigint, uuid, uuid) from public;
-comment on function memfold_internal._exceeds_exact_limit(text, text, text, bigint, uuid, uuid) is
+comment on function memfold_internal._exceeds_exact_limit is
 'Whether a bucket has more active vectors of a model than newest. Reads that many entries of an index: a tenth of the time that comparing
 as many vectors takes.';
 
@@ -61,15 +57,13 @@ begin atomic
     join pg_catalog.pg_type as t on t.oid = a.atttypid
     where a.attrelid = _vector_type.index_id and a.attnum = 1;
 end;
-revoke all on function memfold_internal._vector_type(oid) from public;
-comment on function memfold_internal._vector_type(oid) is
+comment on function memfold_internal._vector_type is
 'The indexed type of an index of vectors (_vector_index), such as vector(384), and the schema of that type.';
 
 create or replace function memfold_internal._scan_settings() returns text[]
 language sql immutable parallel safe
 return array['hnsw.iterative_scan', 'hnsw.ef_search', 'hnsw.max_scan_tuples', 'hnsw.scan_mem_multiplier', 'enable_sort'];
-revoke all on function memfold_internal._scan_settings() from public;
-comment on function memfold_internal._scan_settings() is 'The settings that _scan_far() changes.';
+comment on function memfold_internal._scan_settings is 'The settings that _scan_far() changes.';
 
 create or replace function memfold_internal._scan_far(embedding vector, max_results bigint, max_scanned bigint) returns text[]
 language plpgsql volatile
@@ -80,8 +74,7 @@ begin
         greatest(400, least(1000, 2 * max_results))::text, greatest(max_scanned, 40 * max_results)::text, '8', 'off']);
 end;
 $$;
-revoke all on function memfold_internal._scan_far(vector, bigint, bigint) from public;
-comment on function memfold_internal._scan_far(vector, bigint, bigint) is
+comment on function memfold_internal._scan_far is
 'Makes scans of an index of vectors continue until max_results have passed, or max_scanned entries (at least 40 per result) were read.
 Returns the previous values of _scan_settings().';
 
@@ -115,7 +108,6 @@ begin
     perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
 end;
 $$;
-revoke all on function memfold_internal._indexed_knn_dedup(text, text, vector, text, bigint, uuid, uuid, oid) from public;
-comment on function memfold_internal._indexed_knn_dedup(text, text, vector, text, bigint, uuid, uuid, oid) is
+comment on function memfold_internal._indexed_knn_dedup is
 'The max_results active texts of a bucket nearest to a unit vector, by an index (_vector_index), which rarely misses one. Fewer if the
 scan gave up.';

@@ -35,8 +35,7 @@ begin
         v_schema, v_type, v_dimensions, v_schema, v_type, embedding_model)) as s;
 end;
 $$;
-revoke all on function memfold.vector_index_ddl(text) from public;
-comment on function memfold.vector_index_ddl(text) is
+comment on function memfold.vector_index_ddl is
 E'Returns the statements that build the index of create_vector_index() without blocking writers, one per row, for psql''s \\gexec: they
 cannot run inside a function. Returns no row if the index exists and is valid; an invalid one, left by an interrupted build, is dropped
 first. Only for members of memfold_owner. Raises MF013, MF037.';
@@ -50,8 +49,7 @@ begin
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.vector_index_ddl(embedding_model) as s (statement);
 end;
 $$;
-revoke all on function memfold.create_vector_index(text) from public;
-comment on function memfold.create_vector_index(text) is
+comment on function memfold.create_vector_index is
 'Creates the HNSW index of an embedding model, for policies with scope => bucket: in buckets of more than 10,000 vectors, an approximate
 search then covers the whole bucket instead of its newest 10,000. Does nothing if the index exists; replaces an invalid one, left by an
 interrupted build. Blocks writers of vectors until the transaction ends: on a database in use, run the statements of vector_index_ddl()
@@ -66,7 +64,6 @@ begin
     return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), null) as s;
 end;
 $$;
-revoke all on function memfold.drop_vector_index_ddl(text) from public;
-comment on function memfold.drop_vector_index_ddl(text) is
+comment on function memfold.drop_vector_index_ddl is
 E'Returns the statement that drops the index of an embedding model that create_vector_index() or vector_index_ddl() created, for
 psql''s \\gexec; no row if there is no such index. Only for members of memfold_owner.';

@@ -3,9 +3,8 @@ create or replace function memfold_internal._is_unmeasured(
 ) returns boolean
 language sql immutable parallel safe
 return embedding_model !~* 'all-minilm-l6-v2' and merge_threshold = 0.92 and judge_threshold = 0.85;
-revoke all on function memfold_internal._is_unmeasured(text, double precision, double precision) from public;
-grant execute on function memfold_internal._is_unmeasured(text, double precision, double precision) to memfold_app;
-comment on function memfold_internal._is_unmeasured(text, double precision, double precision) is
+grant execute on function memfold_internal._is_unmeasured to memfold_app;
+comment on function memfold_internal._is_unmeasured is
 'Whether a model uses the default thresholds, which were measured with another one: all-MiniLM-L6-v2 (docs/error-rates.md).';
 
 create or replace function memfold.register_embedding_model(
@@ -43,8 +42,7 @@ exception when check_violation or not_null_violation then
         'dimensions is 1 to 16000; thresholds are 0 to 1, judge_threshold not above merge_threshold.');
 end;
 $$;
-revoke all on function memfold.register_embedding_model(text, bigint, double precision, double precision) from public;
-comment on function memfold.register_embedding_model(text, bigint, double precision, double precision) is
+comment on function memfold.register_embedding_model is
 'Registers an embedding model: the number of dimensions of its vectors, the cosine above which tier 2 merges, and the cosine from which it
 asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); for any other model a notice says so. Registering
 the same model again changes nothing. Models are shared by all tenants: only members of memfold_owner may register them. Raises MF003,

@@ -8,14 +8,12 @@ begin
     return exists (select from memfold.links as l where l.tenant_id = _has_links.tenant_id collate "C");
 end;
 $$;
-revoke all on function memfold_internal._has_links(text) from public;
-comment on function memfold_internal._has_links(text) is 'Whether a tenant has linked any name: most have not. Only reads.';
+comment on function memfold_internal._has_links is 'Whether a tenant has linked any name: most have not. Only reads.';
 
 create or replace function memfold_internal._link_key(kind text, name text) returns text
 language sql immutable parallel safe
 return case when kind = 'predicate' then memfold_internal._predicate_1(name) else memfold_internal._prose_1(name) end;
-revoke all on function memfold_internal._link_key(text, text) from public;
-comment on function memfold_internal._link_key(text, text) is 'The canonical form of a name, by which links find it.';
+comment on function memfold_internal._link_key is 'The canonical form of a name, by which links find it.';
 
 create or replace function memfold_internal._linked_name(tenant_id text, bucket_id text, kind text, name text) returns text
 language plpgsql stable
@@ -33,16 +31,13 @@ begin
     return v_name;
 end;
 $$;
-revoke all on function memfold_internal._linked_name(text, text, text, text) from public;
-comment on function memfold_internal._linked_name(text, text, text, text) is
+comment on function memfold_internal._linked_name is
 'The name that a name stands for in a bucket, by the bucket''s own link, else by a link of all buckets. Null: itself. Only reads.';
 
 create or replace function memfold_internal._begins_with(content text, beginning text) returns boolean
 language sql immutable parallel safe
 return content = beginning or pg_catalog.starts_with(content, beginning || ' ');
-revoke all on function memfold_internal._begins_with(text, text) from public;
-comment on function memfold_internal._begins_with(text, text) is
-'Whether a text (canonical) begins with these words (canonical), as whole words.';
+comment on function memfold_internal._begins_with is 'Whether a text (canonical) begins with these words (canonical), as whole words.';
 
 create or replace function memfold_internal._resolve_names(
     tenant_id text, bucket_id text, told_subject text, told_predicate text, content text,
@@ -75,8 +70,7 @@ begin
     is_linked := (subject, predicate) is distinct from (told_subject, told_predicate);
 end;
 $$;
-revoke all on function memfold_internal._resolve_names(text, text, text, text, text) from public;
-comment on function memfold_internal._resolve_names(text, text, text, text, text) is
+comment on function memfold_internal._resolve_names is
 'The subject and predicate under which a bucket stores statements with these names, and whether they differ. content: null if there is no
 text. Only reads.';
 
@@ -89,9 +83,7 @@ begin
     return (memfold_internal._resolve_names(tenant_id, bucket_id, subject, predicate, content)).is_linked;
 end;
 $$;
-revoke all on function memfold_internal._is_linked(text, text, text, text, text) from public;
-comment on function memfold_internal._is_linked(text, text, text, text, text) is
-'Whether a bucket stores statements with these names under other names. Only reads.';
+comment on function memfold_internal._is_linked is 'Whether a bucket stores statements with these names under other names. Only reads.';
 
 create or replace function memfold_internal._check_names(
     tenant_id text, bucket_id text, told_subject text, told_predicate text, content text, subject text, predicate text
@@ -107,7 +99,6 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_names(text, text, text, text, text, text, text) from public;
-comment on function memfold_internal._check_names(text, text, text, text, text, text, text) is
+comment on function memfold_internal._check_names is
 'For a caller that has resolved the names of a candidate and then waited for the lock, in a separate statement: raises 40001 if they have
 changed.';

@@ -1,8 +1,7 @@
 create or replace function memfold_internal._specificity(tenant_id text, bucket_id text, memory_type text) returns integer
 language sql immutable parallel safe
 return (tenant_id <> '*')::integer * 4 + (bucket_id <> '*')::integer * 2 + (memory_type <> '*')::integer;
-revoke all on function memfold_internal._specificity(text, text, text) from public;
-comment on function memfold_internal._specificity(text, text, text) is
+comment on function memfold_internal._specificity is
 'How specific the key of a policy, or of options, is: of those that apply, only the highest is used. Inlined.';
 
 create or replace function memfold_internal._policy(tenant_id text, bucket_id text, memory_type text) returns memfold.policies
@@ -33,16 +32,14 @@ begin
     return v_policy;
 end;
 $$;
-revoke all on function memfold_internal._policy(text, text, text) from public;
-comment on function memfold_internal._policy(text, text, text) is
+comment on function memfold_internal._policy is
 'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type quote) are never
 lemmatised: prose/1 instead of lemma/1.';
 
 create or replace function memfold_internal._is_wide(scope text, key_fields text, rehash_run uuid) returns boolean
 language sql immutable parallel safe
 return scope = 'bucket' or key_fields <> 'type,subject,predicate' or rehash_run is not null;
-revoke all on function memfold_internal._is_wide(text, text, uuid) from public;
-comment on function memfold_internal._is_wide(text, text, uuid) is
+comment on function memfold_internal._is_wide is
 'Whether by a policy the hash or the neighbours of a text extend beyond its scope: the lock must then do so too. Inlined.';
 
 create or replace function memfold_internal._options(tenant_id text, bucket_id text, memory_type text) returns memfold.options
@@ -61,8 +58,7 @@ begin
     return v_options;
 end;
 $$;
-revoke all on function memfold_internal._options(text, text, text) from public;
-comment on function memfold_internal._options(text, text, text) is
+comment on function memfold_internal._options is
 'The options that apply: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default, as in _policy().';
 
 create or replace function memfold_internal._decay(
@@ -79,8 +75,7 @@ begin
     decay_interval := v_options.decay_interval;
 end;
 $$;
-revoke all on function memfold_internal._decay(text, text, text) from public;
-comment on function memfold_internal._decay(text, text, text) is
+comment on function memfold_internal._decay is
 'How memories of a type decay; protected types do not. Also for the view memory_audit, which must not depend on the row type of options:
 Citus would see a circular dependency, and no node could be added.';
 
@@ -97,8 +92,7 @@ begin atomic
         limit 1
     ), false);
 end;
-revoke all on function memfold_internal._is_single(text, text) from public;
-comment on function memfold_internal._is_single(text, text) is 'Whether a predicate has one value at a time.';
+comment on function memfold_internal._is_single is 'Whether a predicate has one value at a time.';
 
 create or replace function memfold_internal._conflict(tenant_id text, predicate text, conflict text) returns text
 language sql stable
@@ -113,6 +107,4 @@ begin atomic
         limit 1
     ), _conflict.conflict);
 end;
-revoke all on function memfold_internal._conflict(text, text, text) from public;
-comment on function memfold_internal._conflict(text, text, text) is
-'The conflict policy of a predicate: its own, else (conflict) that of the bucket.';
+comment on function memfold_internal._conflict is 'The conflict policy of a predicate: its own, else (conflict) that of the bucket.';

@@ -31,8 +31,7 @@ begin
     return new;
 end;
 $$;
-revoke all on function memfold_internal._fill_policy() from public;
-comment on function memfold_internal._fill_policy() is
+comment on function memfold_internal._fill_policy is
 'Sets canonicalizer and key fields of a row that comes without them (a plain INSERT) from its policy, so that its hash is computed like
 any other, and the names that its subject and predicate are linked to. A row with only key fields has opted out. Raises MF003 for a
 bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such content.';
@@ -48,8 +47,7 @@ begin
     return new;
 end;
 $$;
-revoke all on function memfold_internal._replace_policy() from public;
-comment on function memfold_internal._replace_policy() is
+comment on function memfold_internal._replace_policy is
 'A policy of tenant ''*'' that is inserted again, as from a dump, replaces the one that memfold ships; likewise options.';
 
 create or replace function memfold_internal._replace_antonym() returns trigger
@@ -61,6 +59,5 @@ begin
     return new;
 end;
 $$;
-revoke all on function memfold_internal._replace_antonym() from public;
-comment on function memfold_internal._replace_antonym() is
+comment on function memfold_internal._replace_antonym is
 'An antonym of tenant ''*'' that is inserted again, as from a dump, replaces the one that memfold ships.';

@@ -14,9 +14,7 @@ begin
     return v_options;
 end;
 $$;
-revoke all on function memfold_internal._reset_options(text, text, text) from public;
-comment on function memfold_internal._reset_options(text, text, text) is
-'Sets the options of a key to the columns'' defaults, and returns them.';
+comment on function memfold_internal._reset_options is 'Sets the options of a key to the columns'' defaults, and returns them.';
 
 create or replace function memfold_internal._store_options(options memfold.options) returns void
 language plpgsql volatile
@@ -30,9 +28,7 @@ exception when check_violation or not_null_violation then
         E'See the allowed values with: \\d+ memfold.options');
 end;
 $$;
-revoke all on function memfold_internal._store_options(memfold.options) from public;
-comment on function memfold_internal._store_options(memfold.options) is
-'Writes the options of a key, replacing existing ones. Raises MF017.';
+comment on function memfold_internal._store_options is 'Writes the options of a key, replacing existing ones. Raises MF017.';
 
 create or replace function memfold_internal._text_search(text_search text) returns regconfig
 language plpgsql stable
@@ -47,8 +43,7 @@ exception when undefined_object or invalid_schema_name or invalid_name or syntax
         E'Name one that \\dF lists, such as english; schema-qualified unless it is in pg_catalog.');
 end;
 $$;
-revoke all on function memfold_internal._text_search(text) from public;
-comment on function memfold_internal._text_search(text) is 'Looks up a text search configuration by name. Raises MF017.';
+comment on function memfold_internal._text_search is 'Looks up a text search configuration by name. Raises MF017.';
 
 create or replace function memfold.set_options(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -119,21 +114,8 @@ begin
     return v_new;
 end;
 $$;
-revoke all on function memfold.set_options(
-    text, text, text, double precision, double precision, boolean, double precision, double precision,
-    double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval, text, interval
-) from public;
-grant execute on function memfold.set_options(
-    text, text, text, double precision, double precision, boolean, double precision, double precision,
-    double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval, text, interval
-) to memfold_app;
-comment on function memfold.set_options(
-    text, text, text, double precision, double precision, boolean, double precision, double precision,
-    double precision, bigint, double precision, text[], double precision, double precision, double precision,
-    interval, interval, interval, interval, interval, text, interval
-) is
+grant execute on function memfold.set_options to memfold_app;
+comment on function memfold.set_options is
 'Sets the options for recall and maintenance of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted
 argument keeps its value in that row, or in the less specific row if there is none yet. The arguments are the columns of memfold.options;
 set_policy(preset => ...) sets them all. Options do not affect how candidates are decided. Raises MF001 to MF003, MF017 (a value that is

@@ -66,7 +66,7 @@ begin
         v_new.rehash_from_metadata_keys := v_old.rehash_from_metadata_keys;
     end if;
 
-    perform memfold_internal._check_key(key_fields, metadata_keys);
+    perform memfold_internal._check_key_fields(key_fields, metadata_keys);
     if weights is not null and (
         array_dims(weights) is distinct from '[1:3]' or array_position(weights, null) is not null
         or abs(weights[1] + weights[2] + weights[3] - 1) < 1e-9 is not true
@@ -156,21 +156,8 @@ begin
     return v_new;
 end;
 $$;
-revoke all on function memfold.set_policy(
-    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, double precision, text, text, text, text, text, text[], text,
-    double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text
-) from public;
-grant execute on function memfold.set_policy(
-    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, double precision, text, text, text, text, text, text[], text,
-    double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text
-) to memfold_app;
-comment on function memfold.set_policy(
-    text, text, text, text, text, text, text[], text[], text, bigint, double precision, boolean, double precision,
-    double precision, double precision, bigint, bigint, text, double precision, text, text, text, text, text, text[], text,
-    double precision, boolean, double precision[], bigint, bigint, bigint, text, text, text
-) is
+grant execute on function memfold.set_policy to memfold_app;
+comment on function memfold.set_policy is
 'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted argument keeps its value in
 that policy, or in the less specific policy if there is none yet. preset: the values that the other arguments start from: three_tier (the
 defaults), store_and_load, hash_first, replace_newer or robotics; it also sets the options of the same key (set_options). key_fields: any
@@ -180,7 +167,7 @@ database computes the vectors with embed_model (requires memfold_py). The other 
 MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no
 registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';
 
-create or replace function memfold_internal._check_key(key_fields text[], metadata_keys text[]) returns void
+create or replace function memfold_internal._check_key_fields(key_fields text[], metadata_keys text[]) returns void
 language plpgsql immutable
 as $$
 begin
@@ -193,8 +180,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_key(text[], text[]) from public;
-comment on function memfold_internal._check_key(text[], text[]) is
+comment on function memfold_internal._check_key_fields is
 'For set_policy() and rehash_bucket(): raises MF017 unless both may be part of a content hash; null keeps what is set.';
 
 create or replace function memfold_internal._preset(
@@ -272,8 +258,7 @@ begin
     options := o;
 end;
 $$;
-revoke all on function memfold_internal._preset(text, memfold.policies, memfold.options) from public;
-comment on function memfold_internal._preset(text, memfold.policies, memfold.options) is
+comment on function memfold_internal._preset is
 'A policy and options with the columns'' defaults and the values of a preset. Raises MF017.';
 
 create or replace function memfold_internal._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
@@ -290,6 +275,5 @@ begin
     on conflict do nothing;
 end;
 $$;
-revoke all on function memfold_internal._add_tokens(text, text, text) from public;
-comment on function memfold_internal._add_tokens(text, text, text) is
+comment on function memfold_internal._add_tokens is
 'Stores the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';

@@ -21,8 +21,7 @@ exception when check_violation or not_null_violation then
         'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null to use the policy''s.');
 end;
 $$;
-revoke all on function memfold.set_predicate(text, text, text, text) from public;
-grant execute on function memfold.set_predicate(text, text, text, text) to memfold_app;
-comment on function memfold.set_predicate(text, text, text, text) is
+grant execute on function memfold.set_predicate to memfold_app;
+comment on function memfold.set_predicate is
 'Sets how many values a predicate has at a time: one (a new value supersedes the old one, by the conflict policy) or many. Applies to
 candidates from now on; stored memories do not change. Raises MF003, MF017.';

@@ -16,12 +16,7 @@ case when least(weight_source, source_confidence) < 1e-100 then 0 else weight_so
     when weight_repetition < 1e-100 then 0
     else weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)))
 end;
-revoke all on function memfold_internal._confidence(
-    double precision, double precision, bigint, double precision, double precision, double precision
-) from public;
-comment on function memfold_internal._confidence(
-    double precision, double precision, bigint, double precision, double precision, double precision
-) is
+comment on function memfold_internal._confidence is
 'Confidence in [0, 1] = w1 * source + w2 * extractor + w3 * r(n), r(n) = 1 - 1 / (1 + ln(1 + n)), where n is the number of independent
 observations minus one: r(1) = 0.409, r(2) = 0.523, r(3) = 0.581, r(5) = 0.642.';
 
@@ -43,11 +38,6 @@ return case
         ))))
     else confidence
 end;
-revoke all on function memfold_internal._effective(
-    double precision, timestamptz, timestamptz, double precision, double precision, interval
-) from public;
-comment on function memfold_internal._effective(
-    double precision, timestamptz, timestamptz, double precision, double precision, interval
-) is
+comment on function memfold_internal._effective is
 'Confidence after decay: confidence * (1 - decay_rate) ^ days since last use, once decay_interval has passed without use; not below
 decay_floor, nor raised to it. Inlined by callers whose arguments are columns.';

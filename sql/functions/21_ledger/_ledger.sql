@@ -50,9 +50,8 @@ return coalesce(
     or action in ('rejected', 'pruned') and tier = 3
     or tier = 1 and observation, false
 );
-revoke all on function memfold_internal._is_undoable(text, integer, boolean) from public;
-grant execute on function memfold_internal._is_undoable(text, integer, boolean) to memfold_app, memfold_auditor;
-comment on function memfold_internal._is_undoable(text, integer, boolean) is 'Whether undo() can undo a ledger row of this kind.';
+grant execute on function memfold_internal._is_undoable to memfold_app, memfold_auditor;
+comment on function memfold_internal._is_undoable is 'Whether undo() can undo a ledger row of this kind.';
 
 create or replace function memfold_internal._events(tenant_id text, event_ids uuid[]) returns setof memfold.memory_events
 language sql stable
@@ -70,9 +69,7 @@ begin atomic
         ) as e
     order by i.place;
 end;
-revoke all on function memfold_internal._events(text, uuid[]) from public;
-comment on function memfold_internal._events(text, uuid[]) is
-'Rows of the ledger by id, in the order of the ids. Inlined by its callers.';
+comment on function memfold_internal._events is 'Rows of the ledger by id, in the order of the ids. Inlined by its callers.';
 
 create or replace function memfold_internal._event(tenant_id text, event_id uuid) returns memfold.memory_events
 language plpgsql stable
@@ -94,9 +91,7 @@ begin
     return e;
 end;
 $$;
-revoke all on function memfold_internal._event(text, uuid) from public;
-comment on function memfold_internal._event(text, uuid) is
-'A row of the ledger, archived or not. All null if there is none. Only reads.';
+comment on function memfold_internal._event is 'A row of the ledger, archived or not. All null if there is none. Only reads.';
 
 create or replace function memfold_internal._unarchive(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile
@@ -137,8 +132,7 @@ begin
     perform memfold_internal._maintain(v_maintained);
 end;
 $$;
-revoke all on function memfold_internal._unarchive(text, uuid[]) from public;
-comment on function memfold_internal._unarchive(text, uuid[]) is
+comment on function memfold_internal._unarchive is
 'Moves all archived rows of these memories back into the ledger, and deletes the rows that replaced them: no state changes. Archived rows
 without a memory (candidates that a rule refused) stay. The caller holds the lock, and the rows of the roots.';
 
@@ -167,8 +161,7 @@ begin
     limit 1;
 end;
 $$;
-revoke all on function memfold_internal._last_statement(text, uuid) from public;
-comment on function memfold_internal._last_statement(text, uuid) is 'The ledger row that last stated a root. Only reads.';
+comment on function memfold_internal._last_statement is 'The ledger row that last stated a root. Only reads.';
 
 create or replace function memfold_internal._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
@@ -191,7 +184,6 @@ begin
     return null;
 end;
 $$;
-revoke all on function memfold_internal._refuse() from public;
-comment on function memfold_internal._refuse() is
+comment on function memfold_internal._refuse is
 'Refuses UPDATE of immutable columns, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own maintenance (rehash,
 erasure, retention) runs with memfold.maintenance = on.';

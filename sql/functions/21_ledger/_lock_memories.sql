@@ -43,8 +43,7 @@ begin
     return true;
 end;
 $$;
-revoke all on function memfold_internal._lock_memories(text, uuid[], boolean) from public;
-comment on function memfold_internal._lock_memories(text, uuid[], boolean) is
+comment on function memfold_internal._lock_memories is
 'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s if their trees and timelines span
 scopes. Checks again once it has it. Raises MF025, and 40001 if it would have to wait twice. wait false: never waits, and returns whether
 it has the lock.';
@@ -75,6 +74,5 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._texts_to_lock(text, uuid[]) from public;
-comment on function memfold_internal._texts_to_lock(text, uuid[]) is
+comment on function memfold_internal._texts_to_lock is
 'All texts that derive_scope() of memory_ids may change, in the order in which every caller locks. Only reads.';

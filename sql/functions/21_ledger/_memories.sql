@@ -14,15 +14,13 @@ begin atomic
     order by m.content_hash
     limit 1;
 end;
-revoke all on function memfold_internal._known_text(text, text, bytea) from public;
-comment on function memfold_internal._known_text(text, text, bytea) is
+comment on function memfold_internal._known_text is
 'Tier 1''s lookup: the stored text of a bucket with this hash (root_id null: a root). Inlined by its callers.';
 
 create or replace function memfold_internal._hit_method(memory_id uuid, root_id uuid) returns text
 language sql immutable parallel safe
 return case when memory_id = root_id then 'hash' else 'alias' end;
-revoke all on function memfold_internal._hit_method(uuid, uuid) from public;
-comment on function memfold_internal._hit_method(uuid, uuid) is
+comment on function memfold_internal._hit_method is
 'How tier 1 has found a memory: by its own text, or by an alias. One expression, which its callers inline.';
 
 create or replace function memfold_internal._no_memory(memory_id uuid) returns void
@@ -34,8 +32,7 @@ begin
         'Pass an id that ingest_memory() returned to this tenant.');
 end;
 $$;
-revoke all on function memfold_internal._no_memory(uuid) from public;
-comment on function memfold_internal._no_memory(uuid) is 'Raises MF018.';
+comment on function memfold_internal._no_memory is 'Raises MF018.';
 
 create or replace function memfold_internal._memory_root(
     tenant_id text, memory_id uuid, refused text[]
@@ -64,6 +61,5 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._memory_root(text, uuid, text[]) from public;
-comment on function memfold_internal._memory_root(text, uuid, text[]) is
+comment on function memfold_internal._memory_root is
 'The root of an id, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.';

@@ -26,8 +26,7 @@ begin
     return v_event_id;
 end;
 $$;
-revoke all on function memfold_internal._record(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid) from public;
-comment on function memfold_internal._record(memfold_internal.candidate, memfold_internal.decision, uuid, boolean, uuid) is
+comment on function memfold_internal._record is
 'Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order of event ids is
 the order of events in a scope.';
 
@@ -61,13 +60,7 @@ begin
     -- end of copy
 end;
 $$;
-revoke all on function memfold_internal._record_new(
-    text, uuid, text, uuid, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
-) from public;
-comment on function memfold_internal._record_new(
-    text, uuid, text, uuid, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
-) is
-'Writes the ledger row of a new fact that needed no decision, as _record() would.';
+comment on function memfold_internal._record_new is 'Writes the ledger row of a new fact that needed no decision, as _record() would.';
 
 create or replace function memfold_internal._record_batch(b memfold_internal.batch) returns void
 language plpgsql volatile
@@ -98,8 +91,7 @@ begin
     order by c.ordinality;
 end;
 $$;
-revoke all on function memfold_internal._record_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._record_batch(memfold_internal.batch) is
+comment on function memfold_internal._record_batch is
 '_record() for the candidates of a batch that only add: new texts, and restatements of active memories. Called with all locks held.';
 
 create or replace function memfold_internal._adopt_row(tenant_id text, memory_id uuid) returns void
@@ -123,8 +115,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._adopt_row(text, uuid) from public;
-comment on function memfold_internal._adopt_row(text, uuid) is
+comment on function memfold_internal._adopt_row is
 'Writes the ledger row of a row that a plain INSERT left: an observation at the time it was written. The caller derives its state.';
 
 create or replace function memfold_internal._record_relation(
@@ -170,8 +161,7 @@ begin
     return v_event_id;
 end;
 $$;
-revoke all on function memfold_internal._record_relation(memfold.judgements, text, uuid, uuid, text, timestamptz) from public;
-comment on function memfold_internal._record_relation(memfold.judgements, text, uuid, uuid, text, timestamptz) is
+comment on function memfold_internal._record_relation is
 'Tier 3: records what a judge or a person (no model) decided about two roots, or the fallback if the judge failed (dead), and derives
 their state: merged (memory_id is merged into target_id), replaced (target_id into memory_id), superseded (memory_id retires target_id),
 rejected, judged (nothing changes). content: the text of a memory that this creates. stated_at: a person states memory_id, at this time.
@@ -208,8 +198,7 @@ begin
     having pg_catalog.count(*) > 0;
 end;
 $$;
-revoke all on function memfold_internal._record_undone(text, uuid[], text, uuid) from public;
-comment on function memfold_internal._record_undone(text, uuid[], text, uuid) is
+comment on function memfold_internal._record_undone is
 'Records each of these events, in their order, as undone, unless it already is. Returns which were (undone; null: none), and the rows that
 undo them (undo_ids). Corrects turns and sums of observations that this withdraws. The caller derives the state, and holds the locks; for
 observations also the rows of their roots.';
@@ -217,8 +206,7 @@ observations also the rows of their roots.';
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe
 return case when j.status = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;
-revoke all on function memfold_internal._method(memfold.judgements) from public;
-comment on function memfold_internal._method(memfold.judgements) is 'Who decided in tier 3, as the ledger stores it.';
+comment on function memfold_internal._method is 'Who decided in tier 3, as the ledger stores it.';
 
 create or replace function memfold_internal._merge_all(
     r memfold.runs, tier integer, method text, action text, memory_ids uuid[], into_ids uuid[],
@@ -285,12 +273,7 @@ begin
     return v_places;
 end;
 $$;
-revoke all on function memfold_internal._merge_all(
-    memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
-) from public;
-comment on function memfold_internal._merge_all(
-    memfold.runs, integer, text, text, uuid[], uuid[], double precision[], text[], uuid[], text
-) is
+comment on function memfold_internal._merge_all is
 'Merges each of memory_ids into the element of into_ids at the same position, as events of a run (action: merged, or replaced if a newer
 text replaces an older), and derives their state together. Returns the positions that were merged: not those in which one of the two is no
 longer an active root, or was merged at an earlier position. The caller holds the bucket''s lock.';

@@ -13,8 +13,7 @@ begin
     return v_run;
 end;
 $$;
-revoke all on function memfold_internal._start_run(text, text, text, jsonb) from public;
-comment on function memfold_internal._start_run(text, text, text, jsonb) is 'Records the start of a maintenance run, and returns it.';
+comment on function memfold_internal._start_run is 'Records the start of a maintenance run, and returns it.';
 
 create or replace function memfold_internal._rules_stamp(tenant_id text, bucket_id text) returns text
 language plpgsql stable
@@ -34,8 +33,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._rules_stamp(text, text) from public;
-comment on function memfold_internal._rules_stamp(text, text) is
+comment on function memfold_internal._rules_stamp is
 'Identifies the rules that a run plans by: policies and options of the bucket, and embedding models. Only reads.';
 
 create or replace function memfold_internal._check_rules_stamp(tenant_id text, bucket_id text, stamp text) returns void
@@ -47,8 +45,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_rules_stamp(text, text, text) from public;
-comment on function memfold_internal._check_rules_stamp(text, text, text) is
+comment on function memfold_internal._check_rules_stamp is
 'For a run that has planned and then waited for the bucket''s lock: raises 40001 if the rules that it planned by have changed
 (_rules_stamp).';
 
@@ -69,8 +66,7 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._run(text, uuid) from public;
-comment on function memfold_internal._run(text, uuid) is 'Returns a run. Raises MF038. Only reads.';
+comment on function memfold_internal._run is 'Returns a run. Raises MF038. Only reads.';
 
 create or replace function memfold_internal._end_run(tenant_id text, run_id uuid, report jsonb) returns void
 language plpgsql volatile
@@ -108,6 +104,5 @@ begin
     where r.tenant_id = _end_run.tenant_id collate "C" and r.run_id = _end_run.run_id and r.status = 'open';
 end;
 $$;
-revoke all on function memfold_internal._end_run(text, uuid, jsonb) from public;
-comment on function memfold_internal._end_run(text, uuid, jsonb) is
+comment on function memfold_internal._end_run is
 'Records the results of an open run so far, and marks it done, unless judgements of it wait.';

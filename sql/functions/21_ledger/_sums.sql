@@ -3,8 +3,7 @@
 create or replace function memfold_internal._turn_hash(source_turn_id text) returns bigint
 language sql immutable parallel safe
 return pg_catalog.hashtextextended(source_turn_id collate "C", 0);
-revoke all on function memfold_internal._turn_hash(text) from public;
-comment on function memfold_internal._turn_hash(text) is 'A source turn, as stored in memory_event_sums.repeated_turns.';
+comment on function memfold_internal._turn_hash is 'A source turn, as stored in memory_event_sums.repeated_turns.';
 
 create or replace function memfold_internal._sum_block(tenant_id text, memory_id uuid, after uuid, to_event uuid)
 returns memfold.memory_event_sums
@@ -60,8 +59,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._sum_block(text, uuid, uuid, uuid) from public;
-comment on function memfold_internal._sum_block(text, uuid, uuid, uuid) is
+comment on function memfold_internal._sum_block is
 'The sums of a text''s observations in force with ids above the first and not above the second id. Only reads.';
 
 create or replace function memfold_internal._validity(
@@ -114,8 +112,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._validity(text, uuid[], timestamptz) from public;
-comment on function memfold_internal._validity(text, uuid[], timestamptz) is
+comment on function memfold_internal._validity is
 'The validity of a tree with texts memory_ids and last observation at last_seen: that of the latest observation in force, by (observed_at,
 event_id); null if it gives none. Only reads.';
 
@@ -153,8 +150,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._extend_sums(text, uuid) from public;
-comment on function memfold_internal._extend_sums(text, uuid) is
+comment on function memfold_internal._extend_sums is
 'Creates blocks for a text''s ledger rows without sums, as far as they fill blocks. The caller holds the row of the text''s root, with
 joined stripes: all rows with ids below the last one of the text exist.';
 
@@ -190,8 +186,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._renew_sums(text, uuid[], uuid[]) from public;
-comment on function memfold_internal._renew_sums(text, uuid[], uuid[]) is
+comment on function memfold_internal._renew_sums is
 'Recomputes the sums of the blocks that contain these ledger rows, each of its text, after the rows were undone, moved or erased.';
 
 create or replace function memfold_internal._drop_sums_from(tenant_id text, memory_id uuid, event_id uuid) returns void
@@ -203,9 +198,7 @@ begin
         and b.to_event >= _drop_sums_from.event_id;
 end;
 $$;
-revoke all on function memfold_internal._drop_sums_from(text, uuid, uuid) from public;
-comment on function memfold_internal._drop_sums_from(text, uuid, uuid) is
-'Deletes the sums of blocks that a row with this id may belong to.';
+comment on function memfold_internal._drop_sums_from is 'Deletes the sums of blocks that a row with this id may belong to.';
 
 create or replace function memfold_internal._add_turns(
     tenant_id text, memory_id uuid, source_turn_ids text[], event_id uuid
@@ -226,8 +219,7 @@ begin
     return v_new;
 end;
 $$;
-revoke all on function memfold_internal._add_turns(text, uuid, text[], uuid) from public;
-comment on function memfold_internal._add_turns(text, uuid, text[], uuid) is
+comment on function memfold_internal._add_turns is
 'Adds the source turns (sorted, distinct) of one observation to those of its text. Returns those that the text did not have (null:
 none).';
 
@@ -245,8 +237,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._precede(text, uuid, text[], uuid) from public;
-comment on function memfold_internal._precede(text, uuid, text[], uuid) is
+comment on function memfold_internal._precede is
 'For an observation that may have a lower id than one written before it, because it is in a batch or a stripe: makes it the first with
 those of its turns that the other had.';
 
@@ -305,8 +296,7 @@ begin
     return least(v_next, v_archived);
 end;
 $$;
-revoke all on function memfold_internal._next_with_turn(text, uuid, text, uuid) from public;
-comment on function memfold_internal._next_with_turn(text, uuid, text, uuid) is
+comment on function memfold_internal._next_with_turn is
 'The first observation in force of a text with this turn, after event_id has been withdrawn. Null: there is none. Only reads.';
 
 create or replace function memfold_internal._withdraw_turns(tenant_id text, memory_ids uuid[], turns text[], event_ids uuid[]) returns void
@@ -345,8 +335,7 @@ begin
     perform memfold_internal._renew_sums(tenant_id, memory_ids || v_memories, event_ids || v_events);
 end;
 $$;
-revoke all on function memfold_internal._withdraw_turns(text, uuid[], text[], uuid[]) from public;
-comment on function memfold_internal._withdraw_turns(text, uuid[], text[], uuid[]) is
+comment on function memfold_internal._withdraw_turns is
 'For ledger rows of texts that no longer have these turns, because they were undone or erased: each turn of which one of them was the
 first observation moves to the next one, or is removed from the text. turns null: the row had none. Recomputes the sums of their blocks.
 The caller holds the rows of their roots, with joined stripes.';

@@ -150,8 +150,7 @@ begin
     order by n.timeline, n.segment, n.root, n.observed_at, n.event_id;
 end;
 $$;
-revoke all on function memfold_internal._derived_timelines(text, uuid[]) from public;
-comment on function memfold_internal._derived_timelines(text, uuid[]) is
+comment on function memfold_internal._derived_timelines is
 'The timelines of the roots among memory_ids (which include all roots of a timeline, see _timeline_texts): their assertions in order of
 (observed_at, event_id), equal neighbours collapsed; one interval [valid_from, valid_to) for each value, the last one open. A value is the
 canonical object, else the memory. of_scope: the memory is a value of its scope''s single-valued slot, rather than of a question that a
@@ -229,8 +228,7 @@ begin
     return v_known;
 end;
 $$;
-revoke all on function memfold_internal._timeline_texts(text, uuid[]) from public;
-comment on function memfold_internal._timeline_texts(text, uuid[]) is
+comment on function memfold_internal._timeline_texts is
 'The texts of the trees that contain memory_ids, and of all trees that are, or ever were, on one timeline with them: what a change of
 memory_ids may change. Only reads.';
 
@@ -245,9 +243,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._slot_memories(text, text, bigint) from public;
-comment on function memfold_internal._slot_memories(text, text, bigint) is
-'The memories of a slot, including aliases and history. Only reads.';
+comment on function memfold_internal._slot_memories is 'The memories of a slot, including aliases and history. Only reads.';
 
 create or replace function memfold_internal._last_seen(tenant_id text, memory_ids uuid[]) returns timestamptz
 language plpgsql stable
@@ -264,8 +260,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._last_seen(text, uuid[]) from public;
-comment on function memfold_internal._last_seen(text, uuid[]) is
+comment on function memfold_internal._last_seen is
 'The last observation of memory_ids and of all memories that are, or ever were, on one timeline with them: a statement of now comes after
 it. Null: there is none. Only reads.';
 
@@ -309,8 +304,7 @@ begin
     limit 1;
 end;
 $$;
-revoke all on function memfold_internal._current_value(text, text, bigint) from public;
-comment on function memfold_internal._current_value(text, text, bigint) is
+comment on function memfold_internal._current_value is
 'The current value of a single-valued slot: its memory, canonical object and last observation. No row: there is none, or only contested
 ones.';
 
@@ -328,6 +322,4 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._stated_last(text, memfold.memories[]) from public;
-comment on function memfold_internal._stated_last(text, memfold.memories[]) is
-'The one of these roots that was stated last, ties by ledger order. Only reads.';
+comment on function memfold_internal._stated_last is 'The one of these roots that was stated last, ties by ledger order. Only reads.';

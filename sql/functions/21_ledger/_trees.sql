@@ -26,9 +26,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._trees(text, uuid[]) from public;
-comment on function memfold_internal._trees(text, uuid[]) is
-'Every stored text of the trees that contain memory_ids. Only reads.';
+comment on function memfold_internal._trees is 'Every stored text of the trees that contain memory_ids. Only reads.';
 
 create or replace function memfold_internal._merges_in_force(tenant_id text, memory_ids uuid[])
 returns table (memory_id uuid, into_id uuid, event_id uuid)
@@ -56,8 +54,7 @@ begin
     ) as e;
 end;
 $$;
-revoke all on function memfold_internal._merges_in_force(text, uuid[]) from public;
-comment on function memfold_internal._merges_in_force(text, uuid[]) is
+comment on function memfold_internal._merges_in_force is
 'What the ledger merges each of memory_ids into: of several rows of one text the latest event applies, the others wait until it is undone.
 Only reads.';
 
@@ -382,7 +379,6 @@ begin
     ) as y on true;
 end;
 $$;
-revoke all on function memfold_internal._derived_trees(text, uuid[], boolean) from public;
-comment on function memfold_internal._derived_trees(text, uuid[], boolean) is
+comment on function memfold_internal._derived_trees is
 'What the ledger rows in force say about whole trees (memory_ids: every member of them): edges, roots, flags, and the aggregates of the
 roots. by_sums false: reads every row, even if there are sums. Only reads.';

@@ -283,9 +283,8 @@ begin
     where p.tenant_id = v_tenant_id and p.status = 'part' and (h.status in ('open', 'leased', 'dead')) is not true;
 end;
 $$;
-revoke all on function memfold.check_invariants(text) from public;
-grant execute on function memfold.check_invariants(text) to memfold_app;
-comment on function memfold.check_invariants(text) is
+grant execute on function memfold.check_invariants to memfold_app;
+comment on function memfold.check_invariants is
 'Recomputes every status, edge, aggregate, source, interval and vector flag of a tenant from the ledger and returns one row for each
 difference; no row means that there is none. Run it while nothing writes to the tenant; otherwise check each difference again. A row of a
 plain INSERT that waits for ingest_plain_rows() is not a difference.';

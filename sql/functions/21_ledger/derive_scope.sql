@@ -23,9 +23,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._is_pruned(text, uuid) from public;
-comment on function memfold_internal._is_pruned(text, uuid) is
-'Whether a root was pruned, and not stated since. Only reads.';
+comment on function memfold_internal._is_pruned is 'Whether a root was pruned, and not stated since. Only reads.';
 
 -- Longer than 150 lines: steps under one lock whose order is the order of locks.
 create or replace function memfold.derive_scope(
@@ -274,8 +272,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold.derive_scope(uuid[], text) from public;
-comment on function memfold.derive_scope(uuid[], text) is
+comment on function memfold.derive_scope is
 'Derives the state of the trees that contain memory_ids, and of the timelines they belong to, from the ledger rows in force: status,
 edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees span scopes) and has
 written the ledger and the sources. Only the owner may call it.';
@@ -292,6 +289,5 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._derive_all(text, uuid[]) from public;
-comment on function memfold_internal._derive_all(text, uuid[]) is
+comment on function memfold_internal._derive_all is
 'derive_scope() for any number of memories, in parts. The caller holds the bucket''s lock.';

@@ -6,8 +6,7 @@
 create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
 return 8192;
-revoke all on function memfold_internal._guard_limit() from public;
-comment on function memfold_internal._guard_limit() is
+comment on function memfold_internal._guard_limit is
 'Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.';
 
 -- Longer than 150 lines: one pass over two texts, in which each step reads what the last one left.
@@ -379,8 +378,7 @@ begin
     return v_signals;
 end;
 $function$;
-revoke all on function memfold_internal._guard(text, text, text) from public;
-comment on function memfold_internal._guard(text, text, text) is
+comment on function memfold_internal._guard is
 'Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
 Kinds: negation, numeral, date, time, version, currency, unit, identifier, tense, mode, quantity, pronoun, place, name, antonym,
 prefix, order, substitution; length: a text that is too long to compare (_guard_limit).';

@@ -30,7 +30,6 @@ begin
     return v_text;
 end;
 $function$;
-revoke all on function memfold_internal._guard_eastern_text(text, text, text) from public;
 
 -- Words with content: ideographs except grammar, runs of katakana and of Latin letters, and the beginnings of Korean words.
 create or replace function memfold_internal._guard_eastern_content(content text)
@@ -45,7 +44,6 @@ return array(
         E'[\u3400-\u9FFF\uF900-\uFAFF]|[\u30A1-\u30FA\u30FC]+|[a-z]+|[\uAC00-\uD7A3]+|[\u0E00-\u0E7F]+', 'g'
     ) as m (found)
 );
-revoke all on function memfold_internal._guard_eastern_content(text) from public;
 
 create or replace function memfold_internal._guard_eastern(tenant_id text, plain_a text, plain_b text)
 returns text
@@ -114,8 +112,7 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold_internal._guard_eastern(text, text, text) from public;
-comment on function memfold_internal._guard_eastern(text, text, text) is
+comment on function memfold_internal._guard_eastern is
 'The difference between two Chinese, Japanese, Korean or Thai texts (_guard_text), as a signal, or null: words on both sides that the
 other lacks (substitution), a phrase that changes a fact on one side (tense, mode, quantity), a different person at the beginning
 (pronoun), who owns what (order). Of Japanese endings in hiragana only the past counts.';

@@ -42,7 +42,6 @@ begin
     order by paired.other, paired.place;
 end;
 $function$;
-revoke all on function memfold_internal._guard_synonyms(text, text[], integer[], text[], integer[]) from public;
 
 create or replace function memfold_internal._guard_exchange(
     tenant_id text, a text[], marked_a text[], classes_a text[], only_a integer[],
@@ -83,12 +82,7 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold_internal._guard_exchange(
-    text, text[], text[], text[], integer[], text[], text[], text[], integer[], boolean, boolean
-) from public;
-comment on function memfold_internal._guard_exchange(
-    text, text[], text[], text[], integer[], text[], text[], text[], integer[], boolean, boolean
-) is
+comment on function memfold_internal._guard_exchange is
 'The difference between the words of two texts, as a signal, or null. For each text: its words (_guard_text), the same with capitals
 marked, their classes (_guard_classes) and the positions of those that only it has. is_exchange: each has one to five content words that
 the other lacks.';

@@ -65,7 +65,6 @@ begin
     return v_count;
 end;
 $function$;
-revoke all on function memfold_internal._guard_negations(text, text[], text[]) from public;
 
 -- The position of the month that the ordinal at a position is a day of ("second of May", "22nd June"), or null.
 create or replace function memfold_internal._guard_month_after(tokens text[], classes text[], place integer)
@@ -77,7 +76,6 @@ return case
     when tokens[place + 1] = 'of' and left(classes[place + 2], 1) in ('m', 'M') then place + 2
     when left(classes[place + 1], 1) = 'm' then place + 1
 end;
-revoke all on function memfold_internal._guard_month_after(text[], text[], integer) from public;
 
 -- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or 'w' for words that
 -- often have another meaning) separated by U+001F.
@@ -327,7 +325,6 @@ begin
     return v_facts;
 end;
 $function$;
-revoke all on function memfold_internal._guard_facts(text[], text[], text[]) from public;
 
 -- Each number of a text with the word it counts, as word, U+001F, number.
 create or replace function memfold_internal._guard_counted(tokens text[], classes text[])
@@ -350,7 +347,6 @@ begin
     return v_counted;
 end;
 $function$;
-revoke all on function memfold_internal._guard_counted(text[], text[]) from public;
 
 -- The facts (_guard_facts) that only one text states, as signals.
 create or replace function memfold_internal._guard_fact_change(a text[], b text[])
@@ -386,4 +382,3 @@ begin
         where compared.differs);
 end;
 $function$;
-revoke all on function memfold_internal._guard_fact_change(text[], text[]) from public;

@@ -7,8 +7,7 @@ return pg_catalog.regexp_replace(
     pg_catalog.ltrim(pg_catalog.array_to_string(words, ' '), '"''([{<' || E'\u201C\u201E\u2018\u00AB'),
     E'(?:[''\u2019]s)?[]"'')}>.,;:!?\u201D\u201C\u2019\u00BB\u2026]*$' collate "C", ''
 );
-revoke all on function memfold_internal._name_key(text[]) from public;
-comment on function memfold_internal._name_key(text[]) is
+comment on function memfold_internal._name_key is
 'The name that these words of a text (canonical) are, without a genitive ''s and surrounding punctuation.';
 
 -- A loop, because the planner overestimates sets of words so much that a server with JIT would compile each query over them.
@@ -26,9 +25,7 @@ begin
     return v_runs;
 end;
 $$;
-revoke all on function memfold_internal._runs_of_words(text[], integer) from public;
-comment on function memfold_internal._runs_of_words(text[], integer) is
-'All runs of at most longest words of a text (canonical), as names.';
+comment on function memfold_internal._runs_of_words is 'All runs of at most longest words of a text (canonical), as names.';
 
 create or replace function memfold_internal._names_in(words text[], names jsonb, longest integer)
 returns table (place integer, size integer, name text)
@@ -54,8 +51,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._names_in(text[], jsonb, integer) from public;
-comment on function memfold_internal._names_in(text[], jsonb, integer) is
+comment on function memfold_internal._names_in is
 'The positions at which a text (its words, canonical) has one of these names (canonical -> what it stands for), and the name. longest: the
 largest number of words in a name.';
 
@@ -91,10 +87,7 @@ begin
     return true;
 end;
 $$;
-revoke all on function memfold_internal._is_name_whole(
-    text[], boolean[], integer, integer, text[], boolean[], integer, integer
-) from public;
-comment on function memfold_internal._is_name_whole(text[], boolean[], integer, integer, text[], boolean[], integer, integer) is
+comment on function memfold_internal._is_name_whole is
 'Whether two texts (their words, canonical, and which begin with a capital) use these words as a whole name, not as a part of a longer
 one: judged by the words next to it. In doubt, false.';
 
@@ -116,9 +109,7 @@ begin
     return pg_catalog.array_to_string(v_words, ' ');
 end;
 $$;
-revoke all on function memfold_internal._rename(text[], integer[], integer[], text[]) from public;
-comment on function memfold_internal._rename(text[], integer[], integer[], text[]) is
-'A text (its words) with other names at these positions.';
+comment on function memfold_internal._rename is 'A text (its words) with other names at these positions.';
 
 create or replace function memfold_internal._under_one_name(
     tenant_id text, bucket_id text, inout content text, inout other_content text, out is_changed boolean
@@ -197,8 +188,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._under_one_name(text, text, text, text) from public;
-comment on function memfold_internal._under_one_name(text, text, text, text) is
+comment on function memfold_internal._under_one_name is
 'Two texts with one name for everybody whom both mention, one by an alias of the bucket''s links and the other by the name or another
 alias. is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg Huber", where "Georg" is linked) is
 left unchanged; so are texts of more than 200 words, all but the first ten names of a text, and names of more than eight words. Only

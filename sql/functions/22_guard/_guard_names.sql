@@ -19,7 +19,6 @@ begin atomic
         group by listed.number
     ) as parts;
 end;
-revoke all on function memfold_internal._guard_parts(text[], text[]) from public;
 
 -- The same words in another order: the words that changed places, or null if only one phrase moved ("tomorrow I fly" / "I fly
 -- tomorrow") or only the parts of a list did ("tea and milk" / "milk and tea").
@@ -116,7 +115,6 @@ begin
     return array_to_string(v_a[:6], ' ') || ' <> ' || array_to_string(v_b[:6], ' ');
 end;
 $function$;
-revoke all on function memfold_internal._guard_order(text[], text[], text[], text[]) from public;
 
 -- Whether capitals say nothing in a text: nearly all its words have one, and it is too long for a name with a verb ("Likes Star Wars"),
 -- or has a capital on a word that is not a name.
@@ -140,7 +138,6 @@ begin
     return v_count > 2 and v_count * 10 > cardinality(tokens) * 7 and (v_other or v_count > 4);
 end;
 $function$;
-revoke all on function memfold_internal._guard_is_headline(text[], text[], text[]) from public;
 
 -- The names among the words that only one text has, each preceded by '!' if it certainly is a name, by '?' if that depends on the other
 -- text: the subject that begins a sentence, every noun of German, katakana; by '~' if it begins a sentence and nothing else suggests a
@@ -208,7 +205,6 @@ begin
     return v_names;
 end;
 $function$;
-revoke all on function memfold_internal._guard_new_names(text[], text[], text[], integer[], text[], boolean, boolean) from public;
 
 -- The names that make a difference, or null. Case endings of Russian, a genitive s and initials (NYC) do not.
 create or replace function memfold_internal._guard_name_change(a text[], b text[])
@@ -257,7 +253,6 @@ begin
     return v_name;
 end;
 $function$;
-revoke all on function memfold_internal._guard_name_change(text[], text[]) from public;
 
 -- A word and its opposite by prefix or suffix (happy / unhappy, careful / careless), or null.
 create or replace function memfold_internal._guard_prefix(a text[], b text[])
@@ -311,4 +306,3 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold_internal._guard_prefix(text[], text[]) from public;

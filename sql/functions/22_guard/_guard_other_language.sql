@@ -18,7 +18,6 @@ begin atomic
         group by l.word
     ) as listed;
 end;
-revoke all on function memfold_internal._guard_languages() from public;
 
 -- The kind of difference that a word makes if only one text has it, and words for persons (classes c and r of _lexicon).
 create or replace function memfold_internal._guard_changers()
@@ -29,7 +28,6 @@ parallel safe
 begin atomic
     select pg_catalog.jsonb_object_agg(l.word, l.value) from memfold_internal._lexicon() as l where l.class = 'c';
 end;
-revoke all on function memfold_internal._guard_changers() from public;
 
 create or replace function memfold_internal._guard_persons()
 returns jsonb
@@ -39,7 +37,6 @@ parallel safe
 begin atomic
     select pg_catalog.jsonb_object_agg(l.word, l.language) from memfold_internal._lexicon() as l where l.class = 'r';
 end;
-revoke all on function memfold_internal._guard_persons() from public;
 
 create or replace function memfold_internal._guard_is_english(marked_a text[], marked_b text[], only_b integer[], is_one boolean)
 returns boolean
@@ -85,8 +82,7 @@ begin
     where listed.word !~ E'^[].,0-9$%''+\\x01-]';
 end;
 $function$;
-revoke all on function memfold_internal._guard_is_english(text[], text[], integer[], boolean) from public;
-comment on function memfold_internal._guard_is_english(text[], text[], integer[], boolean) is
+comment on function memfold_internal._guard_is_english is
 'Whether two texts are in English: by their grammatical words; if these do not decide, false if one has a letter that English does not
 use, and true if the lexicon knows more than half of the words that are not names. Null: unknown. is_one: little more than one word
 differs; unknown texts then count as not English.';
@@ -104,7 +100,6 @@ return regexp_replace(
     -- Turkish: the present tense of negated verbs
     || '|(?<=..)m[aeiıuü](?:z|yor)$', ''
 );
-revoke all on function memfold_internal._guard_root(text) from public;
 
 -- "Hilft Ida" / "Ida hilft": b begins with a person who stands behind the verb in a, and the same verb follows.
 create or replace function memfold_internal._guard_is_object_ahead(
@@ -123,7 +118,6 @@ return exists (
         and b[1] <> a[1] and b[s.place + 1] = any (a[1:2]) and array_position(a, b[s.place + 1]) < o.place
         and (s.place = 1 or left(classes_b[s.place - 1], 1) = 's' and s.place = 2)
 );
-revoke all on function memfold_internal._guard_is_object_ahead(text[], text[], text[], text[], text[]) from public;
 
 -- Whether two words are forms of one, except words for persons: a brother is not a sister.
 create or replace function memfold_internal._guard_is_form(word text, other text)
@@ -133,7 +127,6 @@ immutable
 parallel safe
 return memfold_internal._guard_root(word) = memfold_internal._guard_root(other)
 and not (word ~ 'os?$' and other ~ 'as?$' or word ~ 'as?$' and other ~ 'os?$');
-revoke all on function memfold_internal._guard_is_form(text, text) from public;
 
 create or replace function memfold_internal._guard_other_language(
     a text[], marked_a text[], classes_a text[], only_a integer[], b text[], marked_b text[], classes_b text[], only_b integer[]
@@ -240,12 +233,7 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold_internal._guard_other_language(
-    text[], text[], text[], integer[], text[], text[], text[], integer[]
-) from public;
-comment on function memfold_internal._guard_other_language(
-    text[], text[], text[], integer[], text[], text[], text[], integer[]
-) is
+comment on function memfold_internal._guard_other_language is
 'The difference between two texts in a language other than English, as a signal, or null: content words that are not forms of each other,
 on both sides (substitution); a word that changes a fact, on one side (tense, mode, quantity); prepositions (substitution); who does what
 (order). The positions are those of the words that only one of them has.';

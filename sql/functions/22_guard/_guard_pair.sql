@@ -29,7 +29,6 @@ begin
     return v_signals;
 end;
 $$;
-revoke all on function memfold_internal._guard_pair(text, text, text, text, text, text) from public;
-comment on function memfold_internal._guard_pair(text, text, text, text, text, text) is
+comment on function memfold_internal._guard_pair is
 'Runs the guard over two memories: their texts (_guard) and their canonical objects. Names that their bucket has linked are equal;
 bucket_id null: there are no links.';

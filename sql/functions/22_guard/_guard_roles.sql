@@ -45,7 +45,6 @@ begin
     return v_names;
 end;
 $function$;
-revoke all on function memfold_internal._guard_names(text[], text[], text[]) from public;
 
 -- The names (_guard_names) that changed roles: those that both texts have once, in another order and with different markers; or two
 -- that changed places by what their marker belongs to ("born in Oslo, works in Rome" / "born in Rome, works in Oslo").
@@ -113,4 +112,3 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold_internal._guard_role_change(text[], text[]) from public;

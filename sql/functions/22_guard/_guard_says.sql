@@ -14,7 +14,6 @@ begin atomic
     from memfold_internal._lexicon() as listed
     where listed.class = 'f';
 end;
-revoke all on function memfold_internal._guard_sayings() from public;
 
 -- Whether there is a number at a position.
 create or replace function memfold_internal._guard_is_number(token text, class text)
@@ -23,7 +22,6 @@ language sql
 immutable
 parallel safe
 return coalesce(left(class, 1) in ('#', '~', '*', '$') or token collate "C" ~ '^[-+]?[0-9]', false);
-revoke all on function memfold_internal._guard_is_number(text, text) from public;
 
 -- What the words at these positions say: for each facet of 'tmqbSOPn' its letters, then for each of them '!' if a word alone makes a
 -- difference; null if they say nothing.
@@ -100,7 +98,6 @@ begin
     return v_said;
 end;
 $function$;
-revoke all on function memfold_internal._guard_says(text[], text[], integer[]) from public;
 
 -- Whether a word at one of these positions has this ending.
 create or replace function memfold_internal._guard_ends(tokens text[], places integer[], ending text)
@@ -111,7 +108,6 @@ parallel safe
 return exists (
     select 1 from unnest(places) as listed(place) where right(tokens[listed.place], length(ending)) = ending
 );
-revoke all on function memfold_internal._guard_ends(text[], integer[], text) from public;
 
 -- The words at these positions that may express one of these facets, or null.
 create or replace function memfold_internal._guard_sayers(tokens text[], places integer[], facets text)
@@ -124,7 +120,6 @@ return (
     from unnest(places) as listed(place)
     where memfold_internal._guard_sayings() ->> tokens[listed.place] ~ ('(?:^|[|+])[' || facets || ']')
 );
-revoke all on function memfold_internal._guard_sayers(text[], integer[], text) from public;
 
 -- The differences between two texts, as signals. The positions are those of the words that only one text has; is_close says that they
 -- differ in little else.
@@ -182,8 +177,6 @@ begin
     return v_signals;
 end;
 $function$;
-revoke all on function memfold_internal._guard_saying_change(text[], text[], integer[], text[], text[], integer[], boolean)
-from public;
 
 -- Irregular past forms, with their present. Folded to a constant when a caller is planned.
 create or replace function memfold_internal._guard_pasts()
@@ -196,7 +189,6 @@ begin atomic
     from memfold_internal._lexicon() as listed
     where listed.class = 'v';
 end;
-revoke all on function memfold_internal._guard_pasts() from public;
 
 -- Whether a word is the past form of another one: lived / lives, studied / study, went / goes.
 create or replace function memfold_internal._guard_is_past(past text, present text)
@@ -217,7 +209,6 @@ begin
         and right(present, 2) <> 'ed' and (length(present) < length(past) or right(present, 1) = 's');
 end;
 $function$;
-revoke all on function memfold_internal._guard_is_past(text, text) from public;
 
 -- The first of these words of one text that is the past form of one of the other's, as a signal, or null. "Is kept", "has lived" and
 -- "passed by" do not count.
@@ -250,4 +241,3 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold_internal._guard_tense_change(text[], text[], text[], text[]) from public;

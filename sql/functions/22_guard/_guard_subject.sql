@@ -37,7 +37,6 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold_internal._guard_subject(text[], text[], text[], integer[], text[], text[], integer[]) from public;
-comment on function memfold_internal._guard_subject(text[], text[], text[], integer[], text[], text[], integer[]) is
+comment on function memfold_internal._guard_subject is
 'The person whom text a names at its beginning and text b does not, although it says the same, as a signal of the guard (pronoun), or
 null. Call it both ways.';

@@ -32,8 +32,7 @@ begin
     return v_lemmas;
 end;
 $function$;
-revoke all on function memfold_internal._guard_lemmas(text) from public;
-comment on function memfold_internal._guard_lemmas(text) is
+comment on function memfold_internal._guard_lemmas is
 'The words that an English word may be a regular form of, itself first; most of them do not exist.';
 
 create or replace function memfold_internal._guard_is_slip(word text, other text)
@@ -65,8 +64,7 @@ begin
     end;
 end;
 $function$;
-revoke all on function memfold_internal._guard_is_slip(text, text) from public;
-comment on function memfold_internal._guard_is_slip(text, text) is
+comment on function memfold_internal._guard_is_slip is
 'Whether two words of six letters or more are one edit apart: one extra letter, one different letter, or two neighbours swapped.';
 
 create or replace function memfold_internal._guard_substitution(
@@ -183,8 +181,7 @@ begin
     return v_signal;
 end;
 $function$;
-revoke all on function memfold_internal._guard_substitution(text[], text[], integer[], text[], text[], integer[]) from public;
-comment on function memfold_internal._guard_substitution(text[], text[], integer[], text[], text[], integer[]) is
+comment on function memfold_internal._guard_substitution is
 'The signal "substitution: x <> y" if content words are exchanged that by the lexicon do not say about the same; null if they do, and if
 none or more than three are exchanged. For each text, in English: its words (_guard_text), their classes (_guard_classes) and the
 positions of those that only it has.';

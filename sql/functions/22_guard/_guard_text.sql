@@ -13,7 +13,6 @@ begin atomic
     from memfold_internal._lexicon() as listed
     where listed.class not in ('-', 'f', 'v', 'c', 'r');
 end;
-revoke all on function memfold_internal._guard_lexicon() from public;
 
 -- Chinese numerals before a counter as digits, weekdays of Chinese and Japanese as English words.
 create or replace function memfold_internal._guard_han_numbers(content text)
@@ -71,7 +70,6 @@ begin
     return v_text || v_rest;
 end;
 $function$;
-revoke all on function memfold_internal._guard_han_numbers(text) from public;
 
 -- A text as tokens between single spaces: canonical, words that began with a capital marked by U+0001, contractions written out,
 -- hyphens of plain words opened, thousands separators removed, '.' and ',' separate tokens, every ideograph and every run of katakana a
@@ -204,7 +202,6 @@ begin
     return array_to_string(array_remove(string_to_array(v_text, ' '), ''), ' ');
 end;
 $function$;
-revoke all on function memfold_internal._guard_text(text) from public;
 
 create or replace function memfold_internal._guard_classes(tokens text[])
 returns text[]
@@ -217,4 +214,3 @@ begin
     return array(select memfold_internal._guard_lexicon() ->> listed.token from unnest(tokens) as listed(token));
 end;
 $function$;
-revoke all on function memfold_internal._guard_classes(text[]) from public;

@@ -20,7 +20,6 @@ return array(
         )
     order by 1
 );
-revoke all on function memfold_internal._guard_when(text[], text[]) from public;
 
 -- The group of a preposition of place: those of one group are close enough to mean the same place. Null: it is not one.
 create or replace function memfold_internal._guard_place(token text)
@@ -34,7 +33,6 @@ return case
     when token in ('near', 'beside', 'alongside') then 'near'
     when token in ('on', 'behind', 'above', 'outside', 'opposite') then token
 end;
-revoke all on function memfold_internal._guard_place(text) from public;
 
 -- "Reports to Ida" / "Ida reports to her": the words after the last preposition of a are at the beginning of b, with a pronoun in their
 -- place.
@@ -61,7 +59,6 @@ begin
     return false;
 end;
 $function$;
-revoke all on function memfold_internal._guard_is_turned(text[], text[]) from public;
 
 -- "Pays rent to his aunt" / "his aunt pays rent to him": b begins with the words behind the verb of a, the same verb follows, and a
 -- pronoun for the subject of a. Or "coaches Lena's team" / "Lena coaches the team".
@@ -107,7 +104,6 @@ begin
         );
 end;
 $function$;
-revoke all on function memfold_internal._guard_is_object_first(text[], text[], text[], text[], integer[]) from public;
 
 -- "Was recommended by Priya" / "recommended Priya": the same content words in the same order, or forms of them, and grammar that makes
 -- one a passive.
@@ -140,7 +136,6 @@ begin
     );
 end;
 $function$;
-revoke all on function memfold_internal._guard_is_passive(text[], text[], integer[], text[], text[]) from public;
 
 -- The preposition before a word, skipping its article, or an empty text.
 create or replace function memfold_internal._guard_marker(tokens text[], classes text[], place integer)
@@ -163,7 +158,6 @@ begin
     end;
 end;
 $function$;
-revoke all on function memfold_internal._guard_marker(text[], text[], integer) from public;
 
 -- "Switched from bus to bike" / "went from bike to bus": two words that both texts have, each after the preposition that the other one
 -- follows in the other text. Null: there are none.
@@ -198,7 +192,6 @@ begin
     return null;
 end;
 $function$;
-revoke all on function memfold_internal._guard_swapped(text[], text[], text[], text[]) from public;
 
 -- "His boss is Omar" / "is Omar's boss": a possessive in one text, a genitive in the other, unless the relation is mutual.
 create or replace function memfold_internal._guard_is_owner(a text[], only_a integer[], b text[], only_b integer[])
@@ -218,7 +211,6 @@ and exists (
 )
 and not exists (select from unnest(only_a) as o (place) where a[o.place] in ('''s', 'of'))
 and not exists (select from unnest(only_b) as o (place) where b[o.place] in ('his', 'her', 'their', 'my', 'our'));
-revoke all on function memfold_internal._guard_is_owner(text[], integer[], text[], integer[]) from public;
 
 -- How a text relates to the days, months and years in it: until then, from then on, then. In alphabetical order.
 create or replace function memfold_internal._guard_bounds(tokens text[], classes text[])
@@ -239,7 +231,6 @@ return array(
         and (left(listed.next_class, 1) in ('w', 'm', 'M') or listed.next_word collate "C" ~ '^(?:1[89]|20)[0-9][0-9]$')
     order by 1
 );
-revoke all on function memfold_internal._guard_bounds(text[], text[]) from public;
 
 create or replace function memfold_internal._guard_turned(
     a text[], a_classes text[], only_a integer[], b text[], b_classes text[], only_b integer[]
@@ -333,8 +324,7 @@ begin
     return 'order: ' || memfold_internal._guard_swapped(a, a_classes, b, b_classes);
 end;
 $function$;
-revoke all on function memfold_internal._guard_turned(text[], text[], integer[], text[], text[], integer[]) from public;
-comment on function memfold_internal._guard_turned(text[], text[], integer[], text[], text[], integer[]) is
+comment on function memfold_internal._guard_turned is
 'The reversal between two English texts of nearly the same words: another week, month or year (time), another place by its preposition
 (place), two persons exchanged (pronoun), who does and who is done to (order). A signal of the guard, or null. The positions are those of
 the words that only one of them has.';

@@ -39,8 +39,7 @@ begin
     return v_words;
 end;
 $$;
-revoke all on function memfold_internal._pair_words(text) from public;
-comment on function memfold_internal._pair_words(text) is
+comment on function memfold_internal._pair_words is
 'The words of a text in their order, for _pair_features: its prose/1 form without punctuation, n''t written out; each Han or Kana
 character is a word. After the first 200 words, the rest in at most 100 pieces.';
 
@@ -56,8 +55,7 @@ return array[
     'inversions', 'inversion_share', 'shift', 'break_share', 'neighbour_share',
     'guard', 'guard_negation', 'guard_value', 'guard_name', 'guard_antonym'
 ]::text[];
-revoke all on function memfold_internal._pair_feature_names() from public;
-comment on function memfold_internal._pair_feature_names() is
+comment on function memfold_internal._pair_feature_names is
 'The names of the features that _pair_features returns, in its order; _pair_features explains each.';
 
 -- Longer than 150 lines: one expression per feature, in the order in which scores are fitted.
@@ -284,8 +282,7 @@ begin
     ]::double precision[];
 end;
 $$;
-revoke all on function memfold_internal._pair_features(text, double precision, text, text, text[]) from public;
-comment on function memfold_internal._pair_features(text, double precision, text, text, text[]) is
+comment on function memfold_internal._pair_features is
 'The features that a calibrated score is computed from, in the order of _pair_feature_names(): the cosine in [-1, 1], which words two
 texts share and in which order, and the signals of the guard (null: none). The same for (a, b) and (b, a), the same on every server;
 finite for any texts.';
@@ -318,8 +315,7 @@ begin atomic
     group by w.asked
     order by w.asked <> -1, pg_catalog.abs(pg_catalog.sum(w.moved)) desc, w.asked;
 end;
-revoke all on function memfold_internal._explain_score(jsonb, double precision[]) from public;
-comment on function memfold_internal._explain_score(jsonb, double precision[]) is
+comment on function memfold_internal._explain_score is
 'What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them the constant of every pair
 (feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not used are not listed. Takes milliseconds; for
 explain_memory.';

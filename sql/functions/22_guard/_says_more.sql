@@ -11,8 +11,7 @@ begin atomic
         )
     from unnest(tokens, classes) with ordinality as t (word, class, place);
 end;
-revoke all on function memfold_internal._stems(text[], text[]) from public;
-comment on function memfold_internal._stems(text[], text[]) is
+comment on function memfold_internal._stems is
 'The words of the guard without their commonest English endings, numbers as digits: equal if two words are forms of one. Approximate; for
 texts that are near and guard-clean.';
 
@@ -57,7 +56,6 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._says_more(text, text) from public;
-comment on function memfold_internal._says_more(text, text) is
+comment on function memfold_internal._says_more is
 'Whether content says everything that other says, and more: it has all words of other except grammar, counting forms of a word as equal,
 and an additional content word. Called for two texts with a clean guard; false if one is too long to compare.';

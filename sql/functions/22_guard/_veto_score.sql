@@ -9,8 +9,7 @@ begin
     return array_to_string(memfold_internal._stems(v_words, memfold_internal._guard_classes(v_words)), ' ');
 end;
 $$;
-revoke all on function memfold_internal._veto_text(text) from public;
-comment on function memfold_internal._veto_text(text) is
+comment on function memfold_internal._veto_text is
 'A text in the words that the veto compares: the guard''s, with numbers as digits, and without the commonest English endings.';
 
 create or replace function memfold_internal._veto_features(a text, b text) returns double precision[]
@@ -21,8 +20,7 @@ begin
     return memfold_internal._pair_features(null, null, memfold_internal._veto_text(a), memfold_internal._veto_text(b), null);
 end;
 $$;
-revoke all on function memfold_internal._veto_features(text, text) from public;
-comment on function memfold_internal._veto_features(text, text) is
+comment on function memfold_internal._veto_features is
 'The features that the veto is computed from: those of two texts (_pair_features), after _veto_text. The same for (a, b) and (b, a). The
 model is fitted to them: after a change of this function, or of one that it calls, fit another one (tools/fit_veto.py).';
 
@@ -33,8 +31,7 @@ begin
     return memfold_internal._veto_trees(memfold_internal._veto_features(a, b));
 end;
 $$;
-revoke all on function memfold_internal._veto_score(text, text) from public;
-comment on function memfold_internal._veto_score(text, text) is
+comment on function memfold_internal._veto_score is
 'How likely two texts with near vectors say the same, by their words alone: in [0, 1], the same for (a, b) and (b, a). Fitted to labelled
 pairs (docs/calibration.md); not a probability for texts unlike these.';
 
@@ -55,8 +52,7 @@ begin
     return null;
 end;
 $$;
-revoke all on function memfold_internal._veto(double precision, text, text) from public;
-comment on function memfold_internal._veto(double precision, text, text) is
+comment on function memfold_internal._veto is
 'Why two texts do not merge automatically, by their words, such as "veto 0.12 < 0.3 (veto/1)". Null: no veto, or merge_veto is 0.';
 
 create or replace function memfold_internal._veto_reasons(a text, b text) returns text
@@ -88,9 +84,8 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._veto_reasons(text, text) from public;
-grant execute on function memfold_internal._veto_reasons(text, text) to memfold_app, memfold_auditor;
-comment on function memfold_internal._veto_reasons(text, text) is
+grant execute on function memfold_internal._veto_reasons to memfold_app, memfold_auditor;
+comment on function memfold_internal._veto_reasons is
 'What contributes to the score of two texts (_veto_score): its features in words with their values, and what they add most to it, in
 log-odds. Takes milliseconds; for explain_memory. Reads no table: SECURITY DEFINER so that a role that may read memories needs no right to
 the functions that it calls.';

@@ -12,8 +12,7 @@ begin
     )), 'hex');
 end;
 $$;
-revoke all on function memfold_internal._names_key(text, text, text) from public;
-comment on function memfold_internal._names_key(text, text, text) is
+comment on function memfold_internal._names_key is
 'A key of two names, in either order and any spelling. A hash, because names may be longer than an index entry.';
 
 create or replace function memfold_internal._suggestion_key(suggestion memfold.link_suggestion) returns text
@@ -24,16 +23,13 @@ begin
         coalesce(suggestion.alias, suggestion.name), suggestion.name);
 end;
 $$;
-revoke all on function memfold_internal._suggestion_key(memfold.link_suggestion) from public;
-comment on function memfold_internal._suggestion_key(memfold.link_suggestion) is 'The names of a suggestion (_names_key).';
+comment on function memfold_internal._suggestion_key is 'The names of a suggestion (_names_key).';
 
 create or replace function memfold_internal._examples(link jsonb) returns uuid[]
 language sql immutable parallel safe
 return array[(link #>> '{name_told,0}')::uuid, (link #>> '{told,0}')::uuid];
-revoke all on function memfold_internal._examples(jsonb) from public;
-grant execute on function memfold_internal._examples(jsonb) to memfold_app, memfold_auditor;
-comment on function memfold_internal._examples(jsonb) is
-'For a question about names: a memory about the name, and one about the alias.';
+grant execute on function memfold_internal._examples to memfold_app, memfold_auditor;
+comment on function memfold_internal._examples is 'For a question about names: a memory about the name, and one about the alias.';
 
 create or replace function memfold_internal._shown_link(tenant_id text, link jsonb) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -52,9 +48,8 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._shown_link(text, jsonb) from public;
-grant execute on function memfold_internal._shown_link(text, jsonb) to memfold_app, memfold_auditor;
-comment on function memfold_internal._shown_link(text, jsonb) is
+grant execute on function memfold_internal._shown_link to memfold_app, memfold_auditor;
+comment on function memfold_internal._shown_link is
 'What a judge or a person is shown of a question about names, with statements instead of ids. Null: it is about memories. Only reads.';
 
 create or replace function memfold_internal._ask_about_names(
@@ -113,8 +108,7 @@ begin
     return v_judgement_id;
 end;
 $$;
-revoke all on function memfold_internal._ask_about_names(text, text, memfold.link_suggestion) from public;
-comment on function memfold_internal._ask_about_names(text, text, memfold.link_suggestion) is
+comment on function memfold_internal._ask_about_names is
 'Queues the question whether two names mean the same, and returns its id; null if it was already asked, or if no memory is left about one
 of them.';
 
@@ -136,8 +130,7 @@ begin
     on conflict do nothing;
 end;
 $$;
-revoke all on function memfold_internal._keep_names_apart(text, text, text, text, text, uuid) from public;
-comment on function memfold_internal._keep_names_apart(text, text, text, text, text, uuid) is
+comment on function memfold_internal._keep_names_apart is
 'Records that two names that were linked are distinct: they are not suggested again, nor asked about.';
 
 create or replace function memfold_internal._close_questions_about(tenant_id text, bucket_id text, kind text, alias text) returns void
@@ -155,6 +148,5 @@ begin
         );
 end;
 $$;
-revoke all on function memfold_internal._close_questions_about(text, text, text, text) from public;
-comment on function memfold_internal._close_questions_about(text, text, text, text) is
+comment on function memfold_internal._close_questions_about is
 'Closes the open questions about a name (canonical) that has been linked and so is no longer a name.';

@@ -2,15 +2,12 @@
 create or replace function memfold_internal._member_ids(memory_id uuid, other_id uuid, member_ids uuid[]) returns uuid[]
 language sql immutable parallel safe
 return coalesce(member_ids, array[least(memory_id, other_id), greatest(memory_id, other_id)]);
-revoke all on function memfold_internal._member_ids(uuid, uuid, uuid[]) from public;
-comment on function memfold_internal._member_ids(uuid, uuid, uuid[]) is
-'The memories that a judgement with these columns is about, oldest to newest.';
+comment on function memfold_internal._member_ids is 'The memories that a judgement with these columns is about, oldest to newest.';
 
 create or replace function memfold_internal._members(j memfold.judgements) returns uuid[]
 language sql immutable parallel safe
 return memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids);
-revoke all on function memfold_internal._members(memfold.judgements) from public;
-comment on function memfold_internal._members(memfold.judgements) is 'The memories that a judgement is about, oldest to newest.';
+comment on function memfold_internal._members is 'The memories that a judgement is about, oldest to newest.';
 
 create or replace function memfold_internal._add_parts(tenant_id text, judgement_ids uuid[]) returns void
 language plpgsql volatile
@@ -30,8 +27,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._add_parts(text, uuid[]) from public;
-comment on function memfold_internal._add_parts(text, uuid[]) is
+comment on function memfold_internal._add_parts is
 'Adds a row of status part for each member, except the oldest, of those judgements that are about a cluster.';
 
 create or replace function memfold_internal._close_parts(j memfold.judgements, members uuid[], about uuid[]) returns void
@@ -52,8 +48,7 @@ begin
     where p.tenant_id = j.tenant_id and p.cluster_id = j.judgement_id and p.status = 'part';
 end;
 $$;
-revoke all on function memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]) from public;
-comment on function memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]) is
+comment on function memfold_internal._close_parts is
 'Closes the parts of a question about a cluster, j with its answer: done for members (those that were still there), with the verdict for
 those that it is about, distinct for the others; obsolete for the rest. members empty: all become obsolete.';
 
@@ -130,17 +125,14 @@ begin
     return j;
 end;
 $$;
-revoke all on function memfold_internal._refresh_judgement(memfold.judgements) from public;
-comment on function memfold_internal._refresh_judgement(memfold.judgements) is
+comment on function memfold_internal._refresh_judgement is
 'The judgement on the present state: obsolete if nothing is left to decide, else about the two present roots of its memories; for a
 cluster, about those of its members that are active roots. Only reads.';
 
 create or replace function memfold_internal._has_changed(n memfold.judgements, j memfold.judgements) returns boolean
 language sql immutable parallel safe
 return (n.memory_id, n.other_id, n.member_ids) is distinct from (j.memory_id, j.other_id, j.member_ids);
-revoke all on function memfold_internal._has_changed(memfold.judgements, memfold.judgements) from public;
-comment on function memfold_internal._has_changed(memfold.judgements, memfold.judgements) is
-'Whether a judgement is now about other memories (_refresh_judgement) than before.';
+comment on function memfold_internal._has_changed is 'Whether a judgement is now about other memories (_refresh_judgement) than before.';
 
 create or replace function memfold_internal._was_asked(tenant_id text, memory_id uuid, other_id uuid) returns boolean
 language plpgsql stable
@@ -168,8 +160,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._was_asked(text, uuid, uuid) from public;
-comment on function memfold_internal._was_asked(text, uuid, uuid) is
+comment on function memfold_internal._was_asked is
 'Whether a pair, in either order and alone or in a cluster, is already queued or judged, or was separated when a run was undone: no
 question is asked about it again, and no run merges it. Only reads.';
 
@@ -194,15 +185,12 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._is_in_question(text, uuid, uuid) from public;
-comment on function memfold_internal._is_in_question(text, uuid, uuid) is
-'Whether an open question is about both of these memories. Only reads.';
+comment on function memfold_internal._is_in_question is 'Whether an open question is about both of these memories. Only reads.';
 
 create or replace function memfold_internal._judgement_kind(on_ambiguous text) returns text
 language sql immutable strict parallel safe
 return case on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synthesis' else 'review' end;
-revoke all on function memfold_internal._judgement_kind(text) from public;
-comment on function memfold_internal._judgement_kind(text) is 'The kind of judgement that on_ambiguous of a policy asks for.';
+comment on function memfold_internal._judgement_kind is 'The kind of judgement that on_ambiguous of a policy asks for.';
 
 create or replace function memfold_internal._wake_judges(tenant_id text, bucket_id text, memory_type text, review boolean) returns void
 language plpgsql volatile
@@ -219,8 +207,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._wake_judges(text, text, text, boolean) from public;
-comment on function memfold_internal._wake_judges(text, text, text, boolean) is
+comment on function memfold_internal._wake_judges is
 'For a caller that is about to queue a judgement: notifies waiting judges, if the policy says so (notify) and none is queued yet.';
 
 create or replace function memfold_internal._queue_judgement(
@@ -253,8 +240,7 @@ begin
     return v_judgement_id;
 end;
 $$;
-revoke all on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) from public;
-comment on function memfold_internal._queue_judgement(text, text, uuid, uuid, double precision, text[], boolean) is
+comment on function memfold_internal._queue_judgement is
 'Queues the question whether two memories say the same, and returns its id; null if the pair, in either order, is queued, or (unless
 again) was judged. again null: one of the two is new, and has never been in a question.';
 
@@ -278,8 +264,7 @@ begin
     return v_judgement_id;
 end;
 $$;
-revoke all on function memfold_internal._queue_rest(memfold.judgements, text, uuid[]) from public;
-comment on function memfold_internal._queue_rest(memfold.judgements, text, uuid[]) is
+comment on function memfold_internal._queue_rest is
 'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null if it is already
 queued.';
 
@@ -294,8 +279,7 @@ begin
     return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));
 end;
 $$;
-revoke all on function memfold_internal._requeue_judgement(memfold.judgements) from public;
-comment on function memfold_internal._requeue_judgement(memfold.judgements) is
+comment on function memfold_internal._requeue_judgement is
 'Closes a judgement whose memories have changed, and queues a new one about j''s memories; returns its id, null if they are already
 queued. A new id, so that a late answer about the old memories gets MF027.';
 
@@ -356,8 +340,7 @@ begin
     return pg_catalog.cardinality(v_ids);
 end;
 $$;
-revoke all on function memfold_internal._ask_all(memfold.runs, jsonb) from public;
-comment on function memfold_internal._ask_all(memfold.runs, jsonb) is
+comment on function memfold_internal._ask_all is
 'Queues judgements of a run and returns how many; omits those already queued, and those with an erased member. questions: an array of
 objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the guard''s signals). The caller holds the
 bucket''s lock, or the members'' rows, so that none is being erased.';

@@ -33,8 +33,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_rules(text, text, text, memfold.policies, text[]) from public;
-comment on function memfold_internal._check_rules(text, text, text, memfold.policies, text[]) is
+comment on function memfold_internal._check_rules is
 'For a caller that has read the policy, checked the vectors'' models and then waited for the lock, in a separate statement: raises 40001
 if a rule has changed since, or a model was replaced. (Predicates are read under the lock.)';
 
@@ -74,8 +73,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._known_in_rehash(memfold_internal.candidate) from public;
-comment on function memfold_internal._known_in_rehash(memfold_internal.candidate) is
+comment on function memfold_internal._known_in_rehash is
 '_known_text() in a bucket that is being rehashed: the text that has, or will have, the candidate''s hash. Only reads. A text that will
 become equal to the candidate''s for the first time is not found; it is merged when the rehash reaches it.';
 
@@ -97,8 +95,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._known_candidate(memfold_internal.candidate) from public;
-comment on function memfold_internal._known_candidate(memfold_internal.candidate) is
+comment on function memfold_internal._known_candidate is
 'Tier 1''s lookup for a candidate, whether or not its bucket is being rehashed, and whether or not the texts under an alias of its name
 have been taken up.';
 
@@ -113,8 +110,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._known_before_insert(memfold_internal.candidate) from public;
-comment on function memfold_internal._known_before_insert(memfold_internal.candidate) is
+comment on function memfold_internal._known_before_insert is
 '_known_candidate() for a caller that stores the text if it is not known, with no stale hash left in its way. The caller holds the lock.';
 
 create or replace function memfold_internal._displace_stale_hash(c memfold_internal.candidate) returns boolean
@@ -139,8 +135,7 @@ begin
     return true;
 end;
 $$;
-revoke all on function memfold_internal._displace_stale_hash(memfold_internal.candidate) from public;
-comment on function memfold_internal._displace_stale_hash(memfold_internal.candidate) is
+comment on function memfold_internal._displace_stale_hash is
 'In a rehash (else it does nothing): if a different, stale text has the hash of the candidate, gives it its own hash. Returns whether it
 did: texts that were merged into it may then be separate again, and one of them may be the candidate''s. The caller holds the bucket''s
 lock.';

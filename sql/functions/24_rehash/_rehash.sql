@@ -13,9 +13,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._is_stale(memfold.memories, memfold.policies) from public;
-comment on function memfold_internal._is_stale(memfold.memories, memfold.policies) is
-'Whether the rehash in progress has not reached this text yet.';
+comment on function memfold_internal._is_stale is 'Whether the rehash in progress has not reached this text yet.';
 
 create or replace function memfold_internal._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -46,8 +44,7 @@ begin
     return memfold_internal._assign_hashes(tenant_id, v_ids, run_id, v_pending);
 end;
 $$;
-revoke all on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) from public;
-comment on function memfold_internal._rehash_text(text, uuid, uuid, uuid[]) is
+comment on function memfold_internal._rehash_text is
 'Applies the rules of its policy to one text, and to those merged into it by an earlier rehash. pending: see _assign_hash(). The caller
 holds the bucket''s lock.';
 
@@ -70,8 +67,7 @@ begin
     return v_new <> '{}';
 end;
 $$;
-revoke all on function memfold_internal._is_beneath(text, uuid, uuid) from public;
-comment on function memfold_internal._is_beneath(text, uuid, uuid) is
+comment on function memfold_internal._is_beneath is
 'Whether a text was merged into another one, or into a text beneath that one, by merges in force, including those that apply only once a
 later one is undone. A merge in the opposite direction would create a cycle. Only reads.';
 
@@ -175,8 +171,7 @@ begin
     return v_pending;
 end;
 $$;
-revoke all on function memfold_internal._assign_hash(memfold.memories, memfold.policies, uuid, uuid[]) from public;
-comment on function memfold_internal._assign_hash(memfold.memories, memfold.policies, uuid, uuid[]) is
+comment on function memfold_internal._assign_hash is
 'Gives a stored text without a hash the hash that it has by the policy. If another text has it, the two are equal: the newer is merged
 into the older (a withdrawn one into the other, regardless of age), and has no hash; a rejected one is left unchanged, and has none
 either. pending: memories that the caller will derive; returned with those of this merge. Null: state is derived at once. The caller holds
@@ -201,9 +196,7 @@ begin
     return v_pending;
 end;
 $$;
-revoke all on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) from public;
-comment on function memfold_internal._assign_hashes(text, uuid[], uuid, uuid[]) is
-'_assign_hash() for stored texts, by id and in their order.';
+comment on function memfold_internal._assign_hashes is '_assign_hash() for stored texts, by id and in their order.';
 
 create or replace function memfold_internal._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
 language plpgsql volatile
@@ -216,9 +209,7 @@ begin
     return pending;
 end;
 $$;
-revoke all on function memfold_internal._derive_pending(text, uuid[]) from public;
-comment on function memfold_internal._derive_pending(text, uuid[]) is
-'Derives postponed memories, and returns an empty list; null stays null.';
+comment on function memfold_internal._derive_pending is 'Derives postponed memories, and returns an empty list; null stays null.';
 
 create or replace function memfold_internal._rehash_aliases(tenant_id text, memory_id uuid)
 returns table (twin_id uuid, event_id uuid)
@@ -240,8 +231,7 @@ begin
     order by t.memory_id;
 end;
 $$;
-revoke all on function memfold_internal._rehash_aliases(text, uuid) from public;
-comment on function memfold_internal._rehash_aliases(text, uuid) is
+comment on function memfold_internal._rehash_aliases is
 'The texts that a rehash has merged into this one, each with the ledger row of the merge.';
 
 create or replace function memfold_internal._parting_twins(tenant_id text, memory_id uuid, content_hash bytea)
@@ -270,8 +260,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._parting_twins(text, uuid, bytea) from public;
-comment on function memfold_internal._parting_twins(text, uuid, bytea) is
+comment on function memfold_internal._parting_twins is
 'Of the texts that a rehash has merged into this one, whose hash by the present rules is content_hash, and into those in turn, the ones
 that are different texts by these rules.';
 
@@ -291,8 +280,7 @@ begin
     ));
 end;
 $$;
-revoke all on function memfold_internal._split_alias(text, uuid[], uuid) from public;
-comment on function memfold_internal._split_alias(text, uuid[], uuid) is
+comment on function memfold_internal._split_alias is
 'Undoes what earlier rehashes did to texts without a hash. The caller then assigns their present hashes (_assign_hash).';
 
 create or replace function memfold_internal._settle_rehash_aliases(tenant_id text, memory_ids uuid[]) returns void
@@ -323,6 +311,5 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._settle_rehash_aliases(text, uuid[]) from public;
-comment on function memfold_internal._settle_rehash_aliases(text, uuid[]) is
+comment on function memfold_internal._settle_rehash_aliases is
 'After an undo: compares again the texts that a rehash has left without a hash because they were rejected.';

@@ -92,8 +92,7 @@ begin
     return v_step;
 end;
 $$;
-revoke all on function memfold_internal._rehash_rows(memfold.runs, bytea, bigint, timestamptz) from public;
-comment on function memfold_internal._rehash_rows(memfold.runs, bytea, bigint, timestamptz) is
+comment on function memfold_internal._rehash_rows is
 'Rehashes a few texts of a run, in the order of their hashes, from a position on, for about the given time. The caller holds the bucket''s
 lock.';
 
@@ -121,8 +120,7 @@ begin
     return v_number;
 end;
 $$;
-revoke all on function memfold_internal._rehash_unhashed(memfold.runs, bigint) from public;
-comment on function memfold_internal._rehash_unhashed(memfold.runs, bigint) is
+comment on function memfold_internal._rehash_unhashed is
 'Rehashes a few of the texts that earlier runs have left without a hash and not merged. The caller holds the bucket''s lock.';
 
 create or replace function memfold_internal._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
@@ -208,8 +206,7 @@ begin
     return v_ended;
 end;
 $$;
-revoke all on function memfold_internal._rehash_batch(text, uuid, bigint) from public;
-grant execute on function memfold_internal._rehash_batch(text, uuid, bigint) to memfold_app;
-comment on function memfold_internal._rehash_batch(text, uuid, bigint) is
+grant execute on function memfold_internal._rehash_batch to memfold_app;
+comment on function memfold_internal._rehash_batch is
 'For rehash_bucket(): continues a run for at most batch_size texts or about 50 ms, under the bucket''s lock. Returns whether the run has
 ended. Raises 55P03 if another transaction holds a row: nothing is done then.';

@@ -64,8 +64,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._rename_text(text, uuid, text, text, uuid) from public;
-comment on function memfold_internal._rename_text(text, uuid, text, text, uuid) is
+comment on function memfold_internal._rename_text is
 'Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: if another text has
 that hash they are merged (_assign_hash), and texts that a rehash or a link had merged with it are separated. The caller holds the
 bucket''s lock.';
@@ -99,8 +98,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._texts_under_alias(text, text, text, text, bigint) from public;
-comment on function memfold_internal._texts_under_alias(text, text, text, text, bigint) is
+comment on function memfold_internal._texts_under_alias is
 'Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads the bucket until it has found enough.';
 
 create or replace function memfold_internal._take_up(
@@ -130,8 +128,7 @@ begin
     return pg_catalog.cardinality(v_ids);
 end;
 $$;
-revoke all on function memfold_internal._take_up(text, text, text, text, uuid, bigint) from public;
-comment on function memfold_internal._take_up(text, text, text, text, uuid, bigint) is
+comment on function memfold_internal._take_up is
 'Takes up some of the texts under an alias; returns how many. The caller holds the bucket''s lock.';
 
 create or replace function memfold_internal._note_taken_up(tenant_id text, run_id uuid, texts bigint, is_done boolean) returns void
@@ -151,8 +148,7 @@ begin
     where r.tenant_id = _note_taken_up.tenant_id collate "C" and r.run_id = _note_taken_up.run_id and r.status <> 'undone';
 end;
 $$;
-revoke all on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) from public;
-comment on function memfold_internal._note_taken_up(text, uuid, bigint, boolean) is
+comment on function memfold_internal._note_taken_up is
 'Records in the run of a link how many texts it has taken up, and how many of them were merged; is_done: none is left.';
 
 create or replace function memfold_internal._told_name(tenant_id text, memory_id uuid, own_name text, kind text) returns text
@@ -173,8 +169,7 @@ begin
     return case when kind = 'predicate' then e.predicate else e.subject end;
 end;
 $$;
-revoke all on function memfold_internal._told_name(text, uuid, text, text) from public;
-comment on function memfold_internal._told_name(text, uuid, text, text) is
+comment on function memfold_internal._told_name is
 'The subject, or predicate, that a stored text first came with. For one without an observation, own_name. Only reads.';
 
 create or replace function memfold_internal._give_back(tenant_id text, bucket_id text, kind text, name text, run_id uuid) returns bigint
@@ -211,7 +206,6 @@ begin
     return v_number;
 end;
 $$;
-revoke all on function memfold_internal._give_back(text, text, text, text, uuid) from public;
-comment on function memfold_internal._give_back(text, text, text, text, uuid) is
+comment on function memfold_internal._give_back is
 'After a link is removed: restores the names of those texts under its name that came under another one, resolved by the present links.
 Returns how many. The caller holds the bucket''s lock.';

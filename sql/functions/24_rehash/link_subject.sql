@@ -39,8 +39,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_link(text, text, text, text, text) from public;
-comment on function memfold_internal._check_link(text, text, text, text, text) is
+comment on function memfold_internal._check_link is
 'Raises MF063 if an alias (canonical) cannot be linked to a name: to itself, to a name other than the one it already stands for, or if
 links of a bucket and of all buckets would form a chain. Only reads.';
 
@@ -57,8 +56,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._lock_links(text, text) from public;
-comment on function memfold_internal._lock_links(text, text) is
+comment on function memfold_internal._lock_links is
 'Takes the lock of a tenant''s links, and that of the bucket (''*'': none). Raises MF003, MF025.';
 
 create or replace function memfold_internal._link(tenant_id text, bucket_id text, kind text, alias text, name text) returns uuid
@@ -106,8 +104,7 @@ begin
     return v_run.run_id;
 end;
 $$;
-revoke all on function memfold_internal._link(text, text, text, text, text) from public;
-comment on function memfold_internal._link(text, text, text, text, text) is
+comment on function memfold_internal._link is
 'Links an alias to a name, or to the name that it stands for, and takes up at most 1,000 texts that the bucket has under the alias.
 Returns the run. The caller holds the locks (_lock_links). Raises MF063.';
 
@@ -128,9 +125,8 @@ begin
         coalesce(alias, subject), subject);
 end;
 $$;
-revoke all on function memfold.link_subject(text, text, text, text) from public;
-grant execute on function memfold.link_subject(text, text, text, text) to memfold_app;
-comment on function memfold.link_subject(text, text, text, text) is
+grant execute on function memfold.link_subject to memfold_app;
+comment on function memfold.link_subject is
 'Makes alias another name of subject: from now on, statements about alias are stored, hashed and searched as statements about subject (the
 ledger keeps the name that was given). If subject is itself an alias, its name is used. alias null: texts that come without a subject and
 begin with this one belong to it. bucket_id ''*'': in all buckets. Takes up at most 1,000 texts that the bucket already has under the
@@ -155,9 +151,8 @@ begin
     return memfold_internal._link(tenant_id, bucket_id, 'predicate', alias, predicate);
 end;
 $$;
-revoke all on function memfold.link_predicate(text, text, text, text) from public;
-grant execute on function memfold.link_predicate(text, text, text, text) to memfold_app;
-comment on function memfold.link_predicate(text, text, text, text) is
+grant execute on function memfold.link_predicate to memfold_app;
+comment on function memfold.link_predicate is
 'Makes alias another name of a predicate, as link_subject() does for subjects. Spellings that differ only by case and separators are equal
 without a link. The number of values at a time (set_predicate) is that of the name; stored memories keep their state, unless both
 predicates were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';

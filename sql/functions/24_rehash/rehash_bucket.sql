@@ -22,7 +22,7 @@ begin
             format('tenant_id was %L, bucket_id %L, batch_size %s.', tenant_id, bucket_id, coalesce(batch_size::text, 'null')),
             'Name one bucket of one tenant; batch_size is 1 to 100000.');
     end if;
-    perform memfold_internal._check_key(key_fields, metadata_keys);
+    perform memfold_internal._check_key_fields(key_fields, metadata_keys);
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
 
     select p.* into v_running
@@ -133,9 +133,8 @@ begin
     return v_run_id;
 end;
 $$;
-revoke all on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) from public;
-grant execute on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) to memfold_app;
-comment on function memfold_internal._rehash_begin(text, text, text, text[], text[], text, uuid, bigint) is
+grant execute on function memfold_internal._rehash_begin to memfold_app;
+comment on function memfold_internal._rehash_begin is
 'For rehash_bucket(): adds the new rules to the policy, next to the old ones, and records the run. Returns the run, or the one in
 progress; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.';
 
@@ -144,8 +143,7 @@ language sql immutable parallel safe
 return pg_catalog.jsonb_build_object(
     'canonicalizer', policy.canonicalizer, 'key_fields', policy.key_fields, 'metadata_keys', policy.metadata_keys
 );
-revoke all on function memfold_internal._rules(memfold.policies) from public;
-comment on function memfold_internal._rules(memfold.policies) is 'The rules by which content is hashed.';
+comment on function memfold_internal._rules is 'The rules by which content is hashed.';
 
 -- A separate function, because if rules are on other nodes too it runs as a role that may write there.
 create or replace function memfold_internal._rehash_end(run memfold.runs) returns void
@@ -158,9 +156,7 @@ begin
     where p.tenant_id = run.tenant_id and p.bucket_id = run.bucket_id and p.rehash_run = run.run_id;
 end;
 $$;
-revoke all on function memfold_internal._rehash_end(memfold.runs) from public;
-comment on function memfold_internal._rehash_end(memfold.runs) is
-'Removes the old rules from the policy. The caller holds the bucket''s lock.';
+comment on function memfold_internal._rehash_end is 'Removes the old rules from the policy. The caller holds the bucket''s lock.';
 
 create or replace procedure memfold.rehash_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -206,9 +202,8 @@ begin
     end loop;
 end;
 $$;
-revoke all on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) from public;
-grant execute on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) to memfold_app;
-comment on procedure memfold.rehash_bucket(text, text, text, text[], text[], text, uuid, bigint) is
+grant execute on procedure memfold.rehash_bucket to memfold_app;
+comment on procedure memfold.rehash_bucket is
 'Changes how the hashes of a bucket are computed after memories are stored: canonicalizer, key_fields and metadata_keys as in set_policy()
 (null: unchanged), for one memory_type or for all types without a policy of their own. Texts that become equal under the new rules are
 merged: the newer becomes an alias without a hash. Texts that an earlier rehash has merged and that differ under the new rules are

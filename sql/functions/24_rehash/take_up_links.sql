@@ -43,9 +43,8 @@ begin
     return v_number;
 end;
 $$;
-revoke all on function memfold_internal._take_up_batch(text, text, text, text, bigint) from public;
-grant execute on function memfold_internal._take_up_batch(text, text, text, text, bigint) to memfold_app;
-comment on function memfold_internal._take_up_batch(text, text, text, text, bigint) is
+grant execute on function memfold_internal._take_up_batch to memfold_app;
+comment on function memfold_internal._take_up_batch is
 'For take_up_links() and maintenance: takes up at most batch_size texts under an alias, under the lock of their bucket. Returns how many;
 0: none was left. Raises 55P03 if another transaction holds a row: nothing is done then.';
 
@@ -92,9 +91,8 @@ begin
     end loop;
 end;
 $$;
-revoke all on procedure memfold.take_up_links(text, text, bigint) from public;
-grant execute on procedure memfold.take_up_links(text, text, bigint) to memfold_app;
-comment on procedure memfold.take_up_links(text, text, bigint) is
+grant execute on procedure memfold.take_up_links to memfold_app;
+comment on procedure memfold.take_up_links is
 'Takes up the memories stored under the aliases of a tenant''s links: those of one bucket (''*'': links of all buckets), or of every link
 (null). Continues where link_subject() and link_predicate() stopped, and does all the work for links of all buckets. Maintenance does the
 same in batches (run_maintenance, task links). Commits after each batch of at most batch_size texts (1 to 100,000; 1 to 10 ms each) and

@@ -46,8 +46,7 @@ begin
     return v_number;
 end;
 $$;
-revoke all on function memfold_internal._unlink(text, text, text, text) from public;
-comment on function memfold_internal._unlink(text, text, text, text) is
+comment on function memfold_internal._unlink is
 'Removes a link, and restores the names of texts that came under its alias. Returns how many texts now have another name. The caller holds
 the locks (_lock_links). Raises MF064.';
 
@@ -67,9 +66,8 @@ begin
         coalesce(alias, subject));
 end;
 $$;
-revoke all on function memfold.unlink_subject(text, text, text, text) from public;
-grant execute on function memfold.unlink_subject(text, text, text, text) to memfold_app;
-comment on function memfold.unlink_subject(text, text, text, text) is
+grant execute on function memfold.unlink_subject to memfold_app;
+comment on function memfold.unlink_subject is
 'Undoes link_subject(): the alias is a name of its own again. Texts that first came under it get it back, with all their observations,
 including texts that came since the link; texts that were merged because of the link are separated. Merges that a judge, a sweep or a
 person has made since remain: undo them as well. The two names are known to be distinct from then on: suggest_links() omits them,
@@ -91,7 +89,6 @@ begin
     return memfold_internal._unlink(tenant_id, bucket_id, 'predicate', alias);
 end;
 $$;
-revoke all on function memfold.unlink_predicate(text, text, text) from public;
-grant execute on function memfold.unlink_predicate(text, text, text) to memfold_app;
-comment on function memfold.unlink_predicate(text, text, text) is
+grant execute on function memfold.unlink_predicate to memfold_app;
+comment on function memfold.unlink_predicate is
 'Undoes link_predicate(), as unlink_subject() undoes link_subject(). Raises MF001 to MF003, MF025, MF064 (there is no such link).';

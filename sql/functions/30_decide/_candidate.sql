@@ -60,14 +60,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._check_candidate(
-    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
-    memfold.policies
-) from public;
-comment on function memfold_internal._check_candidate(
-    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
-    memfold.policies
-) is
+comment on function memfold_internal._check_candidate is
 'Raises MF003 to MF010, MF016 or MF061 for arguments that are not allowed. Null stands for the default if there is one.';
 
 create or replace function memfold_internal._check_validity(valid_from timestamptz, valid_until timestamptz) returns void
@@ -87,9 +80,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_validity(timestamptz, timestamptz) from public;
-comment on function memfold_internal._check_validity(timestamptz, timestamptz) is
-'Raises MF065 for a period in which no fact can be valid.';
+comment on function memfold_internal._check_validity is 'Raises MF065 for a period in which no fact can be valid.';
 
 -- As few nodes as possible: PL/pgSQL initialises them all, with their privileges, in every call.
 create or replace function memfold_internal._is_fast_path(
@@ -112,12 +103,7 @@ return coalesce(
     and source_confidence between 0 and 1 and extractor_confidence between 0 and 1
     and origin = 'observed' and (observed_at <= pg_catalog.now() and observed_at >= '0001-01-01 00:00:00+00') is not false, false
 );
-revoke all on function memfold_internal._is_fast_path(
-    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
-) from public;
-comment on function memfold_internal._is_fast_path(
-    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz
-) is
+comment on function memfold_internal._is_fast_path is
 'Whether a candidate with the key of a memory is certainly valid: at most one turn, observed, and nothing too long. Any other candidate
 may still have an empty bucket or type, an empty canonical subject or predicate, or more content or metadata than its policy allows. One
 expression, which its callers inline.';
@@ -131,8 +117,7 @@ return coalesce(
     and not memfold_internal._has_mark_run_1(content)
     and (subject ~ '^[A-Za-z0-9]' collate "C") is not false and (predicate ~ '^[A-Za-z0-9]' collate "C") is not false, false
 );
-revoke all on function memfold_internal._is_usual_text(text, text, text, text, text, text) from public;
-comment on function memfold_internal._is_usual_text(text, text, text, text, text, text) is
+comment on function memfold_internal._is_usual_text is
 'The checks that _is_fast_path() omits for a candidate that may be new, except its policy''s limits. One expression, which its callers
 inline.';
 
@@ -188,14 +173,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._candidate(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz, bytea, timestamptz, timestamptz
-) from public;
-comment on function memfold_internal._candidate(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz, bytea, timestamptz, timestamptz
-) is
+comment on function memfold_internal._candidate is
 'Validates the arguments of a caller and returns them with the hash, the unit vector and the policy that applies (without the scope key,
 which a tier-1 hit does not need). Null stands for the default; observed_at stays null, which means the time when the candidate is written
 (_stated_at). default_hash: its hash by the default rules, if known. Raises MF003 to MF016, MF061, MF065; writes nothing.';
@@ -232,13 +210,6 @@ return coalesce(
     and origin in ('observed', 'inferred', 'recalled')
     and (observed_at <= pg_catalog.now() and observed_at >= '0001-01-01 00:00:00+00') is not false, false
 );
-revoke all on function memfold_internal._is_valid_candidate(
-    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,
-    bigint, bigint
-) from public;
-comment on function memfold_internal._is_valid_candidate(
-    text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb, timestamptz, text,
-    bigint, bigint
-) is
+comment on function memfold_internal._is_valid_candidate is
 'Whether a candidate of a batch is certainly valid; any other is checked in detail (_candidate). One expression, which its caller
 inlines.';

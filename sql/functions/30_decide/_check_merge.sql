@@ -26,10 +26,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_merge(
-    text, text, memfold.policies, text, text, text, text, text[], boolean
-) from public;
-comment on function memfold_internal._check_merge(text, text, memfold.policies, text, text, text, text, text[], boolean) is
+comment on function memfold_internal._check_merge is
 'Whether two texts that are near enough merge automatically: they need a clean guard, and a score of their words that the policy''s
 merge_veto accepts; if the policy has the guard off, neither. Both treat names that the bucket has linked as equal. mergeable: whether
 they are near enough; on return, whether they merge. guard: the guard''s signals, if known. veto: the reason against, if it is the score,

@@ -19,8 +19,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._session_repeats(text, uuid, text, bigint) from public;
-comment on function memfold_internal._session_repeats(text, uuid, text, bigint) is
+comment on function memfold_internal._session_repeats is
 'How many times a session has stated a text, among the newest ledger rows of the text. Only reads.';
 
 create or replace function memfold_internal._fail_repeats(session_id text, repeats bigint, max_session_repeats bigint) returns void
@@ -33,8 +32,7 @@ begin
         'set_policy(max_session_repeats => ...) raises the limit.');
 end;
 $$;
-revoke all on function memfold_internal._fail_repeats(text, bigint, bigint) from public;
-comment on function memfold_internal._fail_repeats(text, bigint, bigint) is 'Raises MF055.';
+comment on function memfold_internal._fail_repeats is 'Raises MF055.';
 
 create or replace function memfold_internal._check_repeats(c memfold_internal.candidate, memory_id uuid) returns void
 language plpgsql stable
@@ -52,7 +50,6 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_repeats(memfold_internal.candidate, uuid) from public;
-comment on function memfold_internal._check_repeats(memfold_internal.candidate, uuid) is
+comment on function memfold_internal._check_repeats is
 'Raises MF055 if the session has stated the text as often as its policy accepts, among the newest rows of the text (ten times the limit).
 Only reads.';

@@ -87,8 +87,7 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_known(memfold_internal.candidate) from public;
-comment on function memfold_internal._decide_known(memfold_internal.candidate) is
+comment on function memfold_internal._decide_known is
 'Tier 1: rows 2 to 4 of the decision table (docs/rules.md). Null: the bucket does not hold this text. Only reads.';
 
 create or replace function memfold_internal._decide_new(c memfold_internal.candidate) returns memfold_internal.decision
@@ -177,8 +176,7 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_new(memfold_internal.candidate) from public;
-comment on function memfold_internal._decide_new(memfold_internal.candidate) is
+comment on function memfold_internal._decide_new is
 'Rows 5 to 12 of the decision table (docs/rules.md), for a text that the bucket does not hold. A candidate without a time (observed_at)
 counts as observed now, so it is never a late arrival. Only reads.';
 
@@ -194,8 +192,7 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide(memfold_internal.candidate) from public;
-comment on function memfold_internal._decide(memfold_internal.candidate) is
+comment on function memfold_internal._decide is
 'The decision table (docs/rules.md), rows 2 to 12, for one candidate on the present state. Only reads.';
 
 create or replace function memfold_internal._decide_conflict(
@@ -228,16 +225,14 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) from public;
-comment on function memfold_internal._decide_conflict(memfold_internal.decision, text, text, uuid, boolean) is
+comment on function memfold_internal._decide_conflict is
 'The effect of another value in a single-valued slot: rows 5, 6 and 10 of the decision table, by the conflict policy.';
 
 create or replace function memfold_internal._refines(policy memfold.policies, content text, other text) returns boolean
 language sql immutable parallel safe
 return policy.on_merge = 'strengthen' and policy.on_refinement <> 'merge' and policy.guard = 'on'
 and memfold_internal._says_more(content, other);
-revoke all on function memfold_internal._refines(memfold.policies, text, text) from public;
-comment on function memfold_internal._refines(memfold.policies, text, text) is
+comment on function memfold_internal._refines is
 'Whether by this policy a text refines an older one that it would be merged with, given a clean guard.';
 
 create or replace function memfold_internal._decide_refinement(c memfold_internal.candidate, d memfold_internal.decision)
@@ -261,8 +256,7 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_refinement(memfold_internal.candidate, memfold_internal.decision) from public;
-comment on function memfold_internal._decide_refinement(memfold_internal.candidate, memfold_internal.decision) is
+comment on function memfold_internal._decide_refinement is
 'The outcome of an automatic merge of a candidate that says more, by the policy''s on_refinement. Only reads.';
 
 create or replace function memfold_internal._decide_merge(c memfold_internal.candidate, d memfold_internal.decision)
@@ -288,8 +282,7 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_merge(memfold_internal.candidate, memfold_internal.decision) from public;
-comment on function memfold_internal._decide_merge(memfold_internal.candidate, memfold_internal.decision) is
+comment on function memfold_internal._decide_merge is
 'The outcome of an automatic merge, by the policy''s on_merge and on_refinement. A candidate that is older than the memory it would
 replace by on_merge is merged. Only reads.';
 
@@ -309,6 +302,5 @@ begin atomic
         full join pg_catalog.jsonb_array_elements(b) as y (entry) on x.entry ->> 'memory_id' = y.entry ->> 'memory_id'
     ) as s;
 end;
-revoke all on function memfold_internal._join_similar(jsonb, jsonb) from public;
-comment on function memfold_internal._join_similar(jsonb, jsonb) is
+comment on function memfold_internal._join_similar is
 'The similar memories that the lexical tier (a) and vectors (b) report, one entry per memory. Null if both are empty.';

@@ -8,8 +8,7 @@ begin
     return v_score;
 end;
 $$;
-revoke all on function memfold_internal._score(text, double precision[]) from public;
-comment on function memfold_internal._score(text, double precision[]) is
+comment on function memfold_internal._score is
 'The score of a pair''s features by a calibration (embedding_models.score_function), in [0, 1].';
 
 create or replace function memfold_internal._pair_score(
@@ -29,9 +28,7 @@ begin
         memfold_internal._guard_pair(tenant_id, a.content, b.content, a.object, b.object, a.bucket_id)));
 end;
 $$;
-revoke all on function memfold_internal._pair_score(text, text, double precision, uuid, uuid) from public;
-comment on function memfold_internal._pair_score(text, text, double precision, uuid, uuid) is
-'The score (_score) of two memories of the given cosine.';
+comment on function memfold_internal._pair_score is 'The score (_score) of two memories of the given cosine.';
 
 create or replace function memfold_internal._bands(
     policy_merge double precision, policy_judge double precision, policy_similar double precision, embedding_model text
@@ -65,8 +62,7 @@ begin atomic
         ) as t
     where m.model = _bands.embedding_model collate "C";
 end;
-revoke all on function memfold_internal._bands(double precision, double precision, double precision, text) from public;
-comment on function memfold_internal._bands(double precision, double precision, double precision, text) is
+comment on function memfold_internal._bands is
 'The thresholds of tier 2, from a policy (policy_..., null: not set) and the model: above merge_threshold it merges, at or above
 judge_threshold it asks, by a pair''s score (the function with that name), or by its cosine if score is null: the model has no score, or
 the policy sets thresholds itself. floor: the cosine at or above which a neighbour is considered at all. report: the cosine at or above
@@ -75,8 +71,7 @@ which it is reported as similar. dimensions, replaced_by: those of the model. In
 create or replace function memfold_internal._newest(scope text, subject text, predicate text) returns bigint
 language sql immutable parallel safe
 return case when scope = 'predicate' and subject is null and predicate is null then 1000 else memfold_internal._exact_limit() end;
-revoke all on function memfold_internal._newest(text, text, text) from public;
-comment on function memfold_internal._newest(text, text, text) is
+comment on function memfold_internal._newest is
 'How many of the newest texts of its scope, or bucket, tier 2 searches for a candidate''s neighbours.';
 
 create or replace function memfold_internal._decide_similar(c memfold_internal.candidate, d memfold_internal.decision, except_root uuid)
@@ -195,8 +190,7 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_similar(memfold_internal.candidate, memfold_internal.decision, uuid) from public;
-comment on function memfold_internal._decide_similar(memfold_internal.candidate, memfold_internal.decision, uuid) is
+comment on function memfold_internal._decide_similar is
 'Tier 2: rows 8 and 9 of the decision table. action: merged (the best memory whose own text is above the merge threshold and passes guard
 and veto), ambiguous (the best neighbour, including aliases, at or above the judge threshold), or null. Guard, veto and similarity are
 those of the memory''s own text; reason names score and veto. Method session: a neighbour that is compared because it is of the

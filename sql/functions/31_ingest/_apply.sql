@@ -17,8 +17,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) from public;
-comment on function memfold_internal._result(memfold_internal.decision, uuid, uuid, uuid) is 'The result of a decision for the caller.';
+comment on function memfold_internal._result is 'The result of a decision for the caller.';
 
 create or replace function memfold_internal._event_result(tenant_id text, event_id uuid) returns memfold.ingest_result
 language plpgsql stable
@@ -40,8 +39,7 @@ begin
     return memfold_internal._result(d, e.memory_id, e.judgement_id, e.event_id);
 end;
 $$;
-revoke all on function memfold_internal._event_result(text, uuid) from public;
-comment on function memfold_internal._event_result(text, uuid) is 'The result of an ingest call, read from its ledger row.';
+comment on function memfold_internal._event_result is 'The result of an ingest call, read from its ledger row.';
 
 create or replace function memfold_internal._stated_at(c memfold_internal.candidate, d memfold_internal.decision) returns timestamptz
 language plpgsql stable
@@ -66,8 +64,7 @@ begin
     return greatest(memfold_internal._clock(), v_last_seen, v_slot_seen);
 end;
 $$;
-revoke all on function memfold_internal._stated_at(memfold_internal.candidate, memfold_internal.decision) from public;
-comment on function memfold_internal._stated_at(memfold_internal.candidate, memfold_internal.decision) is
+comment on function memfold_internal._stated_at is
 'When a candidate without observed_at was observed: now. That is the clock''s time, but not before the last statement of the memories
 concerned, or of the slot, so that a clock that was ahead for a while makes nothing historical. Only reads.';
 
@@ -102,12 +99,7 @@ begin
     return true;
 end;
 $$;
-revoke all on function memfold_internal._insert_text(
-    text, uuid, text, text, text, text, text, text, text, text, text, uuid, text, jsonb, boolean, bigint, vector, text
-) from public;
-comment on function memfold_internal._insert_text(
-    text, uuid, text, text, text, text, text, text, text, text, text, uuid, text, jsonb, boolean, bigint, vector, text
-) is
+comment on function memfold_internal._insert_text is
 'Stores a new text with its vector, if it has one, as a root or as an alias of root_id. False: the text already exists.';
 
 create or replace function memfold_internal._insert_memory(
@@ -140,8 +132,7 @@ begin
     return v_memory_id;
 end;
 $$;
-revoke all on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) from public;
-comment on function memfold_internal._insert_memory(memfold_internal.candidate, uuid) is
+comment on function memfold_internal._insert_memory is
 'Stores a new text with its vector and, if the policy compares them, its words, as a root or as an alias of root_id. Null: the text
 already exists.';
 
@@ -164,11 +155,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._insert_counters(
-    text, uuid, text[], double precision, double precision, timestamptz, uuid
-) from public;
-comment on function memfold_internal._insert_counters(text, uuid, text[], double precision, double precision, timestamptz, uuid) is
-'Stores the counters and sources of a new root with one observation.';
+comment on function memfold_internal._insert_counters is 'Stores the counters and sources of a new root with one observation.';
 
 create or replace function memfold_internal._apply(c memfold_internal.candidate, d memfold_internal.decision) returns memfold.ingest_result
 language plpgsql volatile
@@ -259,7 +246,6 @@ begin
     return memfold_internal._result(d, v_memory_id, v_judgement_id, v_event_id);
 end;
 $$;
-revoke all on function memfold_internal._apply(memfold_internal.candidate, memfold_internal.decision) from public;
-comment on function memfold_internal._apply(memfold_internal.candidate, memfold_internal.decision) is
+comment on function memfold_internal._apply is
 'Carries out and records a decision that was made under the scope''s lock. Only writes. Null: the state has changed in spite of the lock
 (a plain INSERT); decide again.';

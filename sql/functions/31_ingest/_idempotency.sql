@@ -16,8 +16,7 @@ begin
     ), '');
 end;
 $$;
-revoke all on function memfold_internal._key_differs(memfold.memory_events, memfold.memory_events) from public;
-comment on function memfold_internal._key_differs(memfold.memory_events, memfold.memory_events) is
+comment on function memfold_internal._key_differs is
 'The list of fields in which two candidates with one idempotency key differ; null: they are the same. Fields about the circumstances may
 differ in a retry: vector, time, session, origin, turns, confidences.';
 
@@ -36,10 +35,9 @@ begin
     return e;
 end;
 $$;
-revoke all on function memfold_internal._as_event(memfold_internal.candidate) from public;
-comment on function memfold_internal._as_event(memfold_internal.candidate) is 'The fields of a candidate that _key_differs() compares.';
+comment on function memfold_internal._as_event is 'The fields of a candidate that _key_differs() compares.';
 
-create or replace function memfold_internal._check_key(
+create or replace function memfold_internal._check_same_candidate(
     tenant_id text, idempotency_key text, event_id uuid, content text, memory_type text, subject text, predicate text, object text,
     metadata jsonb
 ) returns void
@@ -61,8 +59,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_key(text, text, uuid, text, text, text, text, text, jsonb) from public;
-comment on function memfold_internal._check_key(text, text, uuid, text, text, text, text, text, jsonb) is
+comment on function memfold_internal._check_same_candidate is
 'Raises MF062 if the candidate differs from the one whose call used the key and wrote the event.';
 
 create or replace function memfold_internal._fail_key(idempotency_key text, used_by text, differs text) returns void
@@ -74,5 +71,4 @@ begin
         'Use a new key for each candidate; a retry must pass the arguments of the first call.');
 end;
 $$;
-revoke all on function memfold_internal._fail_key(text, text, text) from public;
-comment on function memfold_internal._fail_key(text, text, text) is 'Raises MF062.';
+comment on function memfold_internal._fail_key is 'Raises MF062.';

@@ -195,14 +195,7 @@ begin
         null::jsonb);
 end;
 $$;
-revoke all on function memfold_internal._ingest_fast_path(
-    bytea, text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz, uuid
-) from public;
-comment on function memfold_internal._ingest_fast_path(
-    bytea, text, text, text, text, text, text, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz, uuid
-) is
+comment on function memfold_internal._ingest_fast_path is
 'The fast path: a candidate matches the text of an active memory (row 3 of the decision table). Does what _candidate, _decide_known,
 _record_observation and _record do in general, as five statements without composites in between, which saves a quarter of the time of a
 replay; those that write are copies of theirs. If a policy of the tenant has rules that it does not implement (policies_slow_path_idx),

@@ -83,14 +83,7 @@ begin
         null::jsonb);
 end;
 $$;
-revoke all on function memfold_internal._ingest_new(
-    bytea, text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz, uuid
-) from public;
-comment on function memfold_internal._ingest_new(
-    bytea, text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb,
-    timestamptz, uuid
-) is
+comment on function memfold_internal._ingest_new is
 'The fast path of row 12 of the decision table: a text that the bucket does not hold, under rules that only need its vector (including the
 bucket''s own thresholds), with nothing near and no single-valued slot. Does what _candidate, _decide_new and _apply do in general, by the
 same functions, without composites in between, which saves a quarter of the time of a new fact. content_hash: by the default rules; the

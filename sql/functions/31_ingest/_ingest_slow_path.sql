@@ -23,8 +23,7 @@ begin
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
-revoke all on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) from public;
-comment on function memfold_internal._ingest_locked(memfold_internal.candidate, boolean) is
+comment on function memfold_internal._ingest_locked is
 'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold the
 text before the lock.';
 
@@ -52,8 +51,7 @@ begin
     return memfold_internal._ingest_locked(c, false);
 end;
 $$;
-revoke all on function memfold_internal._ingest_slow_path(memfold_internal.candidate) from public;
-comment on function memfold_internal._ingest_slow_path(memfold_internal.candidate) is
+comment on function memfold_internal._ingest_slow_path is
 'Ingests one candidate that needs more than an addition, under the locks that its caller holds, including rows: it waits only briefly for
 other rows (55P03; the caller then uses _fail_busy()).';
 
@@ -68,8 +66,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._is_late(text, uuid, timestamptz, jsonb) from public;
-comment on function memfold_internal._is_late(text, uuid, timestamptz, jsonb) is
+comment on function memfold_internal._is_late is
 'Whether an observation cannot simply be added to a root because a later one has been: the root is on a timeline, or the observation has
 metadata. A prediction, without a lock, of what rule count_in_row in _record_observation() decides, so that such a call waits for its scope
 before it holds the row: 16 writers of one fact failed with 40001 eight times in succession, because a call that holds a row must not wait.
@@ -140,7 +137,6 @@ begin
     end;
 end;
 $$;
-revoke all on function memfold_internal._ingest(memfold_internal.candidate, text) from public;
-comment on function memfold_internal._ingest(memfold_internal.candidate, text) is
+comment on function memfold_internal._ingest is
 'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (possibly a root''s),
 ''locked'' (the scope, by the present rules) or nothing.';

@@ -32,8 +32,7 @@ begin
     ));
 end;
 $$;
-revoke all on function memfold_internal._add_sources(text, uuid, uuid, text[], uuid) from public;
-comment on function memfold_internal._add_sources(text, uuid, uuid, text[], uuid) is
+comment on function memfold_internal._add_sources is
 'Adds the source turns (sorted, distinct) of one observation and returns whether it is independent evidence: 1 if one of them is new to
 the whole tree, or it came without turns, else 0. The caller holds the root''s row.';
 
@@ -62,8 +61,7 @@ begin atomic
             where x.value is not null
         ), '{}') end;
 end;
-revoke all on function memfold_internal._merge_metadata(jsonb, jsonb, text, text[]) from public;
-comment on function memfold_internal._merge_metadata(jsonb, jsonb, text, text[]) is
+comment on function memfold_internal._merge_metadata is
 'Merges the metadata of a later observation into the existing metadata; keys of metadata_max keep their largest number. Empty metadata
 changes nothing.';
 
@@ -198,8 +196,7 @@ begin
     on_timeline := v_on_timeline;
 end;
 $$;
-revoke all on function memfold_internal._record_observation(memfold_internal.candidate, uuid, uuid, bigint, uuid) from public;
-comment on function memfold_internal._record_observation(memfold_internal.candidate, uuid, uuid, bigint, uuid) is
+comment on function memfold_internal._record_observation is
 'Adds one observation of memory_id to its root by addition alone: counters, sources, metadata. Returns whether the root is a value of a
 single-valued slot (on_timeline), and the values for its ledger row: event_id (as given if it is above those of the root''s rows) and
 observed_at (without one, now, but not before what the root has). on_timeline null: nothing was added, because the root is no longer

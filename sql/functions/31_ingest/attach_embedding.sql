@@ -60,9 +60,8 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold.attach_embedding(uuid, vector, text, text) from public;
-grant execute on function memfold.attach_embedding(uuid, vector, text, text) to memfold_app;
-comment on function memfold.attach_embedding(uuid, vector, text, text) is
+grant execute on function memfold.attach_embedding to memfold_app;
+comment on function memfold.attach_embedding is
 'Adds the vector of a memory that was stored without one, and runs the skipped tier 2. action: merged (the newer of the two memories
 becomes an alias of the older, which is memory_id), replaced (by the policy''s on_merge, the older becomes an alias of the newer),
 escalated, or embedded (nothing else to do). If the memory was taken for a different value of a single-valued slot only because it had no
@@ -93,8 +92,7 @@ begin
     return c;
 end;
 $$;
-revoke all on function memfold_internal._stored_candidate(memfold.memories, vector, text) from public;
-comment on function memfold_internal._stored_candidate(memfold.memories, vector, text) is
+comment on function memfold_internal._stored_candidate is
 'A stored text in the form of a candidate for tier 2, with this unit vector. Only reads.';
 
 create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, action text)
@@ -111,8 +109,7 @@ begin
     return memfold_internal._record_comparison(c, m, d, action);
 end;
 $$;
-revoke all on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) from public;
-comment on function memfold_internal._match_stored_memory(memfold_internal.candidate, memfold.memories, text) is
+comment on function memfold_internal._match_stored_memory is
 'Tier 2 for an already stored root with its new vector: merges the newer of two duplicates into the older (or by on_merge the older into
 the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
 
@@ -150,9 +147,7 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_stored(memfold_internal.candidate, memfold.memories, memfold_internal.decision)
-from public;
-comment on function memfold_internal._decide_stored(memfold_internal.candidate, memfold.memories, memfold_internal.decision) is
+comment on function memfold_internal._decide_stored is
 'The outcome for the neighbour that tier 2 has found for a stored root: merged (the newer, which has the higher id, into the older),
 replaced (the older into the newer) or ambiguous, with the kind of judgement to queue, if any. Only reads.';
 
@@ -165,8 +160,7 @@ begin
         or memfold_internal._was_asked(tenant_id, m.memory_id, d.memory_id);
 end;
 $$;
-revoke all on function memfold_internal._was_compared(text, memfold.memories, memfold_internal.decision) from public;
-comment on function memfold_internal._was_compared(text, memfold.memories, memfold_internal.decision) is
+comment on function memfold_internal._was_compared is
 'Whether a root and the neighbour that tier 2 found for it (_decide_similar) are already queued or judged. Only reads.';
 
 create or replace function memfold_internal._record_comparison(
@@ -216,9 +210,7 @@ begin
     return memfold_internal._result(d, v_text_id, v_judgement_id, v_event_id);
 end;
 $$;
-revoke all on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text)
-from public;
-comment on function memfold_internal._record_comparison(memfold_internal.candidate, memfold.memories, memfold_internal.decision, text) is
+comment on function memfold_internal._record_comparison is
 'Carries out tier 2''s decision about a stored root m (c: itself): see _match_stored_memory().';
 
 create or replace function memfold_internal._compare_rivals(c memfold_internal.candidate, m memfold.memories) returns memfold.ingest_result
@@ -277,8 +269,7 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold_internal._compare_rivals(memfold_internal.candidate, memfold.memories) from public;
-comment on function memfold_internal._compare_rivals(memfold_internal.candidate, memfold.memories) is
+comment on function memfold_internal._compare_rivals is
 'For a root m of a single-valued slot that has got its vector. Row 10 (predicate) treats texts as two values if tier 2 does not find them
 similar, and without vectors it finds nothing: the decision is made again between m and each value that superseded it, or was superseded
 by it. If the two are the same, or unclear, the supersession is undone, and tier 2''s decision is carried out as if the vector had been
@@ -315,8 +306,7 @@ begin
         );
 end;
 $$;
-revoke all on function memfold_internal._rivals(text, memfold.memories) from public;
-comment on function memfold_internal._rivals(text, memfold.memories) is
+comment on function memfold_internal._rivals is
 'The supersessions in force of row 10 of the decision table between the root of m and another root of its slot: which one superseded
 which. Only reads.';
 
@@ -357,8 +347,7 @@ begin
     return d;
 end;
 $$;
-revoke all on function memfold_internal._decide_as_neighbour(memfold_internal.candidate, uuid, uuid, double precision) from public;
-comment on function memfold_internal._decide_as_neighbour(memfold_internal.candidate, uuid, uuid, double precision) is
+comment on function memfold_internal._decide_as_neighbour is
 'Tier 2''s decision about a stored root while another one counts as active, which may now be history. Null: none of that one''s texts has
 a cosine of floor. The caller holds the lock.';
 
@@ -385,7 +374,6 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._parts_in_two(text, uuid, uuid, uuid) from public;
-comment on function memfold_internal._parts_in_two(text, uuid, uuid, uuid) is
+comment on function memfold_internal._parts_in_two is
 'Whether two values of a slot would both be active without the supersession event_id: one of them is, and nothing else makes the winner a
 value of the slot. Only reads.';

@@ -51,9 +51,8 @@ begin
     return v_number;
 end;
 $$;
-revoke all on function memfold.embed_pending(text, text, bigint) from public;
-grant execute on function memfold.embed_pending(text, text, bigint) to memfold_app;
-comment on function memfold.embed_pending(text, text, bigint) is
+grant execute on function memfold.embed_pending to memfold_app;
+comment on function memfold.embed_pending is
 'If a policy embeds in the database, computes the vectors of memories stored without one and runs the skipped tier 2, as
 attach_embedding() does: for rows of a plain INSERT, rows older than the policy, and rows stored while the maximum number of sessions held
 a model. Handles at most max_results (1 to 1,000) per call, oldest first, of one bucket or of all (null), and returns how many: call it

@@ -46,7 +46,7 @@ begin
                 and i.bucket_id = ingest_memory.bucket_id collate "C"
                 and i.idempotency_key = ingest_memory.idempotency_key collate "C";
             if found then
-                perform memfold_internal._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate,
+                perform memfold_internal._check_same_candidate(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate,
                     object, metadata);
                 return memfold_internal._event_result(tenant_id, v_event_id);
             end if;
@@ -103,18 +103,8 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
-    timestamptz, timestamptz, text
-) from public;
-grant execute on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
-    timestamptz, timestamptz, text
-) to memfold_app;
-comment on function memfold.ingest_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text, jsonb, timestamptz,
-    timestamptz, timestamptz, text
-) is
+grant execute on function memfold.ingest_memory to memfold_app;
+comment on function memfold.ingest_memory is
 'Ingests one candidate memory and decides atomically whether its fact is new, known, changed or unclear. Returns (action, memory_id, tier,
 method, similarity, superseded_id, judgement_id, event_id, similar). action is inserted, merged, replaced, superseded, escalated,
 historical or rejected; memory_id is the memory that now holds the fact. embedding: the vector of the content, from a registered

@@ -59,9 +59,8 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold.ingest_plain_rows(text, text, bigint) from public;
-grant execute on function memfold.ingest_plain_rows(text, text, bigint) to memfold_app;
-comment on function memfold.ingest_plain_rows(text, text, bigint) is
+grant execute on function memfold.ingest_plain_rows to memfold_app;
+comment on function memfold.ingest_plain_rows is
 'Adds what a plain INSERT into memories did not write, for the rows of one bucket or of all (null): a ledger row (an observation at the
 time they were written), counters, and words if the policy compares them. Their vectors stay pending: attach_embedding() runs tier 2.
 Handles at most max_rows (1 to 100,000) or about 100 ms per call. Returns how many rows it handled (ingested), and how many buckets it
@@ -130,6 +129,5 @@ begin
     return pg_catalog.cardinality(v_ids);
 end;
 $$;
-revoke all on function memfold_internal._adopt_plain(text, text, bigint) from public;
-comment on function memfold_internal._adopt_plain(text, text, bigint) is
+comment on function memfold_internal._adopt_plain is
 'Writes ledger rows and counters for a few rows that came by a plain INSERT. The caller holds the bucket''s lock.';

@@ -26,9 +26,8 @@ begin
     from memfold_internal._known_candidate(c) as m;
 end;
 $$;
-revoke all on function memfold.known_memory(text, text, text, text, text, text, jsonb) from public;
-grant execute on function memfold.known_memory(text, text, text, text, text, text, jsonb) to memfold_app;
-comment on function memfold.known_memory(text, text, text, text, text, text, jsonb) is
+grant execute on function memfold.known_memory to memfold_app;
+comment on function memfold.known_memory is
 'Runs only the tier-1 lookup: returns the memory that holds this text, if the bucket knows it (memory_id: the root, for an alias;
 matched_id: the text itself; status: that of the memory). A known text needs no embedding. Returns no row if the text is not known. Writes
 nothing. Raises what ingest_memory() raises for bad input.';

@@ -22,8 +22,7 @@ begin
     limit max_results;
 end;
 $$;
-revoke all on function memfold.pending_embeddings(text, text, bigint) from public;
-grant execute on function memfold.pending_embeddings(text, text, bigint) to memfold_app;
-comment on function memfold.pending_embeddings(text, text, bigint) is
+grant execute on function memfold.pending_embeddings to memfold_app;
+comment on function memfold.pending_embeddings is
 'Returns the memories of a tenant, of one bucket or of all (null), that were stored without a vector, oldest first: embed their content
 and pass it to attach_embedding(). max_results: at least 1; null: all. Raises MF001 to MF003, MF022.';

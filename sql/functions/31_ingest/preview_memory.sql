@@ -36,7 +36,7 @@ begin
             and i.bucket_id = preview_memory.bucket_id collate "C"
             and i.idempotency_key = preview_memory.idempotency_key collate "C";
         if found then
-            perform memfold_internal._check_key(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
+            perform memfold_internal._check_same_candidate(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
                 metadata);
             return memfold_internal._event_result(tenant_id, v_event_id);
         end if;
@@ -53,17 +53,7 @@ begin
     return memfold_internal._result(d, d.memory_id, null, null);
 end;
 $$;
-revoke all on function memfold.preview_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, timestamptz, timestamptz, text
-) from public;
-grant execute on function memfold.preview_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, timestamptz, timestamptz, text
-) to memfold_app;
-comment on function memfold.preview_memory(
-    text, text, text, text, text, text, text, vector, text, text[], double precision, double precision, text, text,
-    jsonb, timestamptz, timestamptz, timestamptz, text
-) is
+grant execute on function memfold.preview_memory to memfold_app;
+comment on function memfold.preview_memory is
 'Returns what ingest_memory() would return now for the same arguments, without the ids of rows that do not exist yet. Writes nothing and
 takes no lock. Raises what ingest_memory() raises for bad input.';

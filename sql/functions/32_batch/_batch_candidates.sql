@@ -39,8 +39,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._batch_policies(memfold_internal.batch, memfold_internal.batch_candidate[]) from public;
-comment on function memfold_internal._batch_policies(memfold_internal.batch, memfold_internal.batch_candidate[]) is
+comment on function memfold_internal._batch_policies is
 'Sets the policy of each bucket and type that the candidates name (buckets, types, policies), and which one applies to each (policy_of).';
 
 create or replace function memfold_internal._batch_candidates(
@@ -109,8 +108,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._batch_candidates(memfold_internal.batch, memfold_internal.batch_candidate[]) from public;
-comment on function memfold_internal._batch_candidates(memfold_internal.batch, memfold_internal.batch_candidate[]) is
+comment on function memfold_internal._batch_candidates is
 'Validates and hashes the candidates of a batch together (items, idempotency_keys, and embeddings as unit vectors). Class todo, or error
 if a candidate is not certainly valid: _doubtful_candidates() must follow.';
 
@@ -155,7 +153,6 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._doubtful_candidates(memfold_internal.batch, vector[]) from public;
-comment on function memfold_internal._doubtful_candidates(memfold_internal.batch, vector[]) is
+comment on function memfold_internal._doubtful_candidates is
 'Checks one by one the candidates that _batch_candidates() is not sure of: class todo after all, or a row of errors. given: their original
 embeddings.';

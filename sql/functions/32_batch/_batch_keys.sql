@@ -38,8 +38,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._take_keys(memfold_internal.batch) from public;
-comment on function memfold_internal._take_keys(memfold_internal.batch) is
+comment on function memfold_internal._take_keys is
 'Stores the missing idempotency keys of a batch''s valid candidates. Returns for each candidate whose key this call has stored the
 position of the first with that key. A call with the same key waits here for the other to commit.';
 
@@ -61,8 +60,7 @@ exception when sqlstate 'MF062' then
     return memfold_internal._batch_error(ordinal, v_code, v_message, v_detail, v_hint);
 end;
 $$;
-revoke all on function memfold_internal._key_error(text, bigint, text, text) from public;
-comment on function memfold_internal._key_error(text, bigint, text, text) is 'MF062, as the error of a candidate of a batch.';
+comment on function memfold_internal._key_error is 'MF062, as the error of a candidate of a batch.';
 
 create or replace function memfold_internal._batch_keys(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
@@ -120,8 +118,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._batch_keys(memfold_internal.batch) from public;
-comment on function memfold_internal._batch_keys(memfold_internal.batch) is
+comment on function memfold_internal._batch_keys is
 'Takes the idempotency keys of a batch, before any lock. first_of_key: for each candidate whose key this call stores, the position of the
 first with that key; known: the ledger row of a key that another call has stored. Classes known and again, or error (MF062) if the
 candidate differs.';
@@ -148,7 +145,6 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._answer_keys(memfold_internal.batch) from public;
-comment on function memfold_internal._answer_keys(memfold_internal.batch) is
+comment on function memfold_internal._answer_keys is
 'Records the ledger row of each key of a batch, and sets the results of candidates whose key was used, by another call or by an earlier
 candidate.';

@@ -14,8 +14,7 @@ begin
         and k.valid_from is null and k.valid_until is null;
 end;
 $$;
-revoke all on function memfold_internal._additive_roots(text, uuid[]) from public;
-comment on function memfold_internal._additive_roots(text, uuid[]) is
+comment on function memfold_internal._additive_roots is
 'The roots among the given ones that can be added to in any order: active, on no timeline and without validity. All together, in a third
 of the time of single lookups. Only reads.';
 
@@ -71,8 +70,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._probe_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._probe_batch(memfold_internal.batch) is
+comment on function memfold_internal._probe_batch is
 'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope (matched, roots, root_scopes), and its
 resulting class: hit, todo, or rest. Skips candidates that are refused or answered. Only reads.';
 
@@ -116,8 +114,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._scope_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._scope_batch(memfold_internal.batch) is
+comment on function memfold_internal._scope_batch is
 'The scopes that the candidates of a batch other than hits need (scope_keys), and whether the bucket''s key is needed instead (wide). A
 hit on a slot that another candidate may change becomes class rest.';
 
@@ -149,8 +146,7 @@ begin
     ) as p;
 end;
 $$;
-revoke all on function memfold_internal._check_batch_rules(memfold_internal.batch) from public;
-comment on function memfold_internal._check_batch_rules(memfold_internal.batch) is
+comment on function memfold_internal._check_batch_rules is
 '_check_rules() for all rules and models of a batch, and _check_names() for its candidates.';
 
 create or replace function memfold_internal._lock_batch(b memfold_internal.batch) returns memfold_internal.batch
@@ -202,8 +198,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._lock_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._lock_batch(memfold_internal.batch) is
+comment on function memfold_internal._lock_batch is
 'Tier 1 (_probe_batch), then the locks of the scopes for all but the hits, and tier 1 again under them, until nothing changes. Texts that
 the database embeds get their vectors before the first lock. May raise 40001.';
 
@@ -229,8 +224,7 @@ begin
     return v_items;
 end;
 $$;
-revoke all on function memfold_internal._single_candidates(memfold_internal.batch) from public;
-comment on function memfold_internal._single_candidates(memfold_internal.batch) is
+comment on function memfold_internal._single_candidates is
 'The candidates of a batch, those of class rest with what single calls need: policy, scope and vector.';
 
 create or replace function memfold_internal._lock_batch_rows(b memfold_internal.batch) returns memfold_internal.batch
@@ -289,7 +283,6 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._lock_batch_rows(memfold_internal.batch) from public;
-comment on function memfold_internal._lock_batch_rows(memfold_internal.batch) is
+comment on function memfold_internal._lock_batch_rows is
 'Locks the counters of all memories that a batch is known to change, in one order, before the first write: afterwards it never waits for
 what another call may hold. Sets aliased and latest. Raises 40001 if the root of a text has changed since it was looked up.';

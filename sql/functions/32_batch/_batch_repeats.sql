@@ -35,8 +35,7 @@ begin
     order by x.i;
 end;
 $$;
-revoke all on function memfold_internal._check_batch_repeats(memfold_internal.batch) from public;
-comment on function memfold_internal._check_batch_repeats(memfold_internal.batch) is
+comment on function memfold_internal._check_batch_repeats is
 'The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session has stated the text,
 and the limit (most). Only reads.';
 
@@ -65,8 +64,7 @@ begin
     return memfold_internal._batch_error(ordinal, 'MF055', v_message, v_detail, v_hint);
 end;
 $$;
-revoke all on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) from public;
-comment on function memfold_internal._refuse_repeats(bigint, memfold_internal.candidate, text, bigint, bigint, text) is
+comment on function memfold_internal._refuse_repeats is
 'Refuses a candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate''s error and deletes its key.';
 
 create or replace function memfold_internal._limit_repeats(b memfold_internal.batch, on_error text) returns memfold_internal.batch
@@ -98,7 +96,6 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._limit_repeats(memfold_internal.batch, text) from public;
-comment on function memfold_internal._limit_repeats(memfold_internal.batch, text) is
+comment on function memfold_internal._limit_repeats is
 'Refuses the candidates of a batch whose session repeats itself (MF055), and those with the same keys; raises the error if on_error is
 abort.';

@@ -35,8 +35,7 @@ begin
     return v_items;
 end;
 $$;
-revoke all on function memfold_internal._seen_in_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._seen_in_batch(memfold_internal.batch) is
+comment on function memfold_internal._seen_in_batch is
 'The candidates of a batch; those that only add get the time when they were observed: as the caller says, else now (told_at), but not
 before the last statement of their memory (_stated_at). Only reads.';
 
@@ -67,8 +66,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._roots_of_both(memfold_internal.batch) from public;
-comment on function memfold_internal._roots_of_both(memfold_internal.batch) is
+comment on function memfold_internal._roots_of_both is
 'The memories that a batch has both added to and decided about one by one. Only reads.';
 
 create or replace function memfold_internal._new_to_tree(tenant_id text, turns memfold_internal.batch_turn[])
@@ -111,8 +109,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._new_to_tree(text, memfold_internal.batch_turn[]) from public;
-comment on function memfold_internal._new_to_tree(text, memfold_internal.batch_turn[]) is
+comment on function memfold_internal._new_to_tree is
 'Of turns that were just added to texts, those that are evidence, because their tree did not have them. Each with its root, once.';
 
 create or replace function memfold_internal._add_batch_sources(b memfold_internal.batch) returns memfold_internal.batch_turn[]
@@ -146,8 +143,7 @@ begin
     return v_turns;
 end;
 $$;
-revoke all on function memfold_internal._add_batch_sources(memfold_internal.batch) from public;
-comment on function memfold_internal._add_batch_sources(memfold_internal.batch) is
+comment on function memfold_internal._add_batch_sources is
 'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts, and if a tree has aliases,
 to the whole tree.';
 
@@ -223,8 +219,7 @@ begin
     return v_filled;
 end;
 $$;
-revoke all on function memfold_internal._add_batch_counters(memfold_internal.batch, memfold_internal.batch_turn[]) from public;
-comment on function memfold_internal._add_batch_counters(memfold_internal.batch, memfold_internal.batch_turn[]) is
+comment on function memfold_internal._add_batch_counters is
 'Adds to the counters of the candidates that only add. turns: those that are evidence. Returns the roots that may now have a block to be
 summed (null: none). The caller holds the rows of their roots.';
 
@@ -249,5 +244,4 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._use_keys(text, text[], text[], uuid[]) from public;
-comment on function memfold_internal._use_keys(text, text[], text[], uuid[]) is 'Records the ledger row of each idempotency key.';
+comment on function memfold_internal._use_keys is 'Records the ledger row of each idempotency key.';

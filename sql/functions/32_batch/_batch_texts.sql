@@ -44,8 +44,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._sort_texts(memfold_internal.batch) from public;
-comment on function memfold_internal._sort_texts(memfold_internal.batch) is
+comment on function memfold_internal._sort_texts is
 'Sets the class of unknown texts: new or repeat (firsts: of which text) for those that decide nothing but their existence, rest for the
 others: recalled ones, values of a slot, those whose words are compared, and texts that have a neighbour, stored or earlier in the
 batch.';
@@ -67,8 +66,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._batch_ids(memfold_internal.batch) from public;
-comment on function memfold_internal._batch_ids(memfold_internal.batch) is
+comment on function memfold_internal._batch_ids is
 'Ids of new texts, in the order of the candidates (memory_ids); those of class new and repeat have them as matched and roots.';
 
 create or replace function memfold_internal._add_texts(b memfold_internal.batch) returns void
@@ -110,6 +108,5 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._add_texts(memfold_internal.batch) from public;
-comment on function memfold_internal._add_texts(memfold_internal.batch) is
+comment on function memfold_internal._add_texts is
 'Stores the new texts of a batch (class new) and their vectors. Raises 40001 if a plain INSERT has added one since.';

@@ -35,8 +35,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._add_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._add_batch(memfold_internal.batch) is
+comment on function memfold_internal._add_batch is
 'Creates the ids of a batch, in the order of its candidates, and writes everything that only adds (classes hit, new and repeat) together:
 texts, vectors, source turns, counters, ledger. It commutes with everything else in the batch.';
 
@@ -81,8 +80,7 @@ begin
     return b;
 end;
 $$;
-revoke all on function memfold_internal._ingest_rest(memfold_internal.batch) from public;
-comment on function memfold_internal._ingest_rest(memfold_internal.batch) is
+comment on function memfold_internal._ingest_rest is
 'Ingests the candidates of a batch that are more than additions (class rest), one by one and in order, under the locks that are held
 (results).';
 
@@ -114,8 +112,7 @@ begin
     order by x.ordinal;
 end;
 $$;
-revoke all on function memfold_internal._batch_results(memfold_internal.batch) from public;
-comment on function memfold_internal._batch_results(memfold_internal.batch) is
+comment on function memfold_internal._batch_results is
 'The results for the caller of a batch, in the order of the candidates: of those that only added, of those decided one by one (results),
 and errors.';
 
@@ -171,8 +168,7 @@ begin
     return query select * from memfold_internal._batch_results(b);
 end;
 $$;
-revoke all on function memfold_internal._ingest_batch(text, jsonb, text, vector []) from public;
-comment on function memfold_internal._ingest_batch(text, jsonb, text, vector []) is
+comment on function memfold_internal._ingest_batch is
 'Ingests a batch, with the same outcome as its candidates one by one, in order. Most of them only add: replays of active memories, and new
 texts without a neighbour. These are written together, before the rest, which is decided one by one. Each step takes the batch and returns
 it with its findings.';

@@ -64,7 +64,6 @@ begin
         null, null, null, null)::memfold.batch_result;
 end;
 $$;
-revoke all on function memfold_internal._ingest_batch_of_one(text, jsonb, vector) from public;
-comment on function memfold_internal._ingest_batch_of_one(text, jsonb, vector) is
+comment on function memfold_internal._ingest_batch_of_one is
 'Ingests a batch of one candidate as a single call, which takes a third of the time of _ingest_batch(). ordinal null: the candidate is not
 certainly valid, or its idempotency key is known; nothing was written, and _ingest_batch() must follow.';

@@ -27,8 +27,7 @@ begin
     where v_firsts[c.ordinality] is not null and v_embeddings[c.ordinality] is not null;
 end;
 $$;
-revoke all on function memfold_internal._batch_vectors(memfold_internal.batch) from public;
-comment on function memfold_internal._batch_vectors(memfold_internal.batch) is
+comment on function memfold_internal._batch_vectors is
 'The vectors of the new texts of a batch, with their positions: whether tier 2 would look for their neighbours (asks), in the whole bucket
 (wide) or in the scope, the lowest cosine (threshold) and among how many of the newest. Only reads.';
 
@@ -59,8 +58,7 @@ begin
     where v_classes[c.ordinality] = 'rest' and v_firsts[c.ordinality] is null;
 end;
 $$;
-revoke all on function memfold_internal._revived_in_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._revived_in_batch(memfold_internal.batch) is
+comment on function memfold_internal._revived_in_batch is
 'Scopes in which a candidate that restates an inactive memory may make vectors active again. Only reads.';
 
 create or replace function memfold_internal._near_in_batch(b memfold_internal.batch) returns bigint[]
@@ -155,7 +153,6 @@ begin
     return v_near;
 end;
 $$;
-revoke all on function memfold_internal._near_in_batch(memfold_internal.batch) from public;
-comment on function memfold_internal._near_in_batch(memfold_internal.batch) is
+comment on function memfold_internal._near_in_batch is
 'Which of the new texts of a batch (by position) may have a neighbour that tier 2 would compare: stored, earlier in the batch, or one that
 the batch may make active again. May include texts without one, but omits none. Only reads.';

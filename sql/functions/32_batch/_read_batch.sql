@@ -2,8 +2,7 @@ create or replace function memfold_internal._candidate_keys() returns text[]
 language sql immutable parallel safe
 return '{content,tenant_id,bucket_id,memory_type,subject,predicate,object,embedding,embedding_model,source_turn_ids,
 source_confidence,extractor_confidence,session_id,origin,metadata,observed_at,valid_from,valid_until,idempotency_key}'::text[];
-revoke all on function memfold_internal._candidate_keys() from public;
-comment on function memfold_internal._candidate_keys() is
+comment on function memfold_internal._candidate_keys is
 'The arguments of ingest_memory(): the keys that an element of ingest_memories() may have.';
 
 create or replace function memfold_internal._has_text_values(element jsonb) returns boolean
@@ -13,8 +12,7 @@ return pg_catalog.jsonb_path_exists(
     'strict $.* ? (@.type() != "string" && @.type() != "null")', '{}', true
 ) is not true
 and not pg_catalog.jsonb_path_exists(element, 'strict $.source_turn_ids[*] ? (@.type() != "string" && @.type() != "null")', '{}', true);
-revoke all on function memfold_internal._has_text_values(jsonb) from public;
-comment on function memfold_internal._has_text_values(jsonb) is
+comment on function memfold_internal._has_text_values is
 'Whether the text values of a candidate are JSON strings or null: anything else would be stored as its JSON text. One expression, which
 its callers inline.';
 
@@ -37,8 +35,7 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._batch_error(bigint, text, text, text, text) from public;
-comment on function memfold_internal._batch_error(bigint, text, text, text, text) is
+comment on function memfold_internal._batch_error is
 'The result of a refused candidate; raises the error again if it was not about the candidate.';
 
 create or replace function memfold_internal._fail_batch(e memfold.batch_result) returns void
@@ -49,8 +46,7 @@ begin
         'Candidate ' || e.ordinal || coalesce(': ' || e.detail, ' of the batch.'), coalesce(e.hint, 'Nothing was written.'));
 end;
 $$;
-revoke all on function memfold_internal._fail_batch(memfold.batch_result) from public;
-comment on function memfold_internal._fail_batch(memfold.batch_result) is 'Raises the error of a candidate as that of its batch.';
+comment on function memfold_internal._fail_batch is 'Raises the error of a candidate as that of its batch.';
 
 create or replace function memfold_internal._check_batch(candidates jsonb, on_error text, embeddings vector[]) returns void
 language plpgsql immutable parallel safe
@@ -77,8 +73,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_batch(jsonb, text, vector[]) from public;
-comment on function memfold_internal._check_batch(jsonb, text, vector[]) is 'Raises MF022, MF035.';
+comment on function memfold_internal._check_batch is 'Raises MF022, MF035.';
 
 create or replace function memfold_internal._parse_candidate(tenant_id text, element jsonb, embedding vector)
 returns memfold_internal.batch_candidate
@@ -122,8 +117,7 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._parse_candidate(text, jsonb, vector) from public;
-comment on function memfold_internal._parse_candidate(text, jsonb, vector) is
+comment on function memfold_internal._parse_candidate is
 'Reads one element of ingest_memories(). embedding: its element of embeddings. Raises MF002, MF036.';
 
 create or replace function memfold_internal._read_batch_singly(
@@ -158,9 +152,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._read_batch_singly(text, jsonb, vector[]) from public;
-comment on function memfold_internal._read_batch_singly(text, jsonb, vector[]) is
-'_read_batch(), one by one: the readable candidates, and errors for the others.';
+comment on function memfold_internal._read_batch_singly is '_read_batch(), one by one: the readable candidates, and errors for the others.';
 
 create or replace function memfold_internal._read_batch(
     tenant_id text, candidates jsonb, given vector[],
@@ -201,7 +193,6 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._read_batch(text, jsonb, vector[]) from public;
-comment on function memfold_internal._read_batch(text, jsonb, vector[]) is
+comment on function memfold_internal._read_batch is
 'Reads the candidates of ingest_memories(). given: its embeddings. Returns elements, ordinals (positions in candidates, from 0) and
 embeddings (null: none has one) of the readable ones, in their order, and errors for the others.';

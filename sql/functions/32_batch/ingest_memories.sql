@@ -26,9 +26,8 @@ begin
     return query select * from memfold_internal._ingest_batch(tenant_id, candidates, on_error, embeddings);
 end;
 $$;
-revoke all on function memfold.ingest_memories(jsonb, text, text, vector []) from public;
-grant execute on function memfold.ingest_memories(jsonb, text, text, vector []) to memfold_app;
-comment on function memfold.ingest_memories(jsonb, text, text, vector []) is
+grant execute on function memfold.ingest_memories to memfold_app;
+comment on function memfold.ingest_memories is
 'Ingests many candidates: a JSON array of at most 10,000 objects whose keys are the arguments of ingest_memory(). Produces the same
 memories, counters and ledger as single calls in the same order. Returns one row per candidate: its position in the array (ordinal, from
 0), and either what ingest_memory() returns, or sqlstate, error, detail and hint of what it would have raised: one bad candidate does not

@@ -7,8 +7,7 @@ begin
         'open_judgements lists those that wait; set memfold.tenant_id to their tenant.');
 end;
 $$;
-revoke all on function memfold_internal._no_judgement(uuid) from public;
-comment on function memfold_internal._no_judgement(uuid) is 'Raises MF026.';
+comment on function memfold_internal._no_judgement is 'Raises MF026.';
 
 create or replace function memfold_internal._check_usage(input_tokens bigint, output_tokens bigint, cost double precision) returns void
 language plpgsql immutable parallel safe
@@ -24,8 +23,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_usage(bigint, bigint, double precision) from public;
-comment on function memfold_internal._check_usage(bigint, bigint, double precision) is
+comment on function memfold_internal._check_usage is
 'Raises MF028 unless tokens and cost are 0 to 1e12: their sums must be numbers as well.';
 
 create or replace function memfold_internal._check_answer(
@@ -41,8 +39,7 @@ begin
     perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
 end;
 $$;
-revoke all on function memfold_internal._check_answer(double precision, bigint, bigint, double precision) from public;
-comment on function memfold_internal._check_answer(double precision, bigint, bigint, double precision) is
+comment on function memfold_internal._check_answer is
 'Raises MF028 unless the confidence is 0 to 1, and tokens and cost are in their ranges (_check_usage).';
 
 create or replace function memfold_internal._waiting_judgement(
@@ -72,8 +69,7 @@ begin
     return j;
 end;
 $$;
-revoke all on function memfold_internal._waiting_judgement(text, uuid, text, bigint, bigint, double precision) from public;
-comment on function memfold_internal._waiting_judgement(text, uuid, text, bigint, bigint, double precision) is
+comment on function memfold_internal._waiting_judgement is
 'Locks a judgement that is about to be answered, and returns it with the answering judge and the added cost. Raises MF026, MF027.';
 
 create or replace function memfold_internal._close_judgement(j memfold.judgements) returns void
@@ -87,6 +83,4 @@ begin
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
 end;
 $$;
-revoke all on function memfold_internal._close_judgement(memfold.judgements) from public;
-comment on function memfold_internal._close_judgement(memfold.judgements) is
-'Records the answer of a judgement and closes it.';
+comment on function memfold_internal._close_judgement is 'Records the answer of a judgement and closes it.';

@@ -61,11 +61,6 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._resolve_identity(
-    text, uuid, text, double precision, text, text, bigint, bigint, double precision
-) from public;
-comment on function memfold_internal._resolve_identity(
-    text, uuid, text, double precision, text, text, bigint, bigint, double precision
-) is
+comment on function memfold_internal._resolve_identity is
 'Answers a question about two names, for resolve_judgement(): duplicate links the alias to the name. Status obsolete: other links do not
 allow it. Raises 42501 for a role that may not link names and is no judge.';

@@ -13,8 +13,7 @@ begin
             '', 'g') = '';
 end;
 $$;
-revoke all on function memfold_internal._is_wordless(text, text) from public;
-comment on function memfold_internal._is_wordless(text, text) is
+comment on function memfold_internal._is_wordless is
 'Whether a text says nothing: it is empty in canonical form, or without its punctuation. Only reads.';
 
 create or replace function memfold_internal._synthesise(j memfold.judgements, members memfold.memories[]) returns uuid
@@ -54,8 +53,7 @@ begin
     return v_memory.memory_id;
 end;
 $$;
-revoke all on function memfold_internal._synthesise(memfold.judgements, memfold.memories[]) from public;
-comment on function memfold_internal._synthesise(memfold.judgements, memfold.memories[]) is
+comment on function memfold_internal._synthesise is
 'Stores the judgement''s merged text as a memory, unless it already is one, and merges its members (oldest to newest) into it; returns its
 id. It has no observation itself: if its merges are undone, it is withdrawn. Null: a person has rejected that text.';
 
@@ -104,8 +102,7 @@ begin
     return v_event_id;
 end;
 $$;
-revoke all on function memfold_internal._merge_members(memfold.judgements, memfold.memories[], uuid) from public;
-comment on function memfold_internal._merge_members(memfold.judgements, memfold.memories[], uuid) is
+comment on function memfold_internal._merge_members is
 'Merges members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged. Returns the last ledger
 row. The caller holds the lock.';
 
@@ -162,16 +159,14 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._contradict(memfold.judgements, memfold.memories[], text, boolean) from public;
-comment on function memfold_internal._contradict(memfold.judgements, memfold.memories[], text, boolean) is
+comment on function memfold_internal._contradict is
 'Applies a conflict policy to memories (oldest to newest) that answer one question. is_judged: a judge has found that they contradict one
 another; else they are values of one slot, of which equal ones are no conflict. The caller holds the lock.';
 
 create or replace function memfold_internal._is_same_value(a memfold.memories, b memfold.memories) returns boolean
 language sql stable
 return coalesce(memfold.canonicalize(a.object, 'prose/1') = memfold.canonicalize(b.object, 'prose/1'), false);
-revoke all on function memfold_internal._is_same_value(memfold.memories, memfold.memories) from public;
-comment on function memfold_internal._is_same_value(memfold.memories, memfold.memories) is
+comment on function memfold_internal._is_same_value is
 'Whether two memories state the same value of their slot: both have an object, and the objects are equal. Only reads.';
 
 create or replace function memfold_internal._keep_apart(j memfold.judgements, members memfold.memories[]) returns memfold.resolution
@@ -222,8 +217,7 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._keep_apart(memfold.judgements, memfold.memories[]) from public;
-comment on function memfold_internal._keep_apart(memfold.judgements, memfold.memories[]) is
+comment on function memfold_internal._keep_apart is
 'The outcome for memories (oldest to newest) that are distinct, or of which the judge is unsure: all are kept, except unequal values of a
 single-valued slot, which the conflict policy decides. The caller holds the lock.';
 
@@ -240,8 +234,7 @@ begin
     return memfold_internal._conflict(v_newest.tenant_id, v_newest.predicate, v_conflict);
 end;
 $$;
-revoke all on function memfold_internal._conflict_of(memfold.memories[]) from public;
-comment on function memfold_internal._conflict_of(memfold.memories[]) is
+comment on function memfold_internal._conflict_of is
 'The conflict policy for memories (oldest to newest): the predicate''s if they are of one scope, else the bucket''s. Only reads.';
 
 create or replace function memfold_internal._apply_verdict(
@@ -314,6 +307,5 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._apply_verdict(memfold.judgements, uuid[], uuid) from public;
-comment on function memfold_internal._apply_verdict(memfold.judgements, uuid[], uuid) is
+comment on function memfold_internal._apply_verdict is
 'Applies a verdict to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';

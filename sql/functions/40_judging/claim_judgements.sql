@@ -22,9 +22,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._judged_side(text, uuid) from public;
-comment on function memfold_internal._judged_side(text, uuid) is
-'A memory as shown to a judge; provenance is that of its first observation.';
+comment on function memfold_internal._judged_side is 'A memory as shown to a judge; provenance is that of its first observation.';
 
 create or replace function memfold_internal._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
 language plpgsql volatile
@@ -57,8 +55,7 @@ begin
     return n;
 end;
 $$;
-revoke all on function memfold_internal._lease(memfold.judgements, text, interval) from public;
-comment on function memfold_internal._lease(memfold.judgements, text, interval) is
+comment on function memfold_internal._lease is
 'Leases one judgement, which the caller has locked, after a check of the present state of its pair: status is leased, or obsolete, dead
 (its eighth lease has expired), or open (one of its memories was merged: asked again under another id).';
 
@@ -172,8 +169,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) from public;
-comment on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) is
+comment on function memfold_internal._claim is
 'claim_judgements() across tenants: owned by memfold_queue, the only role that sees the queue of every tenant.';
 
 create or replace function memfold_internal._claim_all_tenants(
@@ -183,8 +179,7 @@ language sql volatile
 begin atomic
     select * from memfold_internal._claim(worker, max_results, lease, review, null, judgement_ids);
 end;
-revoke all on function memfold_internal._claim_all_tenants(text, bigint, interval, boolean, uuid[]) from public;
-comment on function memfold_internal._claim_all_tenants(text, bigint, interval, boolean, uuid[]) is
+comment on function memfold_internal._claim_all_tenants is
 'A hook: claim_judgements() without a tenant. On Citus, where no node has every queue, it calls claim_judgements() for one tenant after
 the other.';
 
@@ -217,10 +212,8 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[]) from public;
-grant execute on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[])
-to memfold_judge, memfold_app;
-comment on function memfold.claim_judgements(text, text, bigint, interval, boolean, uuid[]) is
+grant execute on function memfold.claim_judgements to memfold_judge, memfold_app;
+comment on function memfold.claim_judgements is
 'Leases at most max_results (1 to 1,000) judgements to a worker (any name): the oldest of a tenant first, tenants in turn. Others do not
 see them until the lease (1 s to 1 day) expires; each claim counts as one of eight attempts. review: claims those that wait for a person.
 members: the memories of a cluster, oldest to newest. link: for kind identity, the names in question. tenant_id null: all tenants, only

@@ -71,15 +71,8 @@ begin
     return j.status;
 end;
 $$;
-revoke all on function memfold.fail_judgement(
-    uuid, text, text, text, boolean, interval, text, bigint, bigint, double precision
-) from public;
-grant execute on function memfold.fail_judgement(
-    uuid, text, text, text, boolean, interval, text, bigint, bigint, double precision
-) to memfold_judge, memfold_app;
-comment on function memfold.fail_judgement(
-    uuid, text, text, text, boolean, interval, text, bigint, bigint, double precision
-) is
+grant execute on function memfold.fail_judgement to memfold_judge, memfold_app;
+comment on function memfold.fail_judgement is
 'Returns a leased judgement to the queue without an answer. The result is its status: open (available again after retry_after, by default
 after 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, for a
 synthesis with on_judge_failure replace: the newest memory has replaced the others), obsolete (nothing is left to decide), or its present
@@ -111,8 +104,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._falls_back(memfold.judgements) from public;
-comment on function memfold_internal._falls_back(memfold.judgements) is
+comment on function memfold_internal._falls_back is
 'Whether the newest memory replaces the others if the judge of this question fails permanently: by the policy, and if it is near each of
 them by their own texts.';
 
@@ -147,8 +139,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._is_pair_near(memfold.policies, text, uuid, uuid) from public;
-comment on function memfold_internal._is_pair_near(memfold.policies, text, uuid, uuid) is
+comment on function memfold_internal._is_pair_near is
 'Whether two memories are near enough by their own texts for a question: by a model''s vectors, or by words. Only reads.';
 
 create or replace function memfold_internal._fall_back(j memfold.judgements) returns text
@@ -175,8 +166,7 @@ begin
     return n.status;
 end;
 $$;
-revoke all on function memfold_internal._fall_back(memfold.judgements) from public;
-comment on function memfold_internal._fall_back(memfold.judgements) is
+comment on function memfold_internal._fall_back is
 'Applies the fallback of a synthesis whose judge has failed permanently, if the policy says replace: the newest memory replaces the
 others. Returns the judgement''s status: done, or obsolete. The caller holds the lock.';
 
@@ -208,6 +198,5 @@ begin
     return v_count;
 end;
 $$;
-revoke all on function memfold_internal._fall_back_dead(text) from public;
-comment on function memfold_internal._fall_back_dead(text) is
+comment on function memfold_internal._fall_back_dead is
 'Decides one dead question of a synthesis by the policy''s on_judge_failure, and returns how many it was (0 or 1): for maintenance.';

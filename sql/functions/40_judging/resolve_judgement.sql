@@ -22,8 +22,7 @@ begin
         );
 end;
 $$;
-revoke all on function memfold_internal._is_outdated(memfold.judgements, uuid[], uuid) from public;
-comment on function memfold_internal._is_outdated(memfold.judgements, uuid[], uuid) is
+comment on function memfold_internal._is_outdated is
 'Whether an answer about these memories no longer fits those that the question n is now about. A pair if one of its sides has changed; a
 cluster that has lost members only if fewer than two of the answered ones are left, or its text or its richest memory is gone. Only
 reads.';
@@ -56,8 +55,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._answer_rest(memfold.judgements, uuid, uuid[]) from public;
-comment on function memfold_internal._answer_rest(memfold.judgements, uuid, uuid[]) is
+comment on function memfold_internal._answer_rest is
 'The outcome for the members of a cluster that its verdict is not about: each is distinct from the memory that is now the root of the
 others, and a separate question is asked about them. The caller holds the lock.';
 
@@ -155,15 +153,8 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold.resolve_judgement(
-    uuid, text, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[]
-) from public;
-grant execute on function memfold.resolve_judgement(
-    uuid, text, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[]
-) to memfold_judge, memfold_app;
-comment on function memfold.resolve_judgement(
-    uuid, text, text, double precision, text, text, uuid, text, bigint, bigint, double precision, uuid[]
-) is
+grant execute on function memfold.resolve_judgement to memfold_judge, memfold_app;
+comment on function memfold.resolve_judgement is
 'Answers a judgement, under the lock of its scope and only if its memories have not changed since they were judged. verdict: duplicate
 (the newer memories become aliases of the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
 decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Unequal values of

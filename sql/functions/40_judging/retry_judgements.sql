@@ -29,14 +29,12 @@ begin
     return v_count;
 end;
 $$;
-revoke all on function memfold_internal._retry_judgements(text) from public;
-comment on function memfold_internal._retry_judgements(text) is 'retry_judgements() across tenants: owned by memfold_queue.';
+comment on function memfold_internal._retry_judgements is 'retry_judgements() across tenants: owned by memfold_queue.';
 
 create or replace function memfold_internal._retry_all_tenants() returns bigint
 language sql volatile
 return memfold_internal._retry_judgements(null);
-revoke all on function memfold_internal._retry_all_tenants() from public;
-comment on function memfold_internal._retry_all_tenants() is
+comment on function memfold_internal._retry_all_tenants is
 'A hook: retry_judgements() without a tenant. On Citus it calls retry_judgements() for one tenant after the other.';
 
 create or replace function memfold.retry_judgements(
@@ -51,8 +49,7 @@ begin
         else memfold_internal._retry_judgements(v_tenant_id) end;
 end;
 $$;
-revoke all on function memfold.retry_judgements(text) from public;
-grant execute on function memfold.retry_judgements(text) to memfold_judge, memfold_app;
-comment on function memfold.retry_judgements(text) is
+grant execute on function memfold.retry_judgements to memfold_judge, memfold_app;
+comment on function memfold.retry_judgements is
 'Queues dead judgements again, with eight attempts each, and returns how many. tenant_id null: all tenants, only for members of
 memfold_judge. Raises MF001 to MF003.';

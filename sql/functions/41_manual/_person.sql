@@ -10,9 +10,7 @@ begin
     return j;
 end;
 $$;
-revoke all on function memfold_internal._person(text, text, text) from public;
-comment on function memfold_internal._person(text, text, text) is
-'A manual decision, not an answer to a question, for _record_relation().';
+comment on function memfold_internal._person is 'A manual decision, not an answer to a question, for _record_relation().';
 
 create or replace function memfold_internal._person_result(action text, memory_id uuid, superseded_id uuid, event_id uuid)
 returns memfold.ingest_result
@@ -20,10 +18,9 @@ language sql immutable parallel safe
 return (
     action, memory_id, 3, 'person'::text, null::double precision, superseded_id, null::uuid, event_id, null::jsonb
 )::memfold.ingest_result;
-revoke all on function memfold_internal._person_result(text, uuid, uuid, uuid) from public;
-comment on function memfold_internal._person_result(text, uuid, uuid, uuid) is 'The result of a manual decision for the caller.';
+comment on function memfold_internal._person_result is 'The result of a manual decision for the caller.';
 
-create or replace function memfold_internal._check_pair(a memfold.memories, b memfold.memories) returns void
+create or replace function memfold_internal._check_two_memories(a memfold.memories, b memfold.memories) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
@@ -38,9 +35,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_pair(memfold.memories, memfold.memories) from public;
-comment on function memfold_internal._check_pair(memfold.memories, memfold.memories) is
-'Raises MF034 unless these are two different memories of one bucket.';
+comment on function memfold_internal._check_two_memories is 'Raises MF034 unless these are two different memories of one bucket.';
 
 create or replace function memfold_internal._authorize_pair(
     tenant_id text, memory_id uuid, other_id uuid
@@ -52,15 +47,14 @@ declare
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     v_pair := array[memfold_internal._memory_root(tenant_id, memory_id, '{}'), memfold_internal._memory_root(tenant_id, other_id, '{}')];
-    perform memfold_internal._check_pair(v_pair[1], v_pair[2]);
+    perform memfold_internal._check_two_memories(v_pair[1], v_pair[2]);
     perform memfold_internal._lock_memories(tenant_id, array[(v_pair[1]).memory_id, (v_pair[2]).memory_id]);
     v_pair := array[memfold_internal._memory_root(tenant_id, memory_id, '{rejected,withdrawn}'),
         memfold_internal._memory_root(tenant_id, other_id, '{rejected,withdrawn}')];
-    perform memfold_internal._check_pair(v_pair[1], v_pair[2]);
+    perform memfold_internal._check_two_memories(v_pair[1], v_pair[2]);
     return v_pair;
 end;
 $$;
-revoke all on function memfold_internal._authorize_pair(text, uuid, uuid) from public;
-comment on function memfold_internal._authorize_pair(text, uuid, uuid) is
+comment on function memfold_internal._authorize_pair is
 'The roots of two memories that a person relates to each other, looked up again under the locks of both. Raises MF001 to MF003, MF018,
 MF034, MF025.';

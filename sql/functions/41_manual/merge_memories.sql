@@ -16,9 +16,8 @@ begin
             a.memory_id, b.memory_id, null, null));
 end;
 $$;
-revoke all on function memfold.merge_memories(uuid, uuid, text, text) from public;
-grant execute on function memfold.merge_memories(uuid, uuid, text, text) to memfold_app;
-comment on function memfold.merge_memories(uuid, uuid, text, text) is
+grant execute on function memfold.merge_memories to memfold_app;
+comment on function memfold.merge_memories is
 'Merges a memory into another of the same bucket, in any scope, as a manual action: memory_id becomes an alias of into_id, which counts
 its observations from now on. The id of an alias stands for its root. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (the
 same memory, another bucket, rejected or withdrawn), MF025.';

@@ -17,9 +17,8 @@ begin
             m.memory_id, null, null, null));
 end;
 $$;
-revoke all on function memfold.reject_memory(uuid, text, text) from public;
-grant execute on function memfold.reject_memory(uuid, text, text) to memfold_app;
-comment on function memfold.reject_memory(uuid, text, text) is
+grant execute on function memfold.reject_memory to memfold_app;
+comment on function memfold.reject_memory is
 'Rejects a memory (for an alias: its root) as a manual action: it becomes a tombstone, which is no longer shown, and its text and those of
 its aliases are refused when they arrive again. A value that it had superseded becomes current again. undo(event_id) undoes it. Raises
 MF018 (no such memory), MF034 (it is already rejected), MF025.';

@@ -23,9 +23,8 @@ begin
             b.memory_id, a.memory_id, null, v_stated_at));
 end;
 $$;
-revoke all on function memfold.supersede_memory(uuid, uuid, text, text) from public;
-grant execute on function memfold.supersede_memory(uuid, uuid, text, text) to memfold_app;
-comment on function memfold.supersede_memory(uuid, uuid, text, text) is
+grant execute on function memfold.supersede_memory to memfold_app;
+comment on function memfold.supersede_memory is
 'Retires a memory in favour of another of the same bucket, as a manual action: memory_id becomes history from now on, by_id is current. If
 the retired memory is stated again later, it becomes current again. The id of an alias stands for its root. undo(event_id) undoes it.
 Raises MF018 (no such memory), MF034 (the same memory, another bucket, rejected or withdrawn), MF025.';

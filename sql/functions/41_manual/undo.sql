@@ -65,8 +65,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._tell_apart(text, uuid[], text) from public;
-comment on function memfold_internal._tell_apart(text, uuid[], text) is
+comment on function memfold_internal._tell_apart is
 'Records that the texts which an undone run had merged into one memory are distinct from each other: one row per text, with the same
 cluster_id for all that had been one memory. The caller holds the lock.';
 
@@ -163,8 +162,7 @@ begin
     order by m.memory_id, i.undo_id desc;
 end;
 $$;
-revoke all on function memfold_internal._undo(text, uuid[], text, uuid) from public;
-comment on function memfold_internal._undo(text, uuid[], text, uuid) is
+comment on function memfold_internal._undo is
 'Undoes events that are not undone yet, and returns the memories concerned, each with its last new row. run_id: the run that is undone.
 The caller holds the locks.';
 
@@ -189,8 +187,7 @@ begin
     return e;
 end;
 $$;
-revoke all on function memfold_internal._event_to_undo(text, uuid) from public;
-comment on function memfold_internal._event_to_undo(text, uuid) is
+comment on function memfold_internal._event_to_undo is
 'The ledger row of an event that undo() can undo. Raises MF029 (no such event), MF032 (it cannot be undone). Only reads.';
 
 create or replace function memfold.undo(
@@ -217,9 +214,8 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold.undo(uuid, text, text) from public;
-grant execute on function memfold.undo(uuid, text, text) to memfold_app;
-comment on function memfold.undo(uuid, text, text) is
+grant execute on function memfold.undo to memfold_app;
+comment on function memfold.undo is
 'Undoes one event of the ledger, no matter who made it, in any order: a merge (both texts are memories of their own again, each with the
 observations that arrived by it), a supersession (both are active, and a person is asked), a rejection, a pruning, or one restatement (tier
 1: the observation no longer counts). Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with

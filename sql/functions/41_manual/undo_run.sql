@@ -58,9 +58,8 @@ begin
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
 end;
 $$;
-revoke all on function memfold.undo_run(uuid, text, text) from public;
-grant execute on function memfold.undo_run(uuid, text, text) to memfold_app;
-comment on function memfold.undo_run(uuid, text, text) is
+grant execute on function memfold.undo_run to memfold_app;
+comment on function memfold.undo_run is
 'Undoes a whole maintenance run, as undo() does for each event: whatever it merged, replaced, superseded, rejected or pruned. Statements
 made since remain, and count for the memory that now holds their text. Open judgements of the run become obsolete. A text that a judge
 wrote for the run is withdrawn. The texts that the run had merged into one memory are marked as distinct from each other: no run merges

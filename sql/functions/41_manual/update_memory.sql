@@ -28,7 +28,7 @@ begin
     if found then
         -- the bucket has that text: the update is a merge into its root
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{rejected}');
-        perform memfold_internal._check_pair(m, o);
+        perform memfold_internal._check_two_memories(m, o);
         perform memfold_internal._lock_memories(tenant_id, array[m.memory_id, o.memory_id]);
         v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced',
             o.memory_id, m.memory_id, null, null);
@@ -53,9 +53,8 @@ begin
     return memfold_internal._person_result('replaced', o.memory_id, null, v_event_id);
 end;
 $$;
-revoke all on function memfold.update_memory(uuid, text, text, text, vector, text, text) from public;
-grant execute on function memfold.update_memory(uuid, text, text, text, vector, text, text) to memfold_app;
-comment on function memfold.update_memory(uuid, text, text, text, vector, text, text) is
+grant execute on function memfold.update_memory to memfold_app;
+comment on function memfold.update_memory is
 'Gives a memory a new text (and object), as a manual action: a text never changes, so the new one becomes a memory of the same scope and
 the old one its alias; ids and observations of the old one count for it. With an embedding, tier 2 runs for the new text: action is merged
 or escalated if it matches another memory, otherwise replaced. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (it already

@@ -55,8 +55,7 @@ begin
     return array(select m.memory_id from pg_catalog.unnest(v_texts) as m order by m.memory_id);
 end;
 $$;
-revoke all on function memfold_internal._copy_known(text, text, timestamptz, text) from public;
-comment on function memfold_internal._copy_known(text, text, timestamptz, text) is
+comment on function memfold_internal._copy_known is
 'Copies to a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows recorded until then, which
 the caller derives. Returns the texts. Afterwards memfold.tenant_id is the new tenant.';
 
@@ -86,8 +85,7 @@ begin
     return coalesce(v_told, '[]');
 end;
 $$;
-revoke all on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) from public;
-grant execute on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) to memfold_app, memfold_auditor;
-comment on function memfold_internal._believed_memories(text, text, timestamptz, timestamptz) is
+grant execute on function memfold_internal._believed_memories to memfold_app, memfold_auditor;
+comment on function memfold_internal._believed_memories is
 'current_memories() by the state of the ledger at known_at, as an array. It derives a copy of the bucket under a temporary tenant, and
 rolls it back: no other rows are locked or changed. Raises MF001 to MF003, MF022.';

@@ -28,16 +28,14 @@ begin
     cross join lateral memfold_internal._options(_recall_rules.tenant_id, _recall_rules.bucket_id, t.memory_type) as o;
 end;
 $$;
-revoke all on function memfold_internal._recall_rules(text, text) from public;
-comment on function memfold_internal._recall_rules(text, text) is
+comment on function memfold_internal._recall_rules is
 'What recall reads of the policies and options of a bucket, by type; first ''*'', for types without their own. Looked up once per type
 that has some, not once per memory.';
 
 create or replace function memfold_internal._search_limit() returns bigint
 language sql immutable parallel safe
 return 100000;
-revoke all on function memfold_internal._search_limit() from public;
-comment on function memfold_internal._search_limit() is
+comment on function memfold_internal._search_limit is
 'How many texts of a bucket recall compares one by one: of a larger bucket its newest ones, unless there is an index. Finding the newest
 ones reads an entry of each anyway: all 100,000 vectors of 384 dimensions take 0.23 s, and so did the newest 10,000 of them.';
 
@@ -65,8 +63,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._exceeds_search_limit(text, text, bigint, text) from public;
-comment on function memfold_internal._exceeds_search_limit(text, text, bigint, text) is
+comment on function memfold_internal._exceeds_search_limit is
 'Whether a scope (null: the bucket) has more active vectors of a model than recall compares one by one. Reads that many entries of an
 index: 8 ms.';
 
@@ -87,8 +84,7 @@ begin
     return false;
 end;
 $$;
-revoke all on function memfold_internal._is_large_bucket(text, text, text) from public;
-comment on function memfold_internal._is_large_bucket(text, text, text) is
+comment on function memfold_internal._is_large_bucket is
 'Whether recall reads a bucket by the index, or a scope by itself: it has more active vectors than _exact_limit(), or had them less than a
 minute ago, when this session counted them. Counting took a sixth of a search, and more where many rows had changed since the last vacuum
 (1,600 pages instead of 115). A bucket that has shrunk since is still searched completely.';
@@ -146,14 +142,7 @@ begin
     ) as s;
 end;
 $$;
-revoke all on function memfold_internal._knn_by_memory(
-    text, text, vector, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
-    text[], memfold_internal.recall_rule[]
-) from public;
-comment on function memfold_internal._knn_by_memory(
-    text, text, vector, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
-    text[], memfold_internal.recall_rule[]
-) is
+comment on function memfold_internal._knn_by_memory is
 '_knn_search() for a session, or for a bucket''s history (session_id null): all of it, however large.';
 
 create or replace function memfold_internal._knn_search(
@@ -284,14 +273,7 @@ begin
     ) as s;
 end;
 $$;
-revoke all on function memfold_internal._knn_search(
-    text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
-    text[], memfold_internal.recall_rule[]
-) from public;
-comment on function memfold_internal._knn_search(
-    text, text, vector, text, bigint, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz,
-    text[], memfold_internal.recall_rule[]
-) is
+comment on function memfold_internal._knn_search is
 'The max_vectors vectors of a bucket nearest to a unit vector among those that recall may show (_recallable), each (text_ids) with its
 root: a root appears once for each of its texts. Exact for a session, for as_of, for a scope (of a large bucket; scope_key null: no scope)
 and for the newest 100,000 of a bucket; for all of one with more than 10,000 approximate, if there is an index. shortfall: why it may not
@@ -345,13 +327,6 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._indexed_knn_search(
-    text, text, vector, text, bigint, text, text, text, jsonb, jsonpath, double precision, timestamptz, text[],
-    memfold_internal.recall_rule[], boolean, oid
-) from public;
-comment on function memfold_internal._indexed_knn_search(
-    text, text, vector, text, bigint, text, text, text, jsonb, jsonpath, double precision, timestamptz, text[],
-    memfold_internal.recall_rule[], boolean, oid
-) is
+comment on function memfold_internal._indexed_knn_search is
 '_knn_search() over a whole bucket by an index (_vector_index), which rarely misses one. Fewer than max_vectors if the scan gave up: after
 4,000 entries, 20,000 with filters.';

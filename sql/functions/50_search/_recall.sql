@@ -48,8 +48,7 @@ begin
     return array(select u.id from unnest(v_buckets) as u (id) order by u.id collate "C");
 end;
 $$;
-revoke all on function memfold_internal._search_buckets(text, text, text[], text) from public;
-comment on function memfold_internal._search_buckets(text, text, text[], text) is
+comment on function memfold_internal._search_buckets is
 'The buckets that a search covers, sorted: bucket_ids, and those that begin with bucket_prefix; bucket_id if neither is given. Raises
 MF003, MF022.';
 
@@ -77,8 +76,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._recall_settings(text, text[], text) from public;
-comment on function memfold_internal._recall_settings(text, text[], text) is
+comment on function memfold_internal._recall_settings is
 'The settings by which the buckets of a search rank and count, one row each, and by which they show two memories as one: the strictest of
 them.';
 
@@ -154,12 +152,7 @@ begin
     shortfalls := array(select distinct s.reason from unnest(shortfalls) as s (reason) where s.reason is not null order by 1);
 end;
 $$;
-revoke all on function memfold_internal._recall_candidates(
-    text, text[], vector, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz
-) from public;
-comment on function memfold_internal._recall_candidates(
-    text, text[], vector, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz
-) is
+comment on function memfold_internal._recall_candidates is
 'What a search finds before it ranks: for each bucket (places: which) the max_texts texts nearest to a vector (_knn_search; shares are
 null), and those with most of a query''s words (_word_search; similarities are null). has_more: one of these, or all together, reached the
 limit. shortfalls: why some may be missing.';
@@ -198,8 +191,7 @@ begin
         ], '; ');
 end;
 $$;
-revoke all on function memfold_internal._notify_incomplete(text[], text, text) from public;
-comment on function memfold_internal._notify_incomplete(text[], text, text) is
+comment on function memfold_internal._notify_incomplete is
 'Explains in a NOTICE (SQLSTATE 01M01) why a search has not covered everything, and what to do.';
 
 create or replace function memfold_internal._fuse(
@@ -231,12 +223,7 @@ begin atomic
     where f.rank <= max_texts
     group by f.place, f.id;
 end;
-revoke all on function memfold_internal._fuse(
-    bigint[], uuid[], uuid[], double precision[], double precision[], double precision[], double precision[], bigint, boolean
-) from public;
-comment on function memfold_internal._fuse(
-    bigint[], uuid[], uuid[], double precision[], double precision[], double precision[], double precision[], bigint, boolean
-) is
+comment on function memfold_internal._fuse is
 'The max_texts best results of each kind from _recall_candidates(), each root once, and how well it fits, in [0, 1]: its similarity, or
 its share of the query''s words, or with both their reciprocal ranks, 1 / (60 + rank), scaled so that the first by both has 1.';
 
@@ -257,6 +244,5 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._stored_similarity(text, uuid, text, vector) from public;
-comment on function memfold_internal._stored_similarity(text, uuid, text, vector) is
+comment on function memfold_internal._stored_similarity is
 'The cosine of a stored text to a unit vector. Null: it has no vector of the model, or the unit vector is null.';

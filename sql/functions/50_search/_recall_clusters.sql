@@ -1,8 +1,7 @@
 create or replace function memfold_internal._same_words() returns double precision
 language sql immutable parallel safe
 return 0.8;
-revoke all on function memfold_internal._same_words() from public;
-comment on function memfold_internal._same_words() is
+comment on function memfold_internal._same_words is
 'Jaccard similarity of words at or above which recall shows two memories as one if one of them has no vector.';
 
 create or replace function memfold_internal._alike(
@@ -52,8 +51,7 @@ begin
     ) as p;
 end;
 $$;
-revoke all on function memfold_internal._alike(text, uuid[], text, double precision) from public;
-comment on function memfold_internal._alike(text, uuid[], text, double precision) is
+comment on function memfold_internal._alike is
 'The positions of pairs of these memories that are alike: by the cosine of their vectors, at least threshold; if one has no vector of the
 model, by their words (_same_words).';
 
@@ -193,8 +191,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._recall_clusters(text, uuid[], double precision[], text, double precision, text) from public;
-comment on function memfold_internal._recall_clusters(text, uuid[], double precision[], text, double precision, text) is
+comment on function memfold_internal._recall_clusters is
 'For each of these roots, in order of rank: the position of the best-ranked one that says the same (its own, or that of the first cluster
 all of whose members say the same), and the position of the one that is shown. They are alike (_alike), and nothing else distinguishes
 them. They may be of several buckets. Only reads.';

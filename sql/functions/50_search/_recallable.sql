@@ -82,14 +82,7 @@ as $$
         and e.confidence >= c.least_confidence - 1e-9
     offset 0;
 $$;
-revoke all on function memfold_internal._recallable(
-    text, uuid, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
-    memfold_internal.recall_rule[]
-) from public;
-comment on function memfold_internal._recallable(
-    text, uuid, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
-    memfold_internal.recall_rule[]
-) is
+comment on function memfold_internal._recallable is
 'The root of a text, if recall may show it at a time (it is active, and valid): with its effective confidence then, and its feedback in
 (0, 1). Null: no such filter; subject and predicate are canonical. types, rules: those of the bucket (_recall_rules). Inlined by its
 callers, so that the scans of vectors continue until enough have passed.';

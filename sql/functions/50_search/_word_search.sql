@@ -18,8 +18,7 @@ begin
     using keys, tenant_id;
 end;
 $$;
-revoke all on function memfold_internal._indexed_words(text, bigint[], regconfig) from public;
-comment on function memfold_internal._indexed_words(text, bigint[], regconfig) is
+comment on function memfold_internal._indexed_words is
 'By an index of words (_text_index): the memories of a tenant that have each word, with the length of their texts in bytes. The keys
 (_word_keys) contain tenant and bucket, which the caller must be authorized for; tenant_id tells Citus the shard. Owned by memfold_queue:
 comparisons of arrays are not leakproof, so that under row-level security the index would not be used.';
@@ -39,8 +38,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._exceeds_text_limit(text, text) from public;
-comment on function memfold_internal._exceeds_text_limit(text, text) is
+comment on function memfold_internal._exceeds_text_limit is
 'Whether a bucket has more texts than recall reads for their words. Reads that many entries of an index.';
 
 create or replace function memfold_internal._word_search(
@@ -182,14 +180,7 @@ begin
     ) as s;
 end;
 $$;
-revoke all on function memfold_internal._word_search(
-    text, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
-    memfold_internal.recall_rule[]
-) from public;
-comment on function memfold_internal._word_search(
-    text, text, text, bigint, text, text, text, text, jsonb, jsonpath, double precision, timestamptz, timestamptz, text[],
-    memfold_internal.recall_rule[]
-) is
+comment on function memfold_internal._word_search is
 'The max_texts texts of a bucket that have most of a query''s words, among those that recall may show (_recallable), each with its root.
 share: of the words'' weights, in [0, 1], slightly lower for longer texts. By an index of words; without one by reading the bucket''s
 texts, only the newest 100,000 if there are more (shortfall: no_text_index). Only reads.';

@@ -24,8 +24,7 @@ begin
     return pg_catalog.to_tsvector(text_search, v_text);
 end;
 $$;
-revoke all on function memfold_internal._text_words(text, regconfig, text, text, text) from public;
-comment on function memfold_internal._text_words(text, regconfig, text, text, text) is
+comment on function memfold_internal._text_words is
 'The words of a text by a text search configuration. capitals, fold_from, fold_to: the data of prose/1 for letter case.';
 
 create or replace function memfold_internal._word_vector(
@@ -37,8 +36,7 @@ return memfold_internal._text_words(
     pg_catalog.left(content, 20000) || coalesce(' ' || subject, '') || coalesce(' ' || predicate, '') || coalesce(' ' || object, ''),
     text_search, memfold_internal._capitals_1(), memfold_internal._fold_from_1(), memfold_internal._fold_to_1()
 );
-revoke all on function memfold_internal._word_vector(text, text, text, text, regconfig) from public;
-comment on function memfold_internal._word_vector(text, text, text, text, regconfig) is
+comment on function memfold_internal._word_vector is
 'The words by which recall finds a memory: those of its text, subject, predicate and object. Inlined.';
 
 create or replace function memfold_internal._word_keys(of_tenant text, of_bucket text, words text[]) returns bigint[]
@@ -53,8 +51,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._word_keys(text, text, text[]) from public;
-comment on function memfold_internal._word_keys(text, text, text[]) is
+comment on function memfold_internal._word_keys is
 'A number for each word in a bucket: with them an index over all memories finds those of one bucket.';
 
 create or replace function memfold_internal._memory_words(
@@ -64,8 +61,7 @@ language sql immutable parallel safe
 return memfold_internal._word_keys(
     of_tenant, of_bucket, pg_catalog.tsvector_to_array(memfold_internal._word_vector(content, subject, predicate, object, text_search))
 );
-revoke all on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) from public;
-comment on function memfold_internal._memory_words(text, text, text, text, text, text, regconfig) is
+comment on function memfold_internal._memory_words is
 'The words of a memory by a text search configuration, as numbers (_word_keys): the contents of an index of words (create_text_index).
 Inlined.';
 
@@ -94,8 +90,7 @@ begin
     return v_words[1:64];
 end;
 $$;
-revoke all on function memfold_internal._query_words(text, regconfig) from public;
-comment on function memfold_internal._query_words(text, regconfig) is
+comment on function memfold_internal._query_words is
 'The words of a query that are searched for: the first 64; for configuration simple without English stop words, unless there are no
 others.';
 
@@ -104,8 +99,7 @@ language sql stable parallel safe
 return 'memories_words_' || pg_catalog.left(
     pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(text_search::text, 'UTF8')), 'hex'), 32
 );
-revoke all on function memfold_internal._text_index_name(regconfig) from public;
-comment on function memfold_internal._text_index_name(regconfig) is 'The name of the index of words by a text search configuration.';
+comment on function memfold_internal._text_index_name is 'The name of the index of words by a text search configuration.';
 
 create or replace function memfold_internal._text_index(text_search regconfig) returns oid
 language sql stable parallel safe
@@ -116,5 +110,4 @@ begin atomic
         i.indexrelid = pg_catalog.to_regclass('memfold.' || memfold_internal._text_index_name(text_search))::oid
         and i.indisvalid and i.indrelid = 'memfold.memories'::pg_catalog.regclass;
 end;
-revoke all on function memfold_internal._text_index(regconfig) from public;
-comment on function memfold_internal._text_index(regconfig) is 'The valid index of words by a configuration. Null: there is none.';
+comment on function memfold_internal._text_index is 'The valid index of words by a configuration. Null: there is none.';

@@ -12,8 +12,7 @@ begin
         v_config::text)) as s;
 end;
 $$;
-revoke all on function memfold.text_index_ddl(text) from public;
-comment on function memfold.text_index_ddl(text) is
+comment on function memfold.text_index_ddl is
 E'Returns the statements that build the index of create_text_index() without blocking writers, one per row, for psql''s \\gexec: they
 cannot run inside a function. Returns no row if the index exists and is valid; an invalid one, left by an interrupted build, is dropped
 first. Only for members of memfold_owner. Raises MF017.';
@@ -27,8 +26,7 @@ begin
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.text_index_ddl(text_search) as s (statement);
 end;
 $$;
-revoke all on function memfold.create_text_index(text) from public;
-comment on function memfold.create_text_index(text) is
+comment on function memfold.create_text_index is
 'Creates the index of words (GIN) of a text search configuration (set_options(text_search => ...)): search_memories() with a query then
 uses it to find words in buckets of any size, instead of reading up to 100,000 texts. Does nothing if the index exists; replaces an
 invalid one, left by an interrupted build. Blocks writers until the transaction ends: on a database in use, run the statements of
@@ -42,7 +40,6 @@ begin
         memfold_internal._text_index_name(memfold_internal._text_search(text_search)), null) as s;
 end;
 $$;
-revoke all on function memfold.drop_text_index_ddl(text) from public;
-comment on function memfold.drop_text_index_ddl(text) is
+comment on function memfold.drop_text_index_ddl is
 E'Returns the statement that drops the index that create_text_index() or text_index_ddl() created, for psql''s \\gexec; no row if there is
 no such index. Only for members of memfold_owner. Raises MF017.';

@@ -70,9 +70,8 @@ begin
     order by greatest(v.valid_from, k.valid_from), m.memory_id;
 end;
 $$;
-revoke all on function memfold.current_memories(text, text, timestamptz, timestamptz) from public;
-grant execute on function memfold.current_memories(text, text, timestamptz, timestamptz) to memfold_app, memfold_auditor;
-comment on function memfold.current_memories(text, text, timestamptz, timestamptz) is
+grant execute on function memfold.current_memories to memfold_app, memfold_auditor;
+comment on function memfold.current_memories is
 'Returns what was believed true at a time (null: now): values of timelines by their intervals, all other active memories from their first
 observation on, none outside its validity. known_at null: by what is known today; merges, rejections and late arrivals count as if they
 had always been known. known_at: by the ledger rows recorded until then, including those undone later; as_of null is then known_at.

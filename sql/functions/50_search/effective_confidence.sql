@@ -24,9 +24,8 @@ begin
     return v_confidence;
 end;
 $$;
-revoke all on function memfold.effective_confidence(uuid, text, timestamptz) from public;
-grant execute on function memfold.effective_confidence(uuid, text, timestamptz) to memfold_app;
-comment on function memfold.effective_confidence(uuid, text, timestamptz) is
+grant execute on function memfold.effective_confidence to memfold_app;
+comment on function memfold.effective_confidence is
 'Returns the confidence of a memory (for an alias: of its root) after decay, at a time, in [0, 1]: confidence * (1 - decay_rate) ^ days
 since last use, by its options. Last use is the later of last_accessed and last_seen. Decay begins after decay_interval without use, ends
 at decay_floor and spares protected_types; with a decay_rate of 0, the default, the result is the confidence. Writes nothing. Null for a

@@ -83,15 +83,8 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold.find_similar(
-    vector, text, text, text, double precision, text, text, text, bigint
-) from public;
-grant execute on function memfold.find_similar(
-    vector, text, text, text, double precision, text, text, text, bigint
-) to memfold_app;
-comment on function memfold.find_similar(
-    vector, text, text, text, double precision, text, text, text, bigint
-) is
+grant execute on function memfold.find_similar to memfold_app;
+comment on function memfold.find_similar is
 'Returns the active memories, expired or not, that have a text, their own or an alias''s, with a cosine of at least threshold to the
 vector, one row each, nearest first. memory_type given: in one scope (null subject or predicate matches null); null, and then subject and
 predicate too: in the bucket.

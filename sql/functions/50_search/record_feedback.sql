@@ -27,8 +27,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold.record_feedback(uuid, boolean, text) from public;
-grant execute on function memfold.record_feedback(uuid, boolean, text) to memfold_app;
-comment on function memfold.record_feedback(uuid, boolean, text) is
+grant execute on function memfold.record_feedback to memfold_app;
+comment on function memfold.record_feedback is
 'Records whether a memory (for an alias: its root) helped or harmed, and returns both counts: search_memories() ranks by them. Raises
 MF001, MF002, MF018 (no such memory), MF022.';

@@ -198,18 +198,8 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold.search_memories(
-    vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
-    precision, boolean, boolean, text, text[], text, jsonpath
-) from public;
-grant execute on function memfold.search_memories(
-    vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
-    precision, boolean, boolean, text, text[], text, jsonpath
-) to memfold_app;
-comment on function memfold.search_memories(
-    vector, text, text, text, bigint, text, text, text, text, jsonb, double precision, timestamptz, boolean, double
-    precision, boolean, boolean, text, text[], text, jsonpath
-) is
+grant execute on function memfold.search_memories to memfold_app;
+comment on function memfold.search_memories is
 'Returns the active and currently valid memories (valid_from, valid_until) that best match a query, each fact once: nearest to its vector
 (query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the option
 text_search), or both. For each of the two, the candidates are the 3 * max_results best texts that pass the filters (null: no filter;

@@ -3,8 +3,7 @@
 create or replace function memfold_internal._name_words(name text) returns text[]
 language sql immutable parallel safe
 return pg_catalog.array_remove(pg_catalog.string_to_array(pg_catalog.translate(name, '.,;:/_-()''"', '           '), ' '), '');
-revoke all on function memfold_internal._name_words(text) from public;
-comment on function memfold_internal._name_words(text) is 'The words of a name (canonical).';
+comment on function memfold_internal._name_words is 'The words of a name (canonical).';
 
 create or replace function memfold_internal._name_relation(alias text[], name text[]) returns text
 language plpgsql immutable parallel safe
@@ -40,8 +39,7 @@ begin
     return case when v_initials > 0 and v_words > 0 then 'initials' end;
 end;
 $$;
-revoke all on function memfold_internal._name_relation(text[], text[]) from public;
-comment on function memfold_internal._name_relation(text[], text[]) is
+comment on function memfold_internal._name_relation is
 'How a shorter name may abbreviate a longer one, by their words: contained (all of its words occur there), initials (some occur by their
 first letter, and one in full). Null: it does not.';
 
@@ -56,8 +54,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._names_clash(text, text, text, boolean) from public;
-comment on function memfold_internal._names_clash(text, text, text, boolean) is
+comment on function memfold_internal._names_clash is
 'Whether the guard distinguishes two names: each is a name that the other is not, or they differ by a number or the like. is_related: one
 is the other by its words, or their first letters (_name_relation), which is no clash of names.';
 
@@ -86,8 +83,7 @@ begin
     ) as f;
 end;
 $$;
-revoke all on function memfold_internal._subject_facts(text, text) from public;
-comment on function memfold_internal._subject_facts(text, text) is
+comment on function memfold_internal._subject_facts is
 'The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and the statement (form),
 which is the content without the name at its beginning. Only reads.';
 
@@ -117,7 +113,6 @@ begin
             pg_catalog.right(a.content, pg_catalog.length(a.form)), pg_catalog.right(b.content, pg_catalog.length(b.form))) = '{}';
 end;
 $$;
-revoke all on function memfold_internal._near_facts(text, text) from public;
-comment on function memfold_internal._near_facts(text, text) is
+comment on function memfold_internal._near_facts is
 'Pairs of facts of two subjects that say the same by their vectors (at or above the model''s merge threshold), with a clean guard; among
 the newest 1,000 that have a subject and a vector. Only reads.';

@@ -13,9 +13,8 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) from public;
-grant execute on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) to memfold_app, memfold_auditor;
-comment on function memfold_internal._explain_pair(text, jsonb, double precision, text[], text, text) is
+grant execute on function memfold_internal._explain_pair to memfold_app, memfold_auditor;
+comment on function memfold_internal._explain_pair is
 'The features that contribute most to a pair''s score (calibrations.score), in log-odds. Reads no table: SECURITY DEFINER so that a role
 that may read memories needs no right to the functions that it calls. Null: there is no score.';
 
@@ -222,10 +221,9 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold.explain_memory(uuid, text) from public;
-grant execute on function memfold.explain_memory(uuid, text) to memfold_app, memfold_auditor;
-grant execute on function memfold_internal._fail(text, text, text, text) to memfold_app, memfold_auditor;
-comment on function memfold.explain_memory(uuid, text) is
+grant execute on function memfold.explain_memory to memfold_app, memfold_auditor;
+grant execute on function memfold_internal._fail to memfold_app, memfold_auditor;
+comment on function memfold.explain_memory is
 'Returns the whole life of a memory as readable lines: its text and state, what its confidence is made of, when it was current, its
 aliases, its judgements, and its ledger (the first and the last 15 rows). For decisions by a score or the veto, it names the features that
 contributed most to the score in force now. Raises MF018.';

@@ -112,8 +112,7 @@ begin
     group by n.subject, n.spelled, n.facts, n.ids;
 end;
 $$;
-revoke all on function memfold_internal._suggested_subjects(text, text) from public;
-comment on function memfold_internal._suggested_subjects(text, text) is 'Pairs of subjects for suggest_links(). Only reads.';
+comment on function memfold_internal._suggested_subjects is 'Pairs of subjects for suggest_links(). Only reads.';
 
 create or replace function memfold_internal._suggested_predicates(tenant_id text, bucket_id text) returns setof memfold.link_suggestion
 language plpgsql stable
@@ -158,8 +157,7 @@ begin
         );
 end;
 $$;
-revoke all on function memfold_internal._suggested_predicates(text, text) from public;
-comment on function memfold_internal._suggested_predicates(text, text) is 'Pairs of predicates for suggest_links(). Only reads.';
+comment on function memfold_internal._suggested_predicates is 'Pairs of predicates for suggest_links(). Only reads.';
 
 create or replace function memfold.suggest_links(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -195,9 +193,8 @@ begin
     limit max_results;
 end;
 $$;
-revoke all on function memfold.suggest_links(text, text, bigint) from public;
-grant execute on function memfold.suggest_links(text, text, bigint) to memfold_app;
-comment on function memfold.suggest_links(text, text, bigint) is
+grant execute on function memfold.suggest_links to memfold_app;
+comment on function memfold.suggest_links is
 'Suggests pairs of names of a bucket that may mean the same, for a person or a judge to check; links nothing. kind: subject or predicate.
 alias, name: the arguments of link_subject() or link_predicate() (alias null: texts without a subject begin with the name). score in (0,
 1], best first. reasons: contained (the words of the alias are among those of the name), initials, facts (both have the same facts, in the

@@ -299,13 +299,9 @@ loop.';
 grant select on
 memfold.memory_audit, memfold.dedup_stats, memfold.open_judgements, memfold.judge_costs, memfold.runaway_memories
 to memfold_app, memfold_auditor;
-grant execute on function memfold_internal._confidence(
-    double precision, double precision, bigint, double precision, double precision, double precision
-) to memfold_app, memfold_auditor;
-grant execute on function memfold_internal._effective(
-    double precision, timestamptz, timestamptz, double precision, double precision, interval
-) to memfold_app, memfold_auditor;
+grant execute on function memfold_internal._confidence to memfold_app, memfold_auditor;
+grant execute on function memfold_internal._effective to memfold_app, memfold_auditor;
 grant execute on function
-memfold_internal._policy(text, text, text), memfold_internal._options(text, text, text), memfold_internal._decay(text, text, text),
-memfold_internal._specificity(text, text, text)
+memfold_internal._policy, memfold_internal._options, memfold_internal._decay,
+memfold_internal._specificity
 to memfold_app, memfold_auditor;

@@ -13,8 +13,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._most_used_model(text, text) from public;
-comment on function memfold_internal._most_used_model(text, text) is
+comment on function memfold_internal._most_used_model is
 'The embedding model with the most active vectors in a bucket. Null: there is none.';
 
 create or replace function memfold_internal._maintenance_model(tenant_id text, bucket_id text, embedding_model text) returns text
@@ -28,8 +27,7 @@ begin
     return coalesce(embedding_model, memfold_internal._most_used_model(tenant_id, bucket_id));
 end;
 $$;
-revoke all on function memfold_internal._maintenance_model(text, text, text) from public;
-comment on function memfold_internal._maintenance_model(text, text, text) is
+comment on function memfold_internal._maintenance_model is
 'The embedding model that maintenance of a bucket compares by. Raises MF003, MF013.';
 
 create or replace function memfold_internal._maintenance_groups(
@@ -90,8 +88,7 @@ begin
     order by (pg_catalog.array_agg(p.memory_id order by p.memory_id))[1];
 end;
 $$;
-revoke all on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) from public;
-comment on function memfold_internal._maintenance_groups(text, text, text, boolean, uuid[]) is
+comment on function memfold_internal._maintenance_groups is
 'The active roots of a bucket that maintenance may compare with one another, oldest first: those of one type and subject, or, by_policy,
 of one scope of tier 2; with their policy, and the strictest of their options. Omits protected types, and memories without a hash or
 without a vector of the model. memory_ids: only these; null: all. Only reads.';
@@ -200,8 +197,7 @@ begin
     perform memfold_internal._swap_settings(v_names, v_before);
 end;
 $$;
-revoke all on function memfold_internal._close_pairs(text, uuid[], text, double precision) from public;
-comment on function memfold_internal._close_pairs(text, uuid[], text, double precision) is
+comment on function memfold_internal._close_pairs is
 'The pairs among memory_ids with a cosine of at least threshold, by position (a < b). Up to 1,000 memories are compared each with each; of
 more, each with its 20 nearest by a temporary index: time grows as n log n, and pairs may be missed.';
 
@@ -221,6 +217,5 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._similarity_of(text, uuid, uuid, text) from public;
-comment on function memfold_internal._similarity_of(text, uuid, uuid, text) is
+comment on function memfold_internal._similarity_of is
 'Cosine of two memories by the vectors of one model. Null: one of them has none. Only reads.';

@@ -11,8 +11,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._waiting(text, text) from public;
-comment on function memfold_internal._waiting(text, text) is
+comment on function memfold_internal._waiting is
 'The memories of a bucket with an open question whether they say the same as an older one: until it is answered, maintenance skips them.';
 
 create or replace function memfold_internal._clusters(
@@ -96,8 +95,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._clusters(integer[], integer[], double precision[], integer) from public;
-comment on function memfold_internal._clusters(integer[], integer[], double precision[], integer) is
+comment on function memfold_internal._clusters is
 'Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each which members are to be compared: the first
 is the leader of those near it, the first of the others of those near that one, and so on. similarity_to_leader null: near a member of the
 leader''s, not near the leader.';
@@ -197,8 +195,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._cliques(integer[], integer[], double precision[], integer, bigint) from public;
-comment on function memfold_internal._cliques(integer[], integer[], double precision[], integer, bigint) is
+comment on function memfold_internal._cliques is
 'Clusters of 1..size in which every two are near, from pairs (a, b) with their similarity: the nearest pair first, then any that is near
 all of them, up to max_size. A remaining element is paired with its nearest neighbour, so that everything with a pair is in some question.
 lowest: the least similarity of two members. The same pairs give the same clusters.';

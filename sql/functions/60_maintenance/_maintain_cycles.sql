@@ -8,8 +8,7 @@ return cycle > interval '0' and (
     or pg_catalog.floor(extract(epoch from previous) / extract(epoch from cycle))
     <> pg_catalog.floor(extract(epoch from started) / extract(epoch from cycle))
 );
-revoke all on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) from public;
-comment on function memfold_internal._in_new_cycle(interval, timestamptz, timestamptz) is
+comment on function memfold_internal._in_new_cycle is
 'Whether a pass that began at started is in another cycle than the previous pass (null: there was none).';
 
 create or replace function memfold_internal._maintain_bucket(
@@ -43,8 +42,7 @@ begin
     return v_number;
 end;
 $$;
-revoke all on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) from public;
-comment on function memfold_internal._maintain_bucket(text, text, timestamptz, timestamptz) is
+comment on function memfold_internal._maintain_bucket is
 'Does what the options of a bucket say is due since the previous pass, in a pass that began at started. Returns how many memories were
 merged, asked about or pruned, and how many names asked about; does at most one call of each function.';
 
@@ -84,7 +82,6 @@ begin
     return v_step;
 end;
 $$;
-revoke all on function memfold_internal._maintain_cycles(text, jsonb) from public;
-comment on function memfold_internal._maintain_cycles(text, jsonb) is
+comment on function memfold_internal._maintain_cycles is
 'A part of a pass over the buckets of a tenant: does for each what its options say is due. after: the position of the pass (bucket_id),
 when it began (started), and when the previous one did (previous).';

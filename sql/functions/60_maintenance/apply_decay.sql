@@ -49,9 +49,8 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold.apply_decay(text, text, timestamptz, bigint) from public;
-grant execute on function memfold.apply_decay(text, text, timestamptz, bigint) to memfold_app;
-comment on function memfold.apply_decay(text, text, timestamptz, bigint) is
+grant execute on function memfold.apply_decay to memfold_app;
+comment on function memfold.apply_decay is
 'Writes effective_confidence(memory_id, as_of) of the active memories of a bucket (''*'': of all) to memory_counters (decayed_confidence,
 decayed_at), for readers of the tables; search_memories() and memory_audit compute it themselves. The value depends on the last use, not
 on the last run, so repeated runs do not add up. Rows that have not begun to decay have null; rows that would not change are not updated.
@@ -102,7 +101,6 @@ begin
     where e.confidence is distinct from e.decayed_confidence;
 end;
 $$;
-revoke all on function memfold_internal._decayed(text, text, timestamptz, uuid[]) from public;
-comment on function memfold_internal._decayed(text, text, timestamptz, uuid[]) is
+comment on function memfold_internal._decayed is
 'The active memories whose stored decay differs from that at a time, with the new value; null: decay has not begun. memory_ids: only
 these; null: those of the bucket, ''*'': of the tenant. Only reads.';

@@ -13,8 +13,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._answered(text, uuid[], text) from public;
-comment on function memfold_internal._answered(text, uuid[], text) is 'Closes judgements that a person answered together.';
+comment on function memfold_internal._answered is 'Closes judgements that a person answered together.';
 
 create or replace function memfold_internal._merge_answered(
     r memfold.runs, action text, judgement_ids uuid[], verdict text
@@ -49,8 +48,7 @@ begin
     return pg_catalog.cardinality(v_places);
 end;
 $$;
-revoke all on function memfold_internal._merge_answered(memfold.runs, text, uuid[], text) from public;
-comment on function memfold_internal._merge_answered(memfold.runs, text, uuid[], text) is
+comment on function memfold_internal._merge_answered is
 'Merges the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the newer
 (replaced). Returns how many. A judgement with a side that another one has just merged stays open and is checked again.';
 
@@ -184,9 +182,8 @@ begin
     return v_waiting;
 end;
 $$;
-revoke all on function memfold.approve_run(uuid, text, text, bigint) from public;
-grant execute on function memfold.approve_run(uuid, text, text, bigint) to memfold_app;
-comment on function memfold.approve_run(uuid, text, text, bigint) is
+grant execute on function memfold.approve_run to memfold_app;
+comment on function memfold.approve_run is
 'Answers judgements of a run with the same verdict (as in resolve_judgement), on behalf of a person, up to max_operations (1 to 1000; a
 call ends after 100), and returns how many still wait: call it until it returns 0. Judgements of kind synthesis are left to a judge, who
 writes the text. Blocks writers of the bucket, so it stops after about 0.1 s. A question whose memories have changed is asked again or

@@ -20,8 +20,7 @@ begin
     return v_step;
 end;
 $$;
-revoke all on function memfold_internal._take_up_some(text) from public;
-comment on function memfold_internal._take_up_some(text) is
+comment on function memfold_internal._take_up_some is
 'Takes up a hundred texts under the alias of one link that is not taken up, of one bucket: its writes hold the bucket''s lock until the
 call ends.';
 
@@ -53,9 +52,8 @@ begin
     return v_asked;
 end;
 $$;
-revoke all on function memfold.ask_links(text, text, bigint) from public;
-grant execute on function memfold.ask_links(text, text, bigint) to memfold_app;
-comment on function memfold.ask_links(text, text, bigint) is
+grant execute on function memfold.ask_links to memfold_app;
+comment on function memfold.ask_links is
 'Queues the best suggestions of suggest_links() as judgements of kind identity, at most max_questions (1 to 1,000), and returns how many:
 do the two names mean the same? A judge or a person answers with resolve_judgement(): duplicate links them, distinct keeps them apart
 permanently. Links nothing until then. Each pair of names is asked about once, in either order. Maintenance calls this function if the

@@ -52,8 +52,7 @@ begin
     order by d.memory_id;
 end;
 $$;
-revoke all on function memfold_internal._exact_duplicates(text, text) from public;
-comment on function memfold_internal._exact_duplicates(text, text) is
+comment on function memfold_internal._exact_duplicates is
 'The active memories of a bucket to which the present rules give the hash of another one, which is kept: the most confident, then the
 newest. Only reads.';
 
@@ -105,9 +104,8 @@ begin
     order by p.place;
 end;
 $$;
-revoke all on function memfold.clean_exact_duplicates(text, text, boolean, bigint) from public;
-grant execute on function memfold.clean_exact_duplicates(text, text, boolean, bigint) to memfold_app;
-comment on function memfold.clean_exact_duplicates(text, text, boolean, bigint) is
+grant execute on function memfold.clean_exact_duplicates to memfold_app;
+comment on function memfold.clean_exact_duplicates is
 'Merges active memories of a bucket that are equal by its present rules (key fields and canonical content) but have a row each, because
 they arrived while dedup was off. Keeps the most confident, then the newest; undo_run() undoes it. dry_run (the default) returns what it
 would do. Does at most max_operations (1 to 1000) per run, with the bucket locked: call it until it returns no row (it then records no

@@ -33,8 +33,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._consolidation_questions(text, text, text, double precision) from public;
-comment on function memfold_internal._consolidation_questions(text, text, text, double precision) is
+comment on function memfold_internal._consolidation_questions is
 'What consolidate() would ask: clusters of memories (oldest to newest) in which every two are near, with their least similarity. Omits two
 that were asked about together, and memories that wait for a judgement.';
 
@@ -162,13 +161,8 @@ begin
     order by p.place;
 end;
 $$;
-revoke all on function memfold.consolidate(
-    text, text, text, double precision, text, bigint, bigint, boolean
-) from public;
-grant execute on function memfold.consolidate(
-    text, text, text, double precision, text, bigint, bigint, boolean
-) to memfold_app;
-comment on function memfold.consolidate(text, text, text, double precision, text, bigint, bigint, boolean) is
+grant execute on function memfold.consolidate to memfold_app;
+comment on function memfold.consolidate is
 'Looks for memories of a bucket that say the same: among the active memories of one type and subject, with any predicate, it forms
 clusters in which every two have a cosine at or above threshold (null: the option consolidate_threshold), of at most max_cluster_size
 memories. Each cluster is one question; a row of the plan is one of its memories with the oldest (representative_id). Nothing is merged

@@ -45,8 +45,7 @@ begin
     order by t.created_at, t.memory_id;
 end;
 $$;
-revoke all on function memfold_internal._session_texts(text, text, text) from public;
-comment on function memfold_internal._session_texts(text, text, text) is
+comment on function memfold_internal._session_texts is
 'The active memories of a session that may be merged, in order of creation. kind: only those of one kind are compared; standing: 1 is the
 first to be kept, by confidence, access_count and age, the newest first. Only reads.';
 
@@ -158,8 +157,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._session_merges(text, text, text) from public;
-comment on function memfold_internal._session_merges(text, text, text) is
+comment on function memfold_internal._session_merges is
 'The merges of end_session(): greedy clusters in which every two are near by the words of their texts. Only reads.';
 
 create or replace function memfold.end_session(
@@ -204,9 +202,8 @@ begin
         f.average_similarity, f.considered;
 end;
 $$;
-revoke all on function memfold.end_session(text, text, text, boolean) from public;
-grant execute on function memfold.end_session(text, text, text, boolean) to memfold_app;
-comment on function memfold.end_session(text, text, text, boolean) is
+grant execute on function memfold.end_session to memfold_app;
+comment on function memfold.end_session is
 'Merges memories that a session states more than once: among its active memories of one type (and of one subject and predicate, unless the
 policy''s scope is the bucket), it forms greedy clusters in order of creation, in which every two have a Jaccard similarity of words above
 the option session_threshold and a clean guard. Keeps the most confident, then the most often recalled, then the newest. Omits the

@@ -73,8 +73,7 @@ begin
     limit max_operations;
 end;
 $$;
-revoke all on function memfold_internal._prunable(text, text, double precision, interval, bigint, uuid[]) from public;
-comment on function memfold_internal._prunable(text, text, double precision, interval, bigint, uuid[]) is
+comment on function memfold_internal._prunable is
 'The memories that prune_memories() would retire, the least confident first. memory_ids: only these; null: all. Only reads.';
 
 create or replace function memfold.prune_memories(
@@ -153,9 +152,8 @@ begin
     perform memfold_internal._end_run(r.tenant_id, r.run_id, '{}');
 end;
 $$;
-revoke all on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) from public;
-grant execute on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) to memfold_app;
-comment on function memfold.prune_memories(text, text, double precision, interval, bigint, boolean) is
+grant execute on function memfold.prune_memories to memfold_app;
+comment on function memfold.prune_memories is
 'Retires memories of a bucket that are no longer useful: those with an effective confidence below max_confidence (0 to 1) that were
 neither stated nor recalled for unused_for, those that expired (valid_until) at least that long ago, and those reported harmful more often
 than helpful, by three or more. They are withdrawn, not deleted: if they are stated again, they become active again; undo_run() undoes it.

@@ -74,9 +74,8 @@ begin
     return v_report;
 end;
 $$;
-revoke all on function memfold.run_maintenance(text, text[]) from public;
-grant execute on function memfold.run_maintenance(text, text[]) to memfold_app;
-comment on function memfold.run_maintenance(text, text[]) is
+grant execute on function memfold.run_maintenance to memfold_app;
+comment on function memfold.run_maintenance is
 'Does a bounded amount of the maintenance that is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, if options have
 a decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (applies the fallback of the policy to
 dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
@@ -109,9 +108,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._next_bucket(text, text) from public;
-comment on function memfold_internal._next_bucket(text, text) is
-'The next bucket of a tenant after this one; null: there is none. Only reads.';
+comment on function memfold_internal._next_bucket is 'The next bucket of a tenant after this one; null: there is none. Only reads.';
 
 create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text)
 returns memfold_internal.maintenance_step
@@ -194,8 +191,7 @@ begin
     return v_step;
 end;
 $$;
-revoke all on function memfold_internal._maintenance_task(text, text, text) from public;
-comment on function memfold_internal._maintenance_task(text, text, text) is
+comment on function memfold_internal._maintenance_task is
 'One task of run_maintenance(). after: for a task that iterates over buckets, the last bucket that has nothing left.';
 
 create or replace function memfold_internal._expire_keys(tenant_id text, after text) returns memfold_internal.maintenance_step
@@ -256,8 +252,7 @@ begin
     return v_step;
 end;
 $$;
-revoke all on function memfold_internal._expire_keys(text, text) from public;
-comment on function memfold_internal._expire_keys(text, text) is
+comment on function memfold_internal._expire_keys is
 'Deletes idempotency keys of a tenant that are older than the key_retention of their bucket: among at most 5,000 keys, the oldest first.
 after: where the previous call stopped, at keys of a bucket that keeps them for longer. Keys of an adopted table (they begin with import:)
 stay.';
@@ -295,7 +290,6 @@ begin
     end if;
 end;
 $$;
-revoke all on procedure memfold.run_maintenance_all(text[]) from public;
-comment on procedure memfold.run_maintenance_all(text[]) is
+comment on procedure memfold.run_maintenance_all is
 'Calls run_maintenance() for every tenant that has memories, repeatedly while there is more to do, up to 100 times; commits after each
 call. Not inside a transaction block (25001). Warns of failures; see runs for details. Only the owner may call it.';

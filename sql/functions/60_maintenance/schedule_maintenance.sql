@@ -13,8 +13,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._require_cron() from public;
-comment on function memfold_internal._require_cron() is 'Raises MF040 unless pg_cron is installed in this database.';
+comment on function memfold_internal._require_cron is 'Raises MF040 unless pg_cron is installed in this database.';
 
 create or replace function memfold.schedule_maintenance(
     schedule text default '*/10 * * * *',
@@ -42,8 +41,7 @@ begin
     return v_job;
 end;
 $$;
-revoke all on function memfold.schedule_maintenance(text, text, text[]) from public;
-comment on function memfold.schedule_maintenance(text, text, text[]) is
+comment on function memfold.schedule_maintenance is
 'Schedules run_maintenance() for a tenant, or run_maintenance_all() (tenant_id ''*''), with pg_cron ("minute hour day month weekday";
 default every ten minutes). Replaces an earlier schedule of the same tenant. The job runs as the caller, a member of memfold_owner.
 Returns pg_cron''s job id. Only the owner may call it. Raises MF022, MF040 (pg_cron is not installed).';
@@ -64,13 +62,11 @@ begin
     return v_done;
 end;
 $$;
-revoke all on function memfold.unschedule_maintenance(text) from public;
-comment on function memfold.unschedule_maintenance(text) is
+comment on function memfold.unschedule_maintenance is
 'Removes the schedule that schedule_maintenance() created for a tenant (''*'': the one for all tenants). Returns whether there was one.
 Only the owner may call it. Raises MF040.';
 
 create or replace function memfold_internal._maintenance_job(tenant_id text) returns text
 language sql immutable parallel safe
 return 'memfold maintenance' || case tenant_id when '*' then '' else ' ' || tenant_id end;
-revoke all on function memfold_internal._maintenance_job(text) from public;
-comment on function memfold_internal._maintenance_job(text) is 'The name of a tenant''s job in pg_cron.';
+comment on function memfold_internal._maintenance_job is 'The name of a tenant''s job in pg_cron.';

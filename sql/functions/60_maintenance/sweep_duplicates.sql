@@ -151,8 +151,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) from public;
-comment on function memfold_internal._sweep_plan(text, text, text, uuid[], bigint) is
+comment on function memfold_internal._sweep_plan is
 'The decisions of the bucket''s policies about stored memories. With leader_id, a merge: the single element of member_ids is merged into
 it, by their own similarity, with guard and veto passed; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to
 newest) to be asked about, by the policy''s on_ambiguous, or by on_merge for pairs with is_mergeable; similarity is the least in it.
@@ -340,9 +339,8 @@ begin
     order by 2, a.similarity desc, a.memory_id;
 end;
 $$;
-revoke all on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) from public;
-grant execute on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) to memfold_app;
-comment on function memfold.sweep_duplicates(text, text, text, boolean, bigint, uuid[], uuid) is
+grant execute on function memfold.sweep_duplicates to memfold_app;
+comment on function memfold.sweep_duplicates is
 'Treats stored memories as ingest would treat them if they arrived now, by the thresholds, scope, guard, on_merge and on_ambiguous of the
 policy: for a bucket that was filled without dedup or under other rules. Each member of a cluster is compared with the memory that it
 would be merged into; being near another member is not enough. Questions are about clusters in which every two are near, of at most
@@ -386,9 +384,8 @@ begin
     order by t.threshold desc;
 end;
 $$;
-revoke all on function memfold.duplicate_pairs(text, text, text, double precision[]) from public;
-grant execute on function memfold.duplicate_pairs(text, text, text, double precision[]) to memfold_app;
-comment on function memfold.duplicate_pairs(text, text, text, double precision[]) is
+grant execute on function memfold.duplicate_pairs to memfold_app;
+comment on function memfold.duplicate_pairs is
 'Returns how many pairs of active memories of one scope have a cosine at or above each threshold: what sweep_duplicates() would find with
 other thresholds. In scopes with more than 1,000 memories only the 20 nearest of each memory are counted. Only reads. Raises MF001 to
 MF003, MF013, MF022.';

@@ -6,9 +6,7 @@ return case
     when evidence in ('judge', 'object') then 2
     else 1
 end;
-revoke all on function memfold_internal._pair_strength(text, text) from public;
-comment on function memfold_internal._pair_strength(text, text) is
-'Which of two labels of one pair prevails: the stronger, of equals the later.';
+comment on function memfold_internal._pair_strength is 'Which of two labels of one pair prevails: the stronger, of equals the later.';
 
 create or replace function memfold_internal._add_pairs(
     tenant_id text, contents_a text[], contents_b text[], labels text[], origin text, evidences text[],
@@ -71,14 +69,11 @@ begin
     return v_ids;
 end;
 $$;
-revoke all on function memfold_internal._add_pairs(
-    text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]
-) from public;
-comment on function memfold_internal._add_pairs(text, text[], text[], text[], text, text[], jsonb[], uuid[], uuid[]) is
+comment on function memfold_internal._add_pairs is
 'Stores valid labelled pairs and returns their ids. An existing pair, in either order, gets the new label unless the old one is stronger,
 and the new cosines in addition to its own.';
 
-create or replace function memfold_internal._check_pair(content_a text, content_b text, label text, similarities jsonb) returns void
+create or replace function memfold_internal._check_labelled_pair(content_a text, content_b text, label text, similarities jsonb) returns void
 language plpgsql stable
 as $$
 declare
@@ -107,8 +102,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_pair(text, text, text, jsonb) from public;
-comment on function memfold_internal._check_pair(text, text, text, jsonb) is 'Raises MF004, MF005, MF042.';
+comment on function memfold_internal._check_labelled_pair is 'Raises MF004, MF005, MF042.';
 
 create or replace function memfold.add_labelled_pair(
     content_a text,
@@ -124,7 +118,7 @@ declare
     v_ids uuid[];
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
-    perform memfold_internal._check_pair(content_a, content_b, label, similarities);
+    perform memfold_internal._check_labelled_pair(content_a, content_b, label, similarities);
     if not coalesce(origin in ('import', 'labelled'), false) then
         perform memfold_internal._fail('MF042', 'unknown origin of a pair', format('origin was %s.', quote_nullable(origin)),
             'origin is labelled or import; only collect_pairs() writes collected.');
@@ -134,9 +128,8 @@ begin
     return v_ids[1];
 end;
 $$;
-revoke all on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) from public;
-grant execute on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) to memfold_app;
-comment on function memfold.add_labelled_pair(text, text, text, text, jsonb, text) is
+grant execute on function memfold.add_labelled_pair to memfold_app;
+comment on function memfold.add_labelled_pair is
 'Records how two texts relate, for calibration: duplicate, refinement, contradiction or distinct. Returns the id of the pair. An existing
 pair, in either order, gets the new label. similarities: their cosine, by embedding model, such as {"m": 0.91}; existing ones of other
 models are kept. origin: labelled (a person was shown the pair) or import. Raises MF001 to MF005, MF042.';
@@ -164,7 +157,7 @@ begin
                 format('Pair %s is %s.', v_pair.place, left(v_pair.element::text, 200)),
                 'The keys are a, b, label and similarities.');
         end if;
-        perform memfold_internal._check_pair(v_pair.element ->> 'a', v_pair.element ->> 'b', v_pair.element ->> 'label',
+        perform memfold_internal._check_labelled_pair(v_pair.element ->> 'a', v_pair.element ->> 'b', v_pair.element ->> 'label',
             v_pair.element -> 'similarities');
     end loop;
     perform memfold_internal._add_pairs(tenant_id, array_agg(e.element ->> 'a' order by e.place),
@@ -176,9 +169,8 @@ begin
     return jsonb_array_length(pairs);
 end;
 $$;
-revoke all on function memfold.add_labelled_pairs(jsonb, text) from public;
-grant execute on function memfold.add_labelled_pairs(jsonb, text) to memfold_app;
-comment on function memfold.add_labelled_pairs(jsonb, text) is
+grant execute on function memfold.add_labelled_pairs to memfold_app;
+comment on function memfold.add_labelled_pairs is
 'Records many labelled pairs at once, all or none: an array of at most 10,000 objects with the keys a, b (the texts), label, and
 similarities as in add_labelled_pair(). Their origin is import. Returns the number of pairs given. Raises MF001 to MF005, MF035, MF042.';
 
@@ -198,7 +190,6 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold.remove_labelled_pair(uuid, text) from public;
-grant execute on function memfold.remove_labelled_pair(uuid, text) to memfold_app;
-comment on function memfold.remove_labelled_pair(uuid, text) is
+grant execute on function memfold.remove_labelled_pair to memfold_app;
+comment on function memfold.remove_labelled_pair is
 'Deletes a labelled pair. If it comes from past decisions, collect_pairs() finds it again. Raises MF001, MF002, MF042.';

@@ -19,16 +19,14 @@ begin
     where o.model = m.model;
 end;
 $$;
-revoke all on function memfold_internal._change_calibration(text, uuid, uuid, jsonb) from public;
-comment on function memfold_internal._change_calibration(text, uuid, uuid, jsonb) is
+comment on function memfold_internal._change_calibration is
 'Sets the thresholds and score of a model (after: columns of its row), and logs the previous ones. The caller holds the lock of that
 row.';
 
 create or replace function memfold_internal._score_name(calibration_id uuid) returns text
 language sql immutable strict parallel safe
 return '_score_' || pg_catalog.replace(calibration_id::text, '-', '');
-revoke all on function memfold_internal._score_name(uuid) from public;
-comment on function memfold_internal._score_name(uuid) is
+comment on function memfold_internal._score_name is
 'The name of the function that apply_calibration() creates from a calibration''s score.';
 
 create or replace function memfold_internal._is_score(score_sql text, name text) returns boolean
@@ -58,8 +56,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._is_score(text, text) from public;
-comment on function memfold_internal._is_score(text, text) is
+comment on function memfold_internal._is_score is
 'Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, without other reads or calls.';
 
 create or replace function memfold_internal._make_score(calibration_id uuid) returns text
@@ -87,8 +84,7 @@ begin
     return v_name;
 end;
 $$;
-revoke all on function memfold_internal._make_score(uuid) from public;
-comment on function memfold_internal._make_score(uuid) is
+comment on function memfold_internal._make_score is
 'Creates the function of a calibration''s score and returns its name; null if it has none. It stays when the calibration is undone,
 because a call in progress may need it. Raises MF045.';
 
@@ -118,8 +114,7 @@ begin
         end);
 end;
 $$;
-revoke all on function memfold.apply_calibration(uuid) from public;
-comment on function memfold.apply_calibration(uuid) is
+comment on function memfold.apply_calibration is
 'Puts a calibration in force for its model: its thresholds, and its score if it has one, from now on, except for policies that set
 thresholds themselves. Stored memories do not change. Logged in calibration_changes; undo_calibration() undoes it. Only for members of
 memfold_owner. Raises MF013 (its model is not registered), MF043, MF045.';
@@ -153,8 +148,7 @@ begin
     return (c.before ->> 'calibration_id')::uuid;
 end;
 $$;
-revoke all on function memfold.undo_calibration(text) from public;
-comment on function memfold.undo_calibration(text) is
+comment on function memfold.undo_calibration is
 'Undoes the last apply_calibration() of a model that is not undone yet: restores its previous thresholds and score. Returns the
 calibration now in force; null: none. Merges made in the meantime remain (undo, undo_run). Logged as well. Only for members of
 memfold_owner. Raises MF013, MF043.';

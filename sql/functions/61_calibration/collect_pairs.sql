@@ -50,8 +50,7 @@ begin
     order by least(d.a, d.b), greatest(d.a, d.b), d.at desc;
 end;
 $$;
-revoke all on function memfold_internal._past_decisions(text, text) from public;
-comment on function memfold_internal._past_decisions(text, text) is
+comment on function memfold_internal._past_decisions is
 'Pairs of texts that were decided about, with their final relation; of several decisions about a pair the last. bucket_id null: of all
 buckets. Only reads.';
 
@@ -75,8 +74,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._near_pairs(text, text, text, double precision) from public;
-comment on function memfold_internal._near_pairs(text, text, text, double precision) is
+comment on function memfold_internal._near_pairs is
 'Active memories of one scope with a cosine of at least threshold that were never in a question: among the newest 1,000 of each scope.';
 
 create or replace function memfold_internal._collectable(
@@ -106,8 +104,7 @@ begin
         );
 end;
 $$;
-revoke all on function memfold_internal._collectable(text, uuid, uuid, text) from public;
-comment on function memfold_internal._collectable(text, uuid, uuid, text) is
+comment on function memfold_internal._collectable is
 'The texts of two memories and their cosine by each model that both have a vector of. No row if one has no vector of embedding_model, is
 withdrawn or was erased, or if the canonical forms are equal. Only reads.';
 
@@ -192,9 +189,8 @@ begin
     order by p.evidence, p.label;
 end;
 $$;
-revoke all on function memfold.collect_pairs(text, text, text, bigint, interval) from public;
-grant execute on function memfold.collect_pairs(text, text, text, bigint, interval) to memfold_app;
-comment on function memfold.collect_pairs(text, text, text, bigint, interval) is
+grant execute on function memfold.collect_pairs to memfold_app;
+comment on function memfold.collect_pairs is
 'Derives labelled pairs from past decisions in a bucket (null: in all of the tenant''s), stores them with their cosines by the model, and
 returns how many it found, by evidence and label. Verdicts of judges and persons count as given; a merge that was undone counts as
 distinct, or as contradiction if the guard finds opposites; another object of a single-valued predicate counts as contradiction. Automatic
@@ -243,9 +239,8 @@ begin
     order by p.distance, p.pair_id;
 end;
 $$;
-revoke all on function memfold.pairs_to_label(text, text, bigint) from public;
-grant execute on function memfold.pairs_to_label(text, text, bigint) to memfold_app;
-comment on function memfold.pairs_to_label(text, text, bigint) is
+grant execute on function memfold.pairs_to_label to memfold_app;
+comment on function memfold.pairs_to_label is
 'Returns pairs that collect_pairs() found and nobody has looked at, with their cosine by the model, most informative first: those between
 the model''s thresholds, nearest to one of them first, then those nearest to the band. At most max_results. To label one, pass both texts
 to add_labelled_pair(). Raises MF001, MF002, MF012, MF013, MF022.';

@@ -14,8 +14,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._copy_rules(text, text, text) from public;
-comment on function memfold_internal._copy_rules(text, text, text) is 'Copies to a bucket the policies that another one has itself.';
+comment on function memfold_internal._copy_rules is 'Copies to a bucket the policies that another one has itself.';
 
 create or replace function memfold_internal._replay(
     tenant_id text, bucket_id text, into_bucket text, embedding_model text, max_memories bigint
@@ -56,8 +55,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._replay(text, text, text, text, bigint) from public;
-comment on function memfold_internal._replay(text, text, text, text, bigint) is
+comment on function memfold_internal._replay is
 'Ingests the newest max_memories texts of a bucket into another one, oldest first, and returns the outcome of each: other_id is the text
 of the first bucket that it was decided against.';
 
@@ -100,8 +98,7 @@ begin
     order by t.memory_id;
 end;
 $$;
-revoke all on function memfold.replay_bucket(text, text, uuid, text, bigint) from public;
-comment on function memfold.replay_bucket(text, text, uuid, text, bigint) is
+comment on function memfold.replay_bucket is
 'Returns what would happen to a bucket''s texts if they arrived again, in their original order, by the present rules or by a calibration
 (calibration_id) that is not applied yet. They are really ingested, into a separate bucket, and then rolled back. Returns one row per
 text: its action, the text that it was decided against (other_id), similarity, guard and reason as in the ledger; no judge is asked, so

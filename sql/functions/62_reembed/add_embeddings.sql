@@ -88,9 +88,8 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) from public;
-grant execute on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) to memfold_app;
-comment on function memfold.add_embeddings(uuid[], text[], vector[], text, text, uuid, boolean) is
+grant execute on function memfold.add_embeddings to memfold_app;
+comment on function memfold.add_embeddings is
 'Adds vectors of embedding_model to memories that have a vector of another model. Compares, merges and asks nothing, and writes no ledger
 row. contents: the texts that were embedded. status of each: added; known (it has one); busy (another transaction writes to its scope:
 call again); later (the call had worked for 50 ms, the longest that writers should wait: call again); gone (there is no such memory, or
@@ -111,7 +110,6 @@ begin
     return memfold_internal._try_lock(tenant_id, bucket_id, scope_key);
 end;
 $$;
-revoke all on function memfold_internal._wait_or_try(text, text, bigint, boolean) from public;
-comment on function memfold_internal._wait_or_try(text, text, bigint, boolean) is
+comment on function memfold_internal._wait_or_try is
 'Takes the lock of a scope (_lock), held to the end of the transaction; with wait = false it returns false if the lock is not free at
 once, and the caller does without it.';

@@ -33,8 +33,7 @@ begin
         and m.replaced_by is distinct from replace_embedding_model.replaced_by;
 end;
 $$;
-revoke all on function memfold.replace_embedding_model(text, text) from public;
-comment on function memfold.replace_embedding_model(text, text) is
+comment on function memfold.replace_embedding_model is
 'Cuts over to another embedding model, for all tenants: from now on vectors of embedding_model are refused (MF047), in ingest and in
 search, and its stored ones may be dropped. Until then both models are accepted. replaced_by null reverts it. Only for members of
 memfold_owner. Raises MF013, MF022, MF046 (some memories have a vector of embedding_model but not of replaced_by), MF047 (replaced_by is
@@ -110,8 +109,7 @@ begin
     where o.tenant_id = v_tenant_id and o.run_id = drop_embeddings.run_id;
 end;
 $$;
-revoke all on function memfold.drop_embeddings(text, text, uuid, bigint, uuid) from public;
-comment on function memfold.drop_embeddings(text, text, uuid, bigint, uuid) is
+comment on function memfold.drop_embeddings is
 'Deletes vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) with ids above after: dropped says how
 many, last_id is the value of after for the next call. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping;
 pass it to the next call. Refuses if one of them is its memory''s only vector of a model in use. Only for members of memfold_owner. Raises
@@ -162,8 +160,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold.unregister_embedding_model(text) from public;
-comment on function memfold.unregister_embedding_model(text) is
+comment on function memfold.unregister_embedding_model is
 'Removes an embedding model that has been replaced and has neither vectors nor an index left, with the functions that apply_calibration()
 created for it. Its calibrations remain readable. Only for members of memfold_owner. Raises MF013, MF048 (it has not been replaced, or has
 vectors or an index left).';

@@ -31,9 +31,8 @@ begin
     return v_run_id;
 end;
 $$;
-revoke all on function memfold.start_reembedding(text, text, text) from public;
-grant execute on function memfold.start_reembedding(text, text, text) to memfold_app;
-comment on function memfold.start_reembedding(text, text, text) is
+grant execute on function memfold.start_reembedding to memfold_app;
+comment on function memfold.start_reembedding is
 'Starts to add vectors of to_model to the memories of a tenant that have vectors of from_model, or resumes where an earlier run stopped:
 records a run of kind reembedding. Then call, in a loop, missing_embeddings() for the texts to embed and add_embeddings() to store their
 vectors; finally end_reembedding(). Raises MF001 to MF003, MF013, MF022, MF047 (to_model has been replaced).';
@@ -78,9 +77,8 @@ begin
     order by s.memory_id;
 end;
 $$;
-revoke all on function memfold.missing_embeddings(text, text, text, uuid, bigint) from public;
-grant execute on function memfold.missing_embeddings(text, text, text, uuid, bigint) to memfold_app;
-comment on function memfold.missing_embeddings(text, text, text, uuid, bigint) is
+grant execute on function memfold.missing_embeddings to memfold_app;
+comment on function memfold.missing_embeddings is
 'Returns the memories of a tenant, including aliases and history, that have a vector of from_model and none of to_model, ordered by id,
 with ids above after: embed their content and pass it to add_embeddings(). At most max_results, 1 to 10,000. Memories without any vector
 are in pending_embeddings(). Raises MF001 to MF003, MF022.';
@@ -119,9 +117,8 @@ begin
     return next;
 end;
 $$;
-revoke all on function memfold.reembed_status(text, text, text) from public;
-grant execute on function memfold.reembed_status(text, text, text) to memfold_app;
-comment on function memfold.reembed_status(text, text, text) is
+grant execute on function memfold.reembed_status to memfold_app;
+comment on function memfold.reembed_status is
 'Returns a tenant''s progress from one embedding model to another: vectors of each; missing: memories with a vector of the old one only;
 pending: memories without any (attach_embedding); own_thresholds: policies whose own cosine thresholds, set for the old model, also apply
 to the new one; the last run, and how many it has added. Reads the keys of all vectors of the tenant. Raises MF001 to MF003, MF013.';
@@ -152,9 +149,8 @@ begin
     return v_missing;
 end;
 $$;
-revoke all on function memfold.end_reembedding(uuid, text) from public;
-grant execute on function memfold.end_reembedding(uuid, text) to memfold_app;
-comment on function memfold.end_reembedding(uuid, text) is
+grant execute on function memfold.end_reembedding to memfold_app;
+comment on function memfold.end_reembedding is
 'Closes a run of start_reembedding() if no memory has a vector of the old model and none of the new; returns how many do. Raises MF001 to
 MF003, MF038, MF039 (a run of another kind).';
 
@@ -171,6 +167,5 @@ begin atomic
             where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = to_model collate "C"
         );
 end;
-revoke all on function memfold_internal._missing_count(text, text, text) from public;
-comment on function memfold_internal._missing_count(text, text, text) is
+comment on function memfold_internal._missing_count is
 'How many memories of a tenant have a vector of from_model and none of to_model. Reads the keys of all its vectors.';

@@ -17,8 +17,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._beside(text, uuid[], text[]) from public;
-comment on function memfold_internal._beside(text, uuid[], text[]) is
+comment on function memfold_internal._beside is
 'The memories that are, or ever were, related to one of these texts by an action: on a timeline, or merged with it. Only reads.';
 
 create or replace function memfold_internal._lock_to_erase(tenant_id text, memory_ids uuid[], wait boolean) returns boolean
@@ -43,8 +42,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._lock_to_erase(text, uuid[], boolean) from public;
-comment on function memfold_internal._lock_to_erase(text, uuid[], boolean) is
+comment on function memfold_internal._lock_to_erase is
 'Takes the lock under which memories of one bucket can be erased: that of their trees, and of everything that is derived again without
 them (see _lock_memories()). wait false: never waits. Returns whether it has it; if not, call it again in another transaction.';
 
@@ -62,8 +60,7 @@ begin
     for update;
 end;
 $$;
-revoke all on function memfold_internal._lock_erased(text, uuid[]) from public;
-comment on function memfold_internal._lock_erased(text, uuid[]) is
+comment on function memfold_internal._lock_erased is
 'Locks the rows of counters of everything that an erasure of texts may change, in the order in which every caller locks. The caller holds
 the lock of their scopes (_lock_to_erase).';
 
@@ -257,8 +254,7 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold_internal._erase(text, text, uuid[], uuid[], uuid[], text, text) from public;
-comment on function memfold_internal._erase(text, text, uuid[], uuid[], uuid[], text, text) is
+comment on function memfold_internal._erase is
 'Removes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: everything that is on a timeline with them, see
 _texts_to_lock()) or of none, from the ledger, except those that name other turns, which only lose this one (turn null: all are removed);
 then every text without an observation, from all tables; and derives the rest: a fact with a text left keeps its ids, merges and relations

@@ -9,8 +9,7 @@ begin atomic
         offset 0
     ) as e;
 end;
-revoke all on function memfold_internal._events_of(text, uuid[]) from public;
-comment on function memfold_internal._events_of(text, uuid[]) is 'The ledger rows of texts. Inlined by its callers.';
+comment on function memfold_internal._events_of is 'The ledger rows of texts. Inlined by its callers.';
 
 create or replace function memfold_internal._events_about(tenant_id text, texts uuid[]) returns setof memfold.memory_events
 language sql stable
@@ -23,9 +22,7 @@ begin atomic
         offset 0
     ) as e;
 end;
-revoke all on function memfold_internal._events_about(text, uuid[]) from public;
-comment on function memfold_internal._events_about(text, uuid[]) is
-'The ledger rows in which texts were decided against. Inlined by its callers.';
+comment on function memfold_internal._events_about is 'The ledger rows in which texts were decided against. Inlined by its callers.';
 
 create or replace function memfold_internal._remove_events(tenant_id text, bucket_id text, event_ids uuid[]) returns bigint
 language plpgsql volatile
@@ -59,8 +56,7 @@ begin
     return v_count;
 end;
 $$;
-revoke all on function memfold_internal._remove_events(text, text, uuid[]) from public;
-comment on function memfold_internal._remove_events(text, text, uuid[]) is
+comment on function memfold_internal._remove_events is
 'Deletes rows of a bucket from the ledger or its archive, with the rows that undo them and the calls'' idempotency keys, and returns how
 many. Only for erasure: the caller has set memfold.maintenance to on.';
 
@@ -100,8 +96,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._stay_on_timelines(text, uuid[]) from public;
-comment on function memfold_internal._stay_on_timelines(text, uuid[]) is
+comment on function memfold_internal._stay_on_timelines is
 'Keeps values of single-valued slots on their timelines if others state them as well, although the ledger rows event_ids put them there:
 the first observation left does so, as it would have without these. The caller has set memfold.maintenance to on.';
 
@@ -122,8 +117,7 @@ begin atomic
         ) as g
     where (s.entry ->> 'memory_id')::uuid <> all(texts);
 end;
-revoke all on function memfold_internal._drop_similar(jsonb, uuid[]) from public;
-comment on function memfold_internal._drop_similar(jsonb, uuid[]) is
+comment on function memfold_internal._drop_similar is
 'The reported similar memories without these texts, whether they are memories or the matching texts. Null: none is left.';
 
 create or replace function memfold_internal._scrub_references(tenant_id text, bucket_id text, texts uuid[]) returns void
@@ -188,8 +182,7 @@ begin
         and e.similar_memories is distinct from memfold_internal._drop_similar(e.similar_memories, texts);
 end;
 $$;
-revoke all on function memfold_internal._scrub_references(text, text, uuid[]) from public;
-comment on function memfold_internal._scrub_references(text, text, uuid[]) is
+comment on function memfold_internal._scrub_references is
 'Removes what the ledger and the queue say about texts in rows of others: the guard''s signals contain words of both. The caller has set
 memfold.maintenance to on.';
 
@@ -274,8 +267,7 @@ begin
     return v_count;
 end;
 $$;
-revoke all on function memfold_internal._repoint_merges(text, text, uuid[], uuid[], uuid[], uuid[]) from public;
-comment on function memfold_internal._repoint_merges(text, text, uuid[], uuid[], uuid[], uuid[]) is
+comment on function memfold_internal._repoint_merges is
 'Re-points ledger rows from texts that are erased, whose observations are already gone, to the texts that replace them (gone_into; null:
 none is left, and rows that say nothing about others are deleted too). aliases: texts that stay, each to be merged into the one of
 aliases_into; those that no row merges any more get their own merge event. Returns how many rows were deleted. The caller has set

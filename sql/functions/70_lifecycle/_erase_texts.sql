@@ -50,8 +50,7 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._remove_member(text, uuid) from public;
-comment on function memfold_internal._remove_member(text, uuid) is
+comment on function memfold_internal._remove_member is
 'Removes a text from the clusters that it was asked about in. That the others were asked about together stays on record. The caller has
 set memfold.maintenance to on.';
 
@@ -105,8 +104,7 @@ begin
     where m.tenant_id = v_tenant_id and m.memory_id = t.id;
 end;
 $$;
-revoke all on function memfold_internal._remove_texts(text, uuid[]) from public;
-comment on function memfold_internal._remove_texts(text, uuid[]) is
+comment on function memfold_internal._remove_texts is
 'Deletes texts from every table except the ledger and memory_sources. No remaining text may be merged into one of them. The caller has set
 memfold.maintenance to on.';
 
@@ -144,8 +142,7 @@ begin atomic
     from nearest as n
     left join heads as h on h.root = n.root;
 end;
-revoke all on function memfold_internal._new_roots(text, uuid[], uuid[]) from public;
-comment on function memfold_internal._new_roots(text, uuid[], uuid[]) is
+comment on function memfold_internal._new_roots is
 'For whole trees from which the texts gone are removed: what each text then points to. That is the nearest text above it that stays, else
 the oldest of those that have none (for that one, and for a root that stays: itself). Null: nothing of its tree stays. root_id: the new
 root. Only reads.';
@@ -217,7 +214,6 @@ begin
     end loop;
 end;
 $$;
-revoke all on function memfold_internal._restore_wording(text, uuid[]) from public;
-comment on function memfold_internal._restore_wording(text, uuid[]) is
+comment on function memfold_internal._restore_wording is
 'Gives texts whose exact wording is in no ledger row any more that of the first remaining observation, or of a recalled or refused
 statement if there is none: another spelling of the same canonical form. The caller has set memfold.maintenance to on.';

@@ -63,8 +63,7 @@ begin
         or s.is_idle;
 end;
 $$;
-revoke all on function memfold_internal._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) from public;
-comment on function memfold_internal._archivable(text, timestamptz, uuid, uuid, uuid, uuid, uuid[]) is
+comment on function memfold_internal._archivable is
 'What archive_events() would move of a section of the ledger, by memory and event: restatements by the number of the row that will replace
 them (is_summary: they are such a row), undone ones with the row that undid them, and rows on which no state depends. memory_ids null:
 all. Only reads.';
@@ -132,8 +131,7 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold_internal._archive(text, uuid[], bigint[]) from public;
-comment on function memfold_internal._archive(text, uuid[], bigint[]) is
+comment on function memfold_internal._archive is
 'Moves rows of the ledger to the archive. summaries: the number of the row that replaces it, among those of its memory; null: none does.
 Rows of method archived are deleted in favour of one that also replaces theirs. The caller holds the locks.';
 
@@ -295,8 +293,7 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold.archive_events(timestamptz, text, bigint) from public;
-comment on function memfold.archive_events(timestamptz, text, bigint) is
+comment on function memfold.archive_events is
 'Moves ledger rows of a tenant written before a given time to memory_events_archive if no state of memories depends on them: restatements
 of one text, which are replaced by one row of method archived (the first and the last of those with the same metadata stay), restatements
 that were undone, refused candidates, and recalled ones. All other rows stay: those that created, merged, retired or judged a memory,

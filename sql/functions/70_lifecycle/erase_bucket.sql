@@ -81,8 +81,7 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold_internal._erase_some(text, text, bigint) from public;
-comment on function memfold_internal._erase_some(text, text, bigint) is
+comment on function memfold_internal._erase_some is
 'Erases some memories of a bucket that is being erased: max_memories, and what is related to them; fewer if they were stated often. The
 caller holds the bucket''s lock.';
 
@@ -145,8 +144,7 @@ begin
     return max_rows - v_left;
 end;
 $$;
-revoke all on function memfold_internal._erase_rest(text, text, bigint) from public;
-comment on function memfold_internal._erase_rest(text, text, bigint) is
+comment on function memfold_internal._erase_rest is
 'Erases the other data of a bucket, and, for a whole tenant (bucket_id null), its rules: of large tables at most max_rows, and returns how
 many; fewer: nothing is left. The records of the erasure stay.';
 
@@ -168,8 +166,7 @@ begin
     return r;
 end;
 $$;
-revoke all on function memfold_internal._erasure_run(text, text, text) from public;
-comment on function memfold_internal._erasure_run(text, text, text) is
+comment on function memfold_internal._erasure_run is
 'The run of an erasure in several calls: the open one, else a new one. bucket_id ''*'': of the whole tenant.';
 
 create or replace function memfold_internal._end_erasure(r memfold.runs, kind text, result memfold.erasure) returns void
@@ -193,8 +190,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._end_erasure(memfold.runs, text, memfold.erasure) from public;
-comment on function memfold_internal._end_erasure(memfold.runs, text, memfold.erasure) is
+comment on function memfold_internal._end_erasure is
 'Records the results of one call of an erasure, and when nothing remains, the end in a ledger row.';
 
 create or replace function memfold_internal._check_erasure(max_memories bigint) returns void
@@ -207,8 +203,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_erasure(bigint) from public;
-comment on function memfold_internal._check_erasure(bigint) is 'Raises MF022.';
+comment on function memfold_internal._check_erasure is 'Raises MF022.';
 
 create or replace function memfold.erase_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -245,9 +240,8 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold.erase_bucket(text, text, text, bigint) from public;
-grant execute on function memfold.erase_bucket(text, text, text, bigint) to memfold_app;
-comment on function memfold.erase_bucket(text, text, text, bigint) is
+grant execute on function memfold.erase_bucket to memfold_app;
+comment on function memfold.erase_bucket is
 'Erases a bucket: memories, vectors, ledger, judgements, idempotency keys and runs, everything except its policy and options. Erases about
 max_memories (1 to 10,000) per call, so that others do not wait long: call it, each time in a separate transaction, until remaining is 0.
 The rest is unchanged until then. Blocks writers of the bucket during a call; a later call erases what they write between calls. Cannot be

@@ -36,9 +36,8 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold.erase_memory(uuid, text, text) from public;
-grant execute on function memfold.erase_memory(uuid, text, text) to memfold_app;
-comment on function memfold.erase_memory(uuid, text, text) is
+grant execute on function memfold.erase_memory to memfold_app;
+comment on function memfold.erase_memory is
 'Erases a fact: the memory (for an alias: its root) and all its aliases, with their vectors, metadata, judgements and ledger rows. Values
 that only it had superseded become current again, as if it had never been stated. If it is stated again, it is a new memory: to refuse it
 from now on, use reject_memory(). Cannot be undone. A ledger row without content remains for each text, with reason. Raises MF001 to

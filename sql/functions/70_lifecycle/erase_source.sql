@@ -58,8 +58,7 @@ begin
         and not a.observation and a.source_turn_ids @> array[turn];
 end;
 $$;
-revoke all on function memfold_internal._events_of_turn(text, text) from public;
-comment on function memfold_internal._events_of_turn(text, text) is
+comment on function memfold_internal._events_of_turn is
 'Every ledger row of a tenant, archived or not, that names a source turn. Only reads.';
 
 create or replace function memfold.erase_source(
@@ -150,9 +149,8 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold.erase_source(text, text, text, bigint) from public;
-grant execute on function memfold.erase_source(text, text, text, bigint) to memfold_app;
-comment on function memfold.erase_source(text, text, text, bigint) is
+grant execute on function memfold.erase_source to memfold_app;
+comment on function memfold.erase_source is
 'Erases a conversation turn: every observation that came from it alone, with its text, vector, metadata and ledger rows. A fact that other
 turns support stays, in the words of one of them, with its counters derived again. If others were merged into the turn''s own text, the
 oldest of them takes its place and the merges remain; so does a merge that the turn''s observation caused, as long as both texts remain.

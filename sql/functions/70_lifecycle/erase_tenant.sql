@@ -35,8 +35,7 @@ begin
     return v_result;
 end;
 $$;
-revoke all on function memfold.erase_tenant(text, text, bigint) from public;
-comment on function memfold.erase_tenant(text, text, bigint) is
+comment on function memfold.erase_tenant is
 'Erases a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, links, antonyms and labelled pairs. Erases
 about max_memories (1 to 10,000) of one bucket per call: call it, each time in a separate transaction, until remaining is 0. Its rows in
 tenant_roles, which say who may log in as the tenant, remain. Cannot be undone. A run and a ledger row record when, by whom, and reason.
@@ -63,5 +62,4 @@ begin
     return v_bucket_id;
 end;
 $$;
-revoke all on function memfold_internal._some_bucket(text) from public;
-comment on function memfold_internal._some_bucket(text) is 'A bucket of the tenant that has memories. Null: there is none. Only reads.';
+comment on function memfold_internal._some_bucket is 'A bucket of the tenant that has memories. Null: there is none. Only reads.';

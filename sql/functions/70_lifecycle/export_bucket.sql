@@ -57,8 +57,7 @@ begin
     );
 end;
 $$;
-revoke all on function memfold_internal._bucket_counts(text, text) from public;
-comment on function memfold_internal._bucket_counts(text, text) is 'The number of rows of a bucket in each table. Only reads.';
+comment on function memfold_internal._bucket_counts is 'The number of rows of a bucket in each table. Only reads.';
 
 create or replace function memfold.export_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -202,9 +201,8 @@ begin
     return next jsonb_build_object('table', 'end', 'row', '{}'::jsonb);
 end;
 $$;
-revoke all on function memfold.export_bucket(text, text) from public;
-grant execute on function memfold.export_bucket(text, text) to memfold_app;
-comment on function memfold.export_bucket(text, text) is
+grant execute on function memfold.export_bucket to memfold_app;
+comment on function memfold.export_bucket is
 'Returns the complete contents of a bucket from one snapshot, one JSON object per row, in the order that import_bucket() expects: a header
 (format version, counts), prerequisites (embedding models, the rules of the bucket and its tenant), memories, counters, vectors,
 intervals, sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs collected from it. Read

@@ -6,8 +6,7 @@ begin
         coalesce(hint, 'Pass the rows of export_bucket() unchanged, in their order, in one transaction.'));
 end;
 $$;
-revoke all on function memfold_internal._not_an_export(text, text) from public;
-comment on function memfold_internal._not_an_export(text, text) is 'Raises MF054.';
+comment on function memfold_internal._not_an_export is 'Raises MF054.';
 
 create or replace function memfold_internal._import_rows(tenant_id text, bucket_id text, table_name text, lines jsonb) returns void
 language plpgsql volatile
@@ -94,8 +93,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._import_rows(text, text, text, jsonb) from public;
-comment on function memfold_internal._import_rows(text, text, text, jsonb) is
+comment on function memfold_internal._import_rows is
 'Writes exported rows of one table as rows of a tenant, and checks generated columns. Raises MF054.';
 
 create or replace function memfold_internal._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
@@ -126,8 +124,7 @@ begin
     end if;
 end;
 $$;
-revoke all on function memfold_internal._check_import(text, text, text, jsonb) from public;
-comment on function memfold_internal._check_import(text, text, text, jsonb) is
+comment on function memfold_internal._check_import is
 'Checks that an embedding model is registered, and that new candidates would be hashed like the bucket''s memories. Raises MF054.';
 
 create or replace function memfold.import_bucket(
@@ -254,8 +251,7 @@ begin
     return v_written;
 end;
 $$;
-revoke all on function memfold.import_bucket(jsonb, text, text) from public;
-comment on function memfold.import_bucket(jsonb, text, text) is
+comment on function memfold.import_bucket is
 'Imports the rows of export_bucket(), in arrays of 1 to 10,000, in their order and all in one transaction, into an empty bucket of the
 same name: of this or another tenant, in this or another database. The rows are stored as exported, including ids and times; hashes and
 counts are checked. Embedding models must be registered. Replaces the bucket''s policies and options; only adds to those of the tenant,

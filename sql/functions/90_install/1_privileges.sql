@@ -1,9 +1,19 @@
--- After all others: everything belongs to memfold_owner, to which row-level security applies, and nothing to PUBLIC. EXECUTE is revoked
--- next to each function. But functions that `memfold adopt` generated for a table run its expressions: as their owner.
+-- After all others: everything belongs to memfold_owner, to which row-level security applies, and nothing to PUBLIC. But functions that
+-- `memfold adopt` generated for a table run its expressions: as their owner.
 do $$
 declare
     v_object record;
 begin
+    -- only those that PUBLIC may still execute: each REVOKE writes the function's row again
+    for v_object in
+        select p.oid::regprocedure::text as name
+        from pg_catalog.pg_proc as p
+        where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and (p.proacl is null or exists (
+            select from pg_catalog.aclexplode(p.proacl) as a where a.grantee = 0
+        ))
+    loop
+        execute pg_catalog.format('revoke all on routine %s from public', v_object.name);
+    end loop;
     for v_object in
         select c.oid, c.relkind, c.oid::regclass::text as name
         from pg_catalog.pg_class as c
@@ -25,12 +35,12 @@ begin
         execute pg_catalog.format('alter routine %s owner to memfold_owner', v_object.name);
     end loop;
     -- functions that work across tenants
-    alter function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]) owner to memfold_queue;
-    alter function memfold_internal._retry_judgements(text) owner to memfold_queue;
-    alter function memfold_internal._tenants() owner to memfold_queue;
-    alter function memfold_internal._indexed_words(text, bigint[], regconfig) owner to memfold_queue;
-    grant execute on function memfold_internal._claim(text, bigint, interval, boolean, text, uuid[]),
-    memfold_internal._retry_judgements(text), memfold_internal._tenants(), memfold_internal._indexed_words(text, bigint[], regconfig)
+    alter function memfold_internal._claim owner to memfold_queue;
+    alter function memfold_internal._retry_judgements owner to memfold_queue;
+    alter function memfold_internal._tenants owner to memfold_queue;
+    alter function memfold_internal._indexed_words owner to memfold_queue;
+    grant execute on function
+    memfold_internal._claim, memfold_internal._retry_judgements, memfold_internal._tenants, memfold_internal._indexed_words
     to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
@@ -59,20 +69,15 @@ grant select on
 memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_events
 to memfold_queue;
 grant execute on function
-memfold_internal._refresh_judgement(memfold.judgements), memfold_internal._was_asked(text, uuid, uuid),
-memfold_internal._judged_side(text, uuid), memfold_internal._is_in_question(text, uuid, uuid),
-memfold_internal._members(memfold.judgements), memfold_internal._member_ids(uuid, uuid, uuid[]),
-memfold_internal._add_parts(text, uuid[]),
-memfold_internal._close_parts(memfold.judgements, uuid[], uuid[]), memfold_internal._queue_rest(memfold.judgements, text, uuid[]),
-memfold_internal._has_changed(memfold.judgements, memfold.judgements),
-memfold_internal._root(uuid, uuid), memfold_internal._requeue_judgement(memfold.judgements),
-memfold_internal._lease(memfold.judgements, text, interval), memfold_internal._new_id(),
-memfold_internal._examples(jsonb), memfold_internal._shown_link(text, jsonb)
+memfold_internal._refresh_judgement, memfold_internal._was_asked, memfold_internal._judged_side, memfold_internal._is_in_question,
+memfold_internal._members, memfold_internal._member_ids, memfold_internal._add_parts, memfold_internal._close_parts,
+memfold_internal._queue_rest, memfold_internal._has_changed, memfold_internal._root, memfold_internal._requeue_judgement,
+memfold_internal._lease, memfold_internal._new_id, memfold_internal._examples, memfold_internal._shown_link
 to memfold_queue;
 grant execute on function
-memfold_internal._tenant(), memfold_internal._bound_tenant(), memfold_internal._bound_role(name), memfold_internal._root(uuid, uuid),
+memfold_internal._tenant, memfold_internal._bound_tenant, memfold_internal._bound_role, memfold_internal._root,
 -- the condition of dedup_stats' warning
-memfold_internal._search_limit(), memfold_internal._vector_index(text), memfold_internal._vector_index_name(text)
+memfold_internal._search_limit, memfold_internal._vector_index, memfold_internal._vector_index_name
 to memfold_app, memfold_auditor;
 -- canonicalize() and its self-test run as the caller, and so do the functions that they call
 do $$
