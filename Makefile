@@ -28,7 +28,7 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words
 
 .DEFAULT_GOAL := all
-.PHONY: all deb dist tle docs help install uninstall install-to freeze setup server demo check test test-citus test-frameworks lint $(LINT) \
+.PHONY: all deb dist tle docs help install uninstall install-to freeze setup server demo quick check test test-citus test-frameworks lint $(LINT) \
         bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
@@ -188,7 +188,10 @@ demo: $(DEMO_VENV)/$(MADE_FOR) ## see about 60 memories being merged and found, 
 	@$(DEMO_VENV)/bin/python demo/run.py
 
 # Where no bytecode may be kept, each program that a test starts compiles the package again: 0.28 s of CPU instead of 0.20.
-check test: export PYTHONDONTWRITEBYTECODE :=
+quick check test: export PYTHONDONTWRITEBYTECODE :=
+
+quick: setup ## the fast tests, on the embedded server, in half a minute: the loop for a change
+	@MEMFOLD_FULL_SERVER=none $(PY) -m pytest -q -n 2 --dist loadgroup --quick tests/unit tests/sql tests/sources
 
 check: setup ## fast checks: lint, unit tests, the SQL on the embedded server, the source documents
 	@$(MAKE) --no-print-directory lint

@@ -23,7 +23,7 @@ from pytest_postgresql import factories
 
 from contrib.citus.tests import citus_nodes
 from memfold.admin import migrate
-from tests import browser, databases, elsewhere, npm, servers, time_limits
+from tests import browser, databases, elsewhere, npm, quick, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -91,6 +91,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the whole suite on every server, with both installation methods",
     )
     parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
+    parser.addoption("--quick", action="store_true", help="run the fast tests on one target (tests/quick.py)")
+    parser.addoption(
+        "--record", action="store_true", help="write how long tests take to tests/data/durations.json"
+    )
     parser.addoption("--pin", action="store_true", help="write tests/data/surface.txt from what there is")
 
 
@@ -106,6 +110,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
+    if config.option.record:
+        config.pluginmanager.register(quick.Recorder(str(TARGETS[0])))
     for cluster in CLUSTERS:
         cluster.start()
     # the processes of pytest-xdist use these servers, with separate databases
@@ -171,6 +177,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for place in ELSEWHERE:
         elsewhere.choose(place, config, items)
+    if config.option.quick:
+        quick.choose(config, items, str(TARGETS[0]))
     # Several processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
