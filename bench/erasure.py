@@ -30,7 +30,7 @@ UNTOUCHED = """
 select md5(string_agg(x.row, ' ' order by x.row)) from (
     select m::text || k::text || v::text || e::text as row
     from memfold.memories as m
-    join memfold.memory_counters as k using (tenant_id, memory_id)
+    join memfold.memory_totals as k using (tenant_id, memory_id)
     join memfold.memory_vectors as v using (tenant_id, memory_id)
     join memfold.memory_events as e using (tenant_id, memory_id)
     where m.tenant_id = 'bench' and m.subject like 'Subject %'
@@ -188,7 +188,7 @@ def _source(server: harness.Server, data: dataset.Dataset, report: harness.Repor
                     _line(watch, phase, f"a source: {phase}", calls, _left(connection, marks[number]))
                 )
         rows = connection.execute(
-            "select k.observations, count(m.*) from memfold.memory_counters as k join memfold.memories as m on"
+            "select k.observations, count(m.*) from memfold.memory_totals as k join memfold.memories as m on"
             " m.tenant_id = k.tenant_id and m.root_id = k.memory_id where m.subject = 'the lamp' group by 1"
         ).fetchall()
         broken = connection.execute("select count(*) from memfold.check_invariants('bench')").fetchone()

@@ -29,10 +29,6 @@ export interface Functions {
     arguments: { run_id: string | null; tenant_id?: string | null; verdict?: string | null; max_operations?: number | string | null };
     row: { approve_run: string | null };
   };
-  archive_events: {
-    arguments: { before: Date | string | null; tenant_id?: string | null; max_events?: number | string | null };
-    row: { archived: string | null; summaries: string | null; is_left: boolean | null };
-  };
   ask_links: {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; max_questions?: number | string | null };
     row: { ask_links: string | null };

@@ -41,7 +41,7 @@ WEIGHTS = {
     "ingest": 40, "batch": 10, "judge": 8, "undo": 5, "merge_memories": 2, "supersede_memory": 2, "update_memory": 2,
     "attach_embedding": 2, "reject_memory": 1, "consolidate": 1, "approve_run": 1, "undo_run": 1, "sweep_duplicates": 1,
     "clean_exact_duplicates": 1, "end_session": 1, "record_feedback": 1, "maintenance": 1, "rehash_bucket": 1,
-    "archive_events": 1, "search_memories": 1, "export_bucket": 1, "prune_memories": 1, "plain": 1, "set_policy": 1,
+    "search_memories": 1, "export_bucket": 1, "prune_memories": 1, "plain": 1, "set_policy": 1,
     "set_predicate": 1, "erase_memory": 1, "erase_source": 1,
 }  # fmt: skip
 APART = ("rehash_bucket", "judge", "attach_embedding")
@@ -238,7 +238,7 @@ class _Calls:
             case "maintenance":
                 one(
                     "select memfold.run_maintenance(%s, %s)", TENANT,
-                    ["plain", "decay", "counters", "syntheses", "keys", "runs", "clean", "sweep"],
+                    ["plain", "decay", "syntheses", "keys", "runs", "clean", "sweep"],
                 )  # fmt: skip
             case "rehash_bucket":
                 profile, size = r.choice(["prose/1", "flat/1", "exact/1"]), r.choice([5, 50, 1000])
@@ -246,12 +246,6 @@ class _Calls:
                     "call memfold.rehash_bucket(%s, %s, %s, batch_size => %s)",
                     [TENANT, bucket, profile, size],
                 )
-            case "archive_events":
-                one(
-                    "select memfold.archive_events(clock_timestamp() - interval '2 seconds',"
-                    " max_events => %s, tenant_id => %s)",
-                    r.choice([50, 1000]), TENANT,
-                )  # fmt: skip
             case "search_memories":
                 one(
                     "select count(*) from memfold.search_memories("
@@ -425,9 +419,7 @@ class Stress:
             turns = {
                 row[0]
                 for row in db.execute(
-                    "select unnest(source_turn_ids) from memfold.memory_events where tenant_id = %s"
-                    " union select unnest(source_turn_ids) from memfold.memory_events_archive where tenant_id = %s",
-                    [TENANT, TENANT],
+                    "select unnest(source_turn_ids) from memfold.memory_events where tenant_id = %s", [TENANT]
                 )
             }
             if lost := self.outcome.acknowledged - turns:

@@ -314,9 +314,6 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "derive_scope": [],
     },
     "Keep and forget": {
-        "archive_events": [
-            "select * from archive_events(now() - interval '1 year', tenant_id => 'acme')",
-        ],
         "export_bucket": [
             "select action from ingest_memory('Eve takes the bus.', 'globex', 'eve', source_turn_ids => '{turn-1}')",
             "select action from ingest_memory('Eve TAKES the bus', 'globex', 'eve', source_turn_ids => '{turn-2}')",
@@ -347,7 +344,7 @@ VIEWS: dict[str, list[str]] = {
         "from memory_audit where tenant_id = 'acme' order by memory_id",
     ],
     "memory_totals": [
-        "select m.content, t.observations, t.independent, t.is_striped\n"
+        "select m.content, t.observations, t.independent\n"
         "from memory_totals as t\n"
         "join memories as m on m.tenant_id = t.tenant_id and m.memory_id = t.memory_id\n"
         "where t.tenant_id = 'acme' and t.observations > 1 order by t.memory_id",
@@ -388,7 +385,7 @@ NOT_USED = "Not used by this version."
 # The composite types that callers see.
 RESULTS = {
     "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
-    "archived_rows", "erasure", "link_suggestion",
+    "erasure", "link_suggestion",
 }  # fmt: skip
 
 FUNCTIONS = """

@@ -88,7 +88,7 @@ join pg_proc as p
 where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
 -- and those that queries of the client, and of tests, call in addition to tables
 union
-select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in ('_guard', '_stripe');
+select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in ('_guard');
 
 create temporary table held_triggers on commit drop as
 select tgrelid::regclass::text as relation, tgname as name, pg_get_triggerdef(oid) as definition
@@ -162,10 +162,9 @@ begin
     end loop;
     for v_row in
         select t.name, t.place from unnest(array[
-            'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
-            'memory_event_sums',
-            'memory_events', 'memory_events_archive', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
-            'archive_positions', 'links'
+            'memories', 'memory_counters', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
+            'memory_events', 'idempotency_keys', 'judgements', 'labelled_pairs', 'runs',
+            'links'
         ]) with ordinality as t (name, place)
         where not exists (select from pg_dist_partition as p where p.logicalrelid = ('memfold.' || t.name)::regclass)
         order by t.place
@@ -295,9 +294,8 @@ begin
 end;
 $body$;
 
--- import_bucket() and erase_tenant() run as memfold_rules, which no policy restricts to one tenant; without that Citus does not plan these
+-- erase_tenant() runs as memfold_rules, which no policy restricts to one tenant; without that Citus does not plan these
 -- joins.
-alter function memfold_internal._extend_sums(text, uuid) security definer set search_path = pg_catalog, pg_temp;
 alter function memfold_internal._erase_some(text, text, bigint) security definer set search_path = pg_catalog, pg_temp;
 
 -- replay_bucket() copies policies, which are on every node, and rolls the copy back.

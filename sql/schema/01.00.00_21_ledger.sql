@@ -88,6 +88,7 @@ create index memories_pending_idx on memfold.memories (tenant_id, bucket_id, mem
 create table memfold.memory_counters (
     tenant_id text collate "C" not null,
     memory_id uuid not null,
+    root_id uuid,
     is_active boolean not null default true,
     on_timeline boolean not null default false,
     aliases bigint not null default 0,
@@ -95,8 +96,16 @@ create table memfold.memory_counters (
     independent bigint not null default 0,
     source_confidence double precision not null default 0,
     extractor_confidence double precision not null default 0,
-    first_seen timestamptz not null default '-infinity',
-    last_seen timestamptz not null default '-infinity',
+    first_seen timestamptz,
+    last_seen timestamptz,
+    has_metadata boolean not null default false,
+    has_validity boolean not null default false,
+    alias_observations bigint,
+    alias_independent bigint,
+    alias_source_confidence double precision,
+    alias_extractor_confidence double precision,
+    alias_first_seen timestamptz,
+    alias_last_seen timestamptz,
     access_count bigint not null default 0,
     helpful_count bigint not null default 0,
     harmful_count bigint not null default 0,
@@ -104,59 +113,43 @@ create table memfold.memory_counters (
     last_event uuid,
     decayed_confidence double precision,
     decayed_at timestamptz,
-    is_striped boolean not null default false,
     valid_from timestamptz,
     valid_until timestamptz,
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 comment on table memfold.memory_counters is
-'The aggregates of a root over its own observations and those of its aliases, in a narrow table so that a merge is one HOT update. An
-alias has a row of zeros or no row. To change a tree or its counters, a call locks the root''s row here. Under contention, observations of
-a root are counted in other rows: memory_totals has the sums.';
-comment on column memfold.memory_counters.is_active is 'The root''s status is active.';
+'The counters of each text, over its own observations, in a narrow table so that a merge is one HOT update; those of a root also sum up
+its aliases (alias_*). memory_totals adds the two. To change a tree or its counters, a call locks the root''s row here.';
+comment on column memfold.memory_counters.root_id is 'As in memories: aliases only.';
+comment on column memfold.memory_counters.is_active is 'A root whose status is active.';
 comment on column memfold.memory_counters.on_timeline is
-'The memory is one of several values on a timeline: of a single-valued slot, or after a judged contradiction.';
-comment on column memfold.memory_counters.aliases is 'How many texts have been merged into this one.';
-comment on column memfold.memory_counters.observations is 'repetition_count + 1.';
+'Roots: the memory is one of several values on a timeline: of a single-valued slot, or after a judged contradiction.';
+comment on column memfold.memory_counters.aliases is 'Roots: how many texts have been merged into this one.';
+comment on column memfold.memory_counters.observations is 'Observations in force of this text.';
 comment on column memfold.memory_counters.independent is
-'Observations with a source turn that no earlier observation had, or without source turns: n + 1 of the confidence formula.';
+'Those with a source turn that no earlier observation of this text had, or without source turns.';
+comment on column memfold.memory_counters.first_seen is 'Null, like last_seen: no observation is in force.';
 comment on column memfold.memory_counters.last_seen is
-'The last observation that states it, or the last manual supersession that makes it current.';
+'The last observation that states this text, or the last manual supersession that makes it current.';
+comment on column memfold.memory_counters.has_metadata is 'Some observation has metadata, which is read from the ledger.';
+comment on column memfold.memory_counters.has_validity is
+'Some observation has valid_from or valid_until, which are read from the ledger.';
+comment on column memfold.memory_counters.alias_observations is
+'Roots: the sum over the aliases, as for the other columns of this name sum or maximum. Null: no alias, or none with an observation.';
+comment on column memfold.memory_counters.alias_independent is
+'What the aliases add to independent: their sum, less the observations of the tree whose source turns another of its texts had before. May
+be negative.';
 comment on column memfold.memory_counters.access_count is 'How often recall has shown it (merges are not counted here).';
 comment on column memfold.memory_counters.helpful_count is 'Feedback on the memory as it was shown: a merge does not pass it on.';
 comment on column memfold.memory_counters.last_event is
 'Roots: the highest id of the ledger rows that stated, pruned or judged current a text of the tree, or a higher id. The next one gets a
 higher id, whatever the clock says. Null: none has been written yet.';
-comment on column memfold.memory_counters.is_striped is
-'Calls have waited for this row, so that others now add to memory_counter_stripes. Set and cleared by the transaction that holds the
-row''s lock.';
 comment on column memfold.memory_counters.valid_from is
-'Time from which recall shows the memory, as stated by its latest observation (by observed_at, event_id). Null: no bound.';
+'Roots: time from which recall shows the memory, as stated by its latest observation (by observed_at, event_id). Null: no bound.';
 comment on column memfold.memory_counters.valid_until is
-'Time until which recall shows the memory, exclusive, as stated by its latest observation. Null: no bound.';
+'Roots: time until which recall shows the memory, exclusive, as stated by its latest observation. Null: no bound.';
 comment on column memfold.memory_counters.decayed_confidence is
 'Effective confidence at decayed_at, for readers of the tables; written only by apply_decay().';
-
-create table memfold.memory_counter_stripes (
-    tenant_id text collate "C" not null,
-    memory_id uuid not null,
-    stripe bigint not null check (stripe between 0 and 63),
-    observations bigint not null default 0,
-    independent bigint not null default 0,
-    source_confidence double precision not null,
-    extractor_confidence double precision not null,
-    first_seen timestamptz not null,
-    last_seen timestamptz not null,
-    last_event uuid,
-    primary key (tenant_id, memory_id, stripe)
-    -- room for updates in place: a process's row stays on its page
-) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
-comment on table memfold.memory_counter_stripes is
-'Striped counters: once calls have waited for a root''s row in memory_counters, it gets 64 additional rows. Each server process adds to
-one of them, so that writers of a fact no longer wait for each other. observations and independent are added to those of the root''s row;
-confidences, times and last_event start as copies of that row. memory_totals has the sums. A root has 64 stripes (only if it is active, on
-no timeline and without aliases) or none; a change of its tree, and maintenance, join them into the row.';
-comment on column memfold.memory_counter_stripes.stripe is 'Server processes whose id is this modulo 64 add here.';
 
 create table memfold.memory_intervals (
     tenant_id text collate "C" not null,
@@ -235,11 +228,6 @@ create table memfold.memory_events (
     run_id uuid,
     actor text collate "C" not null,
     cause text collate "C",
-    -- for a row that replaces several; no default: an ordinary row does not set them
-    observations bigint,
-    without_turns bigint,
-    first_observed_at timestamptz,
-    turn_events uuid[],
     primary key (tenant_id, event_id, recorded_at)
 );
 create index memory_events_memory_idx on memfold.memory_events (tenant_id, memory_id, event_id);
@@ -266,8 +254,7 @@ rehashed (after a rehash another text has the hash of this one, or none has; it 
 comment on column memfold.memory_events.method is
 'What decided: hash, alias, tombstone, timeline (tier 1); object, lexical, vector, session, score, predicate (tier 2); judge, person,
 fallback (tier 3); plain, rehash. For action erased, what was to be erased: source, memory, bucket or tenant. erasure: a merge that
-replaces one whose text was erased. archived: a row that replaces restatements in memory_events_archive, with the event_id of the last
-one.';
+replaces one whose text was erased.';
 comment on column memfold.memory_events.memory_id is 'The text that the candidate matched or created. Null: refused by a rule, no text.';
 comment on column memfold.memory_events.target_id is
 'merged in tier 2 or 3: the memory that memory_id was merged into (replaced: the memory that was merged into memory_id). merged in tier 1:
@@ -289,42 +276,7 @@ comment on column memfold.memory_events.valid_from is 'Time from which the fact 
 comment on column memfold.memory_events.valid_until is
 'Time until which the fact holds, exclusive, as given by the caller. Null: no bound.';
 comment on column memfold.memory_events.actor is 'Login role of the caller, or the judge.';
-comment on column memfold.memory_events.observations is
-'For method archived: how many restatements the row replaces; they are in memory_events_archive. Null: one.';
-comment on column memfold.memory_events.without_turns is 'For method archived: how many of them came without source turns.';
-comment on column memfold.memory_events.first_observed_at is
-'For method archived: when the earliest of them was observed; observed_at has the latest.';
-comment on column memfold.memory_events.turn_events is
-'For method archived: for each of source_turn_ids, the first archived row that had it, so that n does not change.';
-
-create table memfold.memory_event_sums (
-    tenant_id text collate "C" not null,
-    memory_id uuid not null,
-    to_event uuid not null,
-    observations bigint not null,
-    without_turns bigint not null,
-    independent bigint not null,
-    source_confidence double precision,
-    extractor_confidence double precision,
-    first_seen timestamptz,
-    last_seen timestamptz,
-    has_metadata boolean not null,
-    has_validity boolean not null,
-    repeated_turns bigint[] not null,
-    primary key (tenant_id, memory_id, to_event)
-);
-comment on table memfold.memory_event_sums is
-'Sums over ledger rows, so that derived values need not read each row: a text''s observations in force, ordered by id, in blocks. A block
-begins after the previous one and ends with row to_event. Rows after the last block have no sums yet.';
-comment on column memfold.memory_event_sums.to_event is 'The last ledger row of the block.';
-comment on column memfold.memory_event_sums.independent is
-'Observations that are the first of their text with one of their source turns. Those without turns are in without_turns.';
-comment on column memfold.memory_event_sums.repeated_turns is
-'Hashes of source turns of the block''s observations that an earlier observation of the text already had.';
-comment on column memfold.memory_event_sums.first_seen is 'Null, like the confidences and last_seen, if no row of the block is in force.';
-comment on column memfold.memory_event_sums.has_metadata is 'Some observation of the block has metadata, which is read from the ledger.';
-comment on column memfold.memory_event_sums.has_validity is
-'Some observation of the block has valid_from or valid_until, which are read from the ledger.';
+comment on column memfold.memory_events.cause is 'For action erased: what was erased (the text, a number of ledger rows).';
 
 -- Runs -------------------------------------------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ comment on type memfold.batch_result is
 'Result of one candidate of a batch: its position in the batch, from 0, and what ingest_memory() would have returned or raised. sqlstate
 null: it was ingested.';
 
-create type memfold_internal.batch_turn as (memory_id uuid, turn text collate "C");
-comment on type memfold_internal.batch_turn is 'A source turn of a text, in a batch.';
+create type memfold_internal.batch_turn as (memory_id uuid, turn text collate "C", event_id uuid);
+comment on type memfold_internal.batch_turn is 'A source turn that a candidate of a batch has brought to its text.';
 
 -- Vectors are stored next to their candidates: every statement reads all candidates, but only a few read the vectors. Candidates are
 -- composites, because an array of these is read in a third of the time of one array per field.

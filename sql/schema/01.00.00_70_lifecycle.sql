@@ -1,33 +1,3 @@
--- The columns of memory_events, and their comments.
-create table memfold.memory_events_archive (
-    like memfold.memory_events including comments,
-    primary key (tenant_id, event_id, recorded_at)
-);
-create index memory_events_archive_memory_idx on memfold.memory_events_archive (tenant_id, memory_id, event_id);
-create unique index memory_events_archive_undoes_key on memfold.memory_events_archive (tenant_id, undoes)
-where undoes is not null;
--- erasure finds rows by the ids in them
-create index memory_events_archive_target_idx on memfold.memory_events_archive (tenant_id, target_id) where target_id is not null;
-create index memory_events_archive_erasure_idx on memfold.memory_events_archive (tenant_id, bucket_id, event_id)
-where similar_memories is not null or not observation;
-comment on table memfold.memory_events_archive is
-'Ledger rows that archive_events() has moved out of memory_events, unchanged: old restatements, which a row of method archived replaces in
-the ledger, and rows on which no state depends. undo() and erasure move a memory''s rows back. The table may be in another tablespace.';
-comment on column memfold.memory_events.cause is 'For action erased: what was erased (the text, a number of ledger rows).';
-
-create table memfold.archive_positions (
-    tenant_id text collate "C" primary key check (tenant_id <> ''),
-    memory_id uuid,
-    event_id uuid not null
-);
-comment on table memfold.archive_positions is
-'Where archive_events() continues in a tenant''s ledger, by memory and event (memory_id null: among the rows without one). No row: at the
-beginning.';
-
-create type memfold.archived_rows as (archived bigint, summaries bigint, is_left boolean);
-comment on type memfold.archived_rows is
-'Result of one call of archive_events(): rows moved, rows of method archived created or extended; is_left: call it again.';
-
 create type memfold.erasure as (
     erased bigint,
     kept bigint,
@@ -48,9 +18,6 @@ begin
         from (values
             ('memories', array['object', 'content', 'metadata']),
             ('memory_events', array[
-                'guard', 'similar_memories', 'reason', 'content', 'subject', 'object', 'metadata', 'cause'
-            ]),
-            ('memory_events_archive', array[
                 'guard', 'similar_memories', 'reason', 'content', 'subject', 'object', 'metadata', 'cause'
             ]),
             ('judgements', array['guard', 'last_error', 'reason', 'merged_text', 'link']),

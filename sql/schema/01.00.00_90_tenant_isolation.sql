@@ -7,8 +7,8 @@ declare
     v_table text;
 begin
     foreach v_table in array array[
-        'memories', 'memory_counters', 'memory_counter_stripes', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
-        'memory_events', 'memory_events_archive', 'memory_event_sums', 'archive_positions', 'runs', 'idempotency_keys', 'judgements', 'labelled_pairs',
+        'memories', 'memory_counters', 'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens',
+        'memory_events', 'runs', 'idempotency_keys', 'judgements', 'labelled_pairs',
         'policies', 'options', 'predicates', 'links', 'antonyms'
     ] loop
         execute pg_catalog.format('alter table memfold.%I enable row level security', v_table);
@@ -33,7 +33,7 @@ begin
     foreach v_table in array array['judgements', 'memories'] loop
         execute pg_catalog.format('create policy queue_all on memfold.%I to memfold_queue using (true)', v_table);
     end loop;
-    foreach v_table in array array['memory_counters', 'memory_counter_stripes', 'memory_events'] loop
+    foreach v_table in array array['memory_counters', 'memory_events'] loop
         execute pg_catalog.format('create policy queue_read on memfold.%I for select to memfold_queue using (true)', v_table);
     end loop;
 end;

@@ -65,7 +65,7 @@ OWN_ERRORS = {"MF018", "MF026", "MF029", "40001"}
 @pytest.mark.parametrize(
     ("call", "text", "erasure"),
     [(call, "root", "memory") for call in CALLS]
-    + [(call, text, "memory") for call in ADDS for text in ("alias", "striped")]
+    + [(call, "alias", "memory") for call in ADDS]
     + [(call, "root", erasure) for call in ADDS for erasure in ("bucket", "its only turn")],
 )
 def test_a_call_waits_while_its_fact_is_erased(
@@ -78,8 +78,6 @@ def test_a_call_waits_while_its_fact_is_erased(
     if text == "alias":
         alias = ingest(db, ALIAS, source_turn_ids=["only"])
         db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [alias.memory_id, root.memory_id])
-    elif text == "striped":
-        db.execute("select memfold_internal._stripe('acme', %s)", [root.memory_id])
     query, more = CALLS[call]
     said = ALIAS if text == "alias" else FACT
     filled = _filled(db, query, said, other.memory_id, dict(more))

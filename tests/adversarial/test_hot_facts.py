@@ -1,4 +1,4 @@
-"""Hot facts: many writers of one memory do not queue, and every reader sees exact counters at any moment."""
+"""Hot facts: many writers of one memory take turns, and every reader sees exact counters at any moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.concurrent_calls import Call, batch, fold
 from tests.conftest import Target
 from tests.faults.killable import killable_server
 from tests.sql.test_order import SETTING, SHIFTED
-from tests.support import Result, check, ingest, model, vector
+from tests.support import Result, check, ingest, model, one, vector
 
 DB = psycopg.Connection[Any]
 Connect = Callable[..., DB]
@@ -29,22 +29,9 @@ WRITERS = 32
 SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))
 
 
-def one(db: DB, query: str, *arguments: Any) -> Any:
-    row = db.execute(query.encode(), list(arguments)).fetchone()
-    assert row is not None
-    return row[0] if len(row) == 1 else row
-
-
-def contend(db: DB) -> None:
-    """As if writers had waited for each of these rows."""
-    db.execute("select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories")
-
-
 def hot(db: DB, **given: Any) -> Result:
     """A memory that many write to."""
-    made = ingest(db, HOT, **given)
-    contend(db)
-    return made
+    return ingest(db, HOT, **given)
 
 
 def totals(db: DB, memory_id: UUID | None) -> tuple[int, int]:
@@ -52,16 +39,6 @@ def totals(db: DB, memory_id: UUID | None) -> tuple[int, int]:
         db, "select observations, independent from memfold.memory_totals where memory_id = %s", memory_id
     )
     return found
-
-
-def striped(db: DB) -> int:
-    """The observations counted in stripes."""
-    return int(one(db, "select coalesce(sum(observations), 0) from memfold.memory_counter_stripes"))
-
-
-def join(db: DB) -> int:
-    """The number of memories whose stripes maintenance joins."""
-    return int(one(db, "select memfold.run_maintenance('acme', '{counters}') -> 'counts' ->> 'counters'"))
 
 
 @pytest.fixture
@@ -82,45 +59,6 @@ def writing(connect: Connect) -> Iterator[Callable[..., DB]]:
 
 
 # Who counts where ------------------------------------------------------------------------------------------------
-
-
-def test_who_waits_for_a_row_stripes_it(db: DB, connect: Connect) -> None:
-    memory = ingest(db, HOT).memory_id
-    first, second = connect(), connect()
-    calls = 1
-    # one in eight of those that were overtaken, by the bits of their id
-    for _ in range(200):
-        first.execute("begin")
-        ingest(first, HOT)
-        waiting = Call(db, second, lambda c: ingest(c, HOT)).waits_for(first)
-        ingest(first, HOT)  # later than that which waits, and counted before it
-        first.execute("commit")
-        event = waiting.end().event_id
-        assert one(db, "select event_id from memory_events order by event_id desc limit 1") == event
-        calls += 3
-        if one(db, "select is_striped from memfold.memory_counters"):
-            break
-    else:
-        pytest.fail("200 calls have waited, and none has striped the row")
-    # now nobody waits for anybody
-    first.execute("begin")
-    ingest(first, HOT)
-    second.execute("begin")
-    ingest(second, HOT)
-    assert totals(first, memory) == totals(second, memory) == (calls + 1, calls + 1)
-    second.execute("commit")
-    assert totals(first, memory) == (calls + 2, calls + 2)
-    first.execute("commit")
-    assert totals(db, memory) == (calls + 2, calls + 2)
-    assert striped(db) == 2
-    check(db)
-    # and where it is over, the row is enough again
-    assert join(db) == 1
-    assert (striped(db), totals(db, memory)) == (0, (calls + 2, calls + 2))
-    ingest(second, HOT)
-    assert (striped(db), totals(db, memory)) == (0, (calls + 3, calls + 3))
-    assert join(db) == 0
-    check(db)
 
 
 def test_every_reader_is_exact(db: DB, writing: Callable[..., DB]) -> None:
@@ -150,70 +88,6 @@ def test_every_reader_is_exact(db: DB, writing: Callable[..., DB]) -> None:
     assert read(db) == {2}
     assert one(db, confidence)[1] == 1
     assert one(db, confidence)[0] > before[0]
-    assert striped(db) == 2
-    check(db)
-
-
-def test_what_others_work_on_is_not_joined(db: DB, writing: Callable[..., DB]) -> None:
-    memory = hot(db).memory_id
-    done, busy = writing(), writing()
-    done.execute("commit")
-    assert join(db) == 0
-    ingest(done, HOT)
-    busy.execute("commit")
-    assert (totals(db, memory), striped(db)) == ((4, 4), 3)
-    assert join(db) == 1
-    assert (totals(db, memory), striped(db)) == ((4, 4), 0)
-    check(db)
-
-
-def test_what_depends_on_the_order_waits_for_the_row(db: DB, connect: Connect) -> None:
-    """Values of a slot and aliased trees are not striped; metadata and a transaction with one snapshot join the stripes."""
-    db.execute("select set_predicate('lives_in', 'acme')")
-    ingest(db, "Ann lives in Bonn", subject="Ann", predicate="lives_in", object="Bonn")
-    fold(db, ingest(db, "User likes oolong").memory_id, ingest(db, "User likes milk").memory_id)
-    contend(db)
-    assert one(db, "select count(*) from memfold.memory_counter_stripes") == 0
-    memory = hot(db).memory_id
-    holder = connect()
-    holder.execute("begin")
-    ingest(holder, HOT)
-    waiting = Call(db, connect(), lambda c: ingest(c, HOT, metadata={"a": 1})).waits_for(holder)
-    holder.execute("commit")
-    assert waiting.end().tier == 1
-    assert (striped(db), totals(db, memory)) == (0, (3, 3))
-    contend(db)
-    repeatable = connect()
-    repeatable.execute("begin isolation level repeatable read")
-    repeatable.execute("select from memfold.memories")
-    ingest(repeatable, HOT)
-    repeatable.execute("commit")
-    assert (striped(db), totals(db, memory)) == (0, (4, 4))
-    check(db)
-
-
-def test_transactions_of_many_calls_do_not_wait_for_each_other(db: DB, connect: Connect) -> None:
-    """A transaction that has a stripe keeps adding to it when it is full, because joining would need the stripe it
-    holds."""
-    memory = hot(db).memory_id
-    first, second = connect(), connect()
-    while (first.info.backend_pid - second.info.backend_pid) % 64 == 0:
-        second = connect()
-    many = "select count(memfold.ingest_memory(%s, 'acme')) from generate_series(1, 1100)"
-    for connection in (first, second):
-        connection.execute("begin")
-        ingest(connection, HOT)
-    # more than a stripe takes
-    beside = Call(db, first, lambda c: c.execute(many, [HOT]))
-    second.execute(many, [HOT])
-    second.execute("commit")
-    beside.end()
-    first.execute("commit")
-    assert (totals(db, memory), striped(db)) == ((2203, 2203), 2202)
-    # the next one has none, and joins what is full
-    ingest(first, HOT)
-    assert (totals(db, memory), striped(db)) == ((2204, 2204), 0)
-    assert one(db, "select sum(observations) from memfold.memory_event_sums") == 2048
     check(db)
 
 
@@ -232,7 +106,6 @@ def test_who_derives_waits_for_who_counts(db: DB, connect: Connect, writing: Cal
     merge.end()
     assert late.end().method in ("hash", "alias")
     assert totals(db, other.memory_id) == (4, 4)
-    assert striped(db) == 0
     check(db)
 
 
@@ -290,7 +163,7 @@ def test_a_turn_that_two_bring_at_once(
 
 
 def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) -> None:
-    """Sessions take turns, each counting in its own row: a later statement has a higher id and a later time."""
+    """Sessions take turns: a later statement has a higher id and a later time."""
     db.execute(SHIFTED.format(shift=SETTING).encode())
     memory = hot(db)
     sessions = [connect() for _ in range(4)]
@@ -299,7 +172,6 @@ def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) 
         session = sessions[turn % 4]
         session.execute("select set_config('test.shift', %s, false)", [str(shift)])
         events.append(ingest(session, HOT, source_turn_ids=[f"turn {turn % 3}"]).event_id)
-    assert striped(db) == 8
     assert events == sorted(events, key=str)
     seen = [
         row[0]
@@ -308,14 +180,10 @@ def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) 
         )
     ]
     assert seen == sorted(seen)
-    # an undo comes after them, and so do later statements, whether they are counted in the row or in stripes
+    # an undo comes after them, and so do later statements
     undone = one(db, "select event_id from memfold.undo(%s, tenant_id => 'acme')", events[-1])
     assert str(undone) > str(events[-1])
-    assert striped(db) == 0
-    contend(db)
     last = [ingest(session, HOT).event_id for session in sessions]
-    assert striped(db) == 4
-    db.execute("select memfold.run_maintenance('acme', '{counters}')")
     last.append(ingest(db, HOT).event_id)
     last += [one(db, "select event_id from memory_events order by event_id desc limit 1")]
     assert [undone, *last] == sorted([undone, *last], key=str)
@@ -482,7 +350,6 @@ def erase_turn(db: DB, choice: random.Random) -> None:
 
 
 def maintain(db: DB, choice: random.Random) -> None:
-    db.execute("select memfold.run_maintenance('acme', '{counters}')")
     # of who was killed before it could
     for (event,) in db.execute(
         "select event_id from memory_events as e where action = 'rejected' and tier = 3"
@@ -537,9 +404,6 @@ def test_everything_beside_a_hot_fact(db: DB, target: Target, connect: Connect) 
     assert load.deadlocks == [], f"seed {SEED}"
     equal_to_the_ledger(db)
     check(db)
-    db.execute("select memfold.run_maintenance('acme', '{counters}')")
-    equal_to_the_ledger(db)
-    check(db)
 
 
 def test_writers_alone_lose_nothing(db: DB, connect: Connect) -> None:
@@ -550,7 +414,6 @@ def test_writers_alone_lose_nothing(db: DB, connect: Connect) -> None:
     load.end()
     assert load.deadlocks == []
     assert totals(db, memory) == (1 + load.acknowledged, 1 + load.acknowledged)
-    assert striped(db) > 0
     check(db)
 
 

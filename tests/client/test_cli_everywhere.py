@@ -39,7 +39,6 @@ COMMANDS: dict[str, list[str]] = {
     "adopt status": [],
     "adopt undo": TABLE,
     "approve": [ID, "--tenant", "t"],
-    "archive": ["t"],
     "calibrate": ["toy"],
     "consolidate": ["--tenant", "t", "--dry-run"],
     "doctor": ["--tenant", "t"],

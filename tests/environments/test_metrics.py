@@ -53,9 +53,6 @@ def fill(db: DB) -> None:
             "insert into memfold.memories (tenant_id, bucket_id, memory_type, content) values (%s, 'plain', 'fact', 'Row')",
             [tenant],
         )
-    db.execute(
-        "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories where content = 'Alice has a dog'"
-    )
 
 
 @pytest.mark.core
@@ -75,7 +72,6 @@ def test_each_number_is_what_it_says(db: DB, connect: Connect) -> None:
     )
     # plain rows wait for their vectors too
     assert [found[name] for name in counted] == [1, 0, 0, 0, 3, 2]
-    assert found["striped_memories"] == 1
     assert 0 <= found["oldest_open_seconds"] < 600
     assert found["bytes"] >= before["bytes"] > 1e6
     db.execute("update memfold.judgements set status = 'leased', leased_until = now() - interval '6 minutes'")

@@ -113,31 +113,17 @@ def robot(dsn: str) -> None:
     run(dsn, "select memfold.end_session('s', 'before', 'robot')")
 
 
-def archived(dsn: str) -> None:
-    """Ledger rows that have left the ledger, of two tenants, and where the next call goes on."""
-    for tenant in ("before", "archived"):
-        for _ in range(4):
-            run(dsn, f"select memfold.ingest_memory('We have said this often', '{tenant}', 'old')")
-        run(dsn, f"select memfold.archive_events(clock_timestamp(), '{tenant}', 10000)")
-
-
-def summed(dsn: str) -> None:
-    """Sums of ledger rows, which a text has when it was stated often: here of each, whatever it is."""
-    run(
-        dsn,
-        "insert into memfold.memory_event_sums select b.* from ("
-        " select tenant_id, memory_id, (array_agg(event_id order by event_id desc))[1] as to_event"
-        " from memfold.memory_events where observation group by 1, 2"
-        ") as e cross join lateral memfold_internal._sum_block(e.tenant_id, e.memory_id,"
-        " '00000000-0000-0000-0000-000000000000', e.to_event) as b",
-    )
-
-
-def striped(dsn: str) -> None:
-    """A memory of each of two tenants whose counters are striped."""
-    for tenant in ("before", "archived"):
-        run(dsn, "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories")
-        run(dsn, f"select memfold.ingest_memory('We have said this often', '{tenant}', 'old')")
+def merged(dsn: str) -> None:
+    """A memory with an alias, each with counters, of two tenants."""
+    for tenant in ("before", "other"):
+        for text in ("We have said this often", "We have said this often", "This was said often"):
+            run(dsn, f"select memfold.ingest_memory('{text}', '{tenant}', 'old')")
+        run(
+            dsn,
+            "select memfold.merge_memories(b.memory_id, a.memory_id, a.tenant_id) from memfold.memories as a"
+            f" join memfold.memories as b using (tenant_id, bucket_id) where tenant_id = '{tenant}'"
+            " and a.content = 'We have said this often' and b.content = 'This was said often'",
+        )
 
 
 def calibrated(dsn: str) -> None:
@@ -167,9 +153,7 @@ def test_a_copy_is_equal_and_can_be_written_to(
     opt_out(source)
     robot(source)
     calibrated(source)
-    archived(source)
-    striped(source)
-    summed(source)
+    merged(source)
     adopt_docs(source, stranger, "--absorb")
     run(source, "insert into app.docs_1 (text) values ('ANOTHER')")
     assert ask(source, "select repeats from memfold.adoption_repeats") == [1]

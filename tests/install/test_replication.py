@@ -35,7 +35,7 @@ def cluster(target: Target) -> Iterator[servers.Cluster]:
 
 
 def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> None:
-    """From a publisher with writers, whose rows are stated, merged, superseded, rehashed, erased and archived."""
+    """From a publisher with writers, whose rows are stated, merged, superseded, rehashed and erased."""
     rows_of(cluster.dsn(), "create database copy template template0")
     source, copy = cluster.dsn(), cluster.dsn("copy")
     for dsn in (source, copy):
@@ -67,7 +67,6 @@ def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> No
         servers.fill_on(source)
         rows_of(source, "select memfold.erase_source('t3', 'before', 'request 17')")
         rows_of(source, "call memfold.rehash_bucket('busy', 'default', canonicalizer => 'flat')")
-        rows_of(source, "select memfold.archive_events(clock_timestamp(), 'busy', 1000)")
         # what only the publisher's triggers fill in
         rows_of(source, "insert into memfold.memories (tenant_id, content) values ('busy', 'A plain row')")
     finally:
@@ -81,7 +80,6 @@ def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> No
     published = rows(source, "select tablename from pg_publication_tables where pubname = 'memfold'")
     # who has claimed a text is gone with its transaction: an unlogged table
     assert {name for (name,) in published} == {*was} - {"adoption_claims"}
-    assert len(was["memory_events_archive"]) > 1
     assert rows(source, "select * from pg_sequences where schemaname ~ '^memfold'") == []
     rows_of(copy, "alter subscription copy disable; alter subscription copy set (slot_name = none)")
     rows_of(copy, "drop subscription copy")

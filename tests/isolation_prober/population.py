@@ -43,11 +43,6 @@ def populate(db: DB, side: Side) -> None:
             f"select memfold.link_{kind}(%s, %s, %s, %s)".encode(),
             [say("nickname"), say(name), tenant, bucket],
         )
-    db.execute(
-        "insert into memfold.memory_event_sums values"
-        " (%s, gen_random_uuid(), gen_random_uuid(), 1, 1, 0, 0.5, 0.5, now(), now(), false, false, '{}')",
-        [tenant],
-    )
     first = told("prefers dark mode", idempotency_key=say("key"), **vector(1.0))
     for turn in range(5):
         last = told("prefers dark mode", source_turn_ids=[say(f"turn {turn}")])
@@ -91,12 +86,6 @@ def populate(db: DB, side: Side) -> None:
         db, "select run_id from memfold.end_session(%s, %s, %s)", say("session"), tenant, bucket
     )
     ids["run_id"] = one_value(db, "select memfold.start_reembedding('m', 'm2', %s)", tenant)
-    archived = one_value(db, "select (memfold.archive_events(clock_timestamp(), %s, 1000)).archived", tenant)
-    assert archived > 0
-    db.execute(
-        "insert into memfold.archive_positions values (%s, %s, %s) on conflict do nothing",
-        [tenant, first.memory_id, first.event_id],
-    )
     assert first.memory_id is not None
     names = {
         "kind": "subject", "alias": say("Al"), "name": say("Alan"), "key": say("key"), "told": [str(first.memory_id)],
@@ -105,10 +94,6 @@ def populate(db: DB, side: Side) -> None:
     db.execute(
         "insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, link) values (%s, %s, 0, 'identity', %s)",
         [tenant, bucket, json.dumps(names)],
-    )
-    db.execute(
-        "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories where tenant_id = %s",
-        [tenant],
     )
     ids |= {
         "memory_id": first.memory_id, "other_id": asked.memory_id, "unseen_id": unseen.memory_id,

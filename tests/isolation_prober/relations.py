@@ -34,8 +34,6 @@ PLAIN = {
     "runs.actor", "runs.kind", "runs.report", "runs.status",
 }  # fmt: skip
 
-PLAIN |= {name.replace("memory_events.", "memory_events_archive.") for name in PLAIN}
-
 
 def one_value(db: DB, query: str, *parameters: Any) -> Any:
     row = db.execute(query.encode(), parameters).fetchone()

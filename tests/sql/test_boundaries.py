@@ -10,64 +10,12 @@ import psycopg
 import pytest
 
 from tests.maintenance import set_options, storing
-from tests.sql.test_archive import archive, one
 from tests.sql.test_consolidate import run, vim
-from tests.sql.test_erase import erase, found
 from tests.sql.test_maintenance import run_maintenance
 from tests.sql.test_search import search, texts
-from tests.support import answer, check, ingest, model, statuses, vector
+from tests.support import answer, check, ingest, model, one, statuses, vector
 
 DB = psycopg.Connection[Any]
-SCOPES = 64  # of a call of archive_events
-
-
-# archive_events ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("max_events", [10, 12])
-def test_a_pass_of_small_windows_reaches_the_end(db: DB, max_events: int) -> None:
-    """Windows that end with a memory's last row, and within one."""
-    for i in range(20):
-        for _ in range(5):
-            ingest(db, f"Fact {i}")
-    refused = [ingest(db, f"Recalled {i}", origin="recalled") for i in range(20)]
-    assert {r.action for r in refused} == {"rejected"}
-    archived, _ = archive(db, max_events)
-    moved = "select count(distinct memory_id), count(*) filter (where memory_id is null) from memory_events_archive"
-    assert db.execute(moved).fetchone() == (20, 20)
-    assert archived == one(db, "select count(*) from memory_events_archive")
-    assert archive(db) == (0, 0) or max_events % 5, "only a memory in two windows leaves something"
-    check(db)
-
-
-def test_one_call_of_archiving_holds_few_scopes(db: DB) -> None:
-    count = SCOPES + 6
-    for i in range(count):
-        for _ in range(4):
-            ingest(db, f"Fact {i}", subject=f"Subject {i}")
-    call = "select (archive_events(clock_timestamp(), 'acme', 10000)).is_left"
-    moved = "select count(distinct memory_id) from memory_events_archive"
-    with db.transaction():
-        assert one(db, call)
-        locks = "select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'"
-        locks += " and mode = 'ExclusiveLock'"
-        assert one(db, locks) == SCOPES
-    assert one(db, moved) == SCOPES
-    archive(db)
-    assert one(db, moved) == count
-    check(db)
-
-
-def test_one_call_of_archiving_refused_candidates_holds_few_buckets(db: DB) -> None:
-    count = SCOPES + 6
-    for i in range(count):
-        assert ingest(db, "Recalled", origin="recalled", bucket_id=f"b{i:03}").action == "rejected"
-    call = "select (a).archived, (a).is_left from archive_events(clock_timestamp(), 'acme', 10000) as a"
-    found = [db.execute(call).fetchone() for _ in range(3)]
-    # the first call has looked for rows with a memory
-    assert (SCOPES, True) in found
-    archive(db)
-    assert one(db, "select count(*) from memory_events_archive") == count
 
 
 # Runs -------------------------------------------------------------------------------------------------------------
@@ -167,38 +115,6 @@ def test_a_contradiction_across_scopes_follows_the_buckets_rule(db: DB, subject:
         assert statuses(db, old, new) == ["active", "rejected"]
     else:
         assert statuses(db, old, new) == ["superseded", "active"]
-    check(db)
-
-
-# Erasure ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stays", [False, True])
-def test_the_guards_words_in_the_archive(db: DB, stays: bool) -> None:
-    """For a row that was compared with the erased text, or with one whose other wording is erased."""
-    model(db)
-    db.execute("select set_predicate('lives_in', 'acme', conflict => 'keep_existing')")
-    slot = {"subject": "Ann", "predicate": "lives_in"}
-    turn = "turn-2" if stays else "turn-1"
-    first = ingest(db, "Ann lives in Riga", object="Riga", **slot, **vector(1.0), source_turn_ids=[turn])
-    other = ingest(db, "Ann lives in Zebra (Riga)", **slot, object="Riga", source_turn_ids=["turn-1"])
-    db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [other.memory_id, first.memory_id])
-    refused = ingest(
-        db, "Ann lives in Lyon", object="Lyon", **slot, **vector(0.97), source_turn_ids=["turn-2"]
-    )
-    assert refused.action == "rejected"
-    assert archive(db) == (1, 0)
-    # whatever path had it compared with the guard
-    db.execute(
-        "set memfold.maintenance = on; update memory_events_archive set guard = '{\"name: zebra, lyon\"}'"
-    )
-    db.execute("reset memfold.maintenance")
-    words = "select guard::text from memory_events_archive"
-    assert "zebra" in one(db, words)
-    erase(db, "turn-1")
-    assert one(db, "select count(*) from memories") == int(stays)
-    assert found(db, "ebra", "turn-1") == []
-    assert one(db, words) == "{}"
     check(db)
 
 

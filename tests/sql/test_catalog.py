@@ -17,7 +17,7 @@ SNAPSHOT = (Path(__file__).parents[1] / "snapshot.sql").read_text()
 
 PUBLIC = {
     "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay",
-    "approve_run", "archive_events", "ask_links", "attach_embedding", "canonicalize", "canonicalizer_selftest",
+    "approve_run", "ask_links", "attach_embedding", "canonicalize", "canonicalizer_selftest",
     "check_invariants", "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate",
     "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope",
     "drop_embeddings", "drop_text_index_ddl", "drop_vector_index_ddl", "duplicate_pairs",
@@ -35,7 +35,7 @@ PUBLIC = {
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
-    "apply_calibration", "archive_events", "create_text_index", "create_vector_index", "derive_scope", "drop_embeddings",
+    "apply_calibration", "create_text_index", "create_vector_index", "derive_scope", "drop_embeddings",
     "drop_text_index_ddl", "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model",
     "replace_embedding_model", "replay_bucket", "run_maintenance_all", "schedule_maintenance", "text_index_ddl",
     "undo_calibration", "unregister_embedding_model", "unschedule_maintenance", "vector_index_ddl",
@@ -201,7 +201,7 @@ def test_definers_are_the_write_api(db: DB) -> None:
     assert definers == PUBLIC - OWNERS - PROCEDURES - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
-        "apply_calibration", "archive_events", "create_text_index", "create_vector_index", "drop_embeddings",
+        "apply_calibration", "create_text_index", "create_vector_index", "drop_embeddings",
         "drop_text_index_ddl", "drop_vector_index_ddl", "text_index_ddl", "erase_tenant",
         "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
         "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_claim", "_adopted_hash",

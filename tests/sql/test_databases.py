@@ -82,13 +82,7 @@ def seen(db: DB) -> dict[str, Any]:
 
 ROWS = """
 insert into memfold.options (tenant_id) values ('t');
-select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories;
 insert into memfold.memory_tokens values ('t', 'b', 'word', memfold_internal._new_id());
-insert into memfold.memory_events_archive
-select (jsonb_populate_record(null::memfold.memory_events_archive, to_jsonb(e))).* from memfold.memory_events as e;
-insert into memfold.memory_event_sums
-values ('t', memfold_internal._new_id(), memfold_internal._new_id(), 1, 1, 0, 0.5, 0.5, now(), now(), false, false, '{}');
-insert into memfold.archive_positions values ('t', null, memfold_internal._new_id());
 insert into memfold.labelled_pairs (tenant_id, content_a, content_b, label, origin)
 values ('t', 'a', 'b', 'distinct', 'import');
 insert into memfold.runs (tenant_id, bucket_id, kind, actor) values ('t', 'b', 'sweep', 'somebody');

@@ -96,6 +96,7 @@ def test_withdrawn_and_revived(db: DB) -> None:
     take_back(db, again.event_id)
     # the first observation made the row: only its source can be taken away, as erasure will
     db.execute("set memfold.maintenance = on; delete from memory_events where action = 'inserted'")
+    db.execute("select memfold_internal._recount('acme', array[%s]::uuid[])", [first.memory_id])
     db.execute("select derive_scope(array[%s]::uuid[], 'acme')", [first.memory_id])
     assert status(db, first.memory_id) == "withdrawn"
     assert ingest(db, "User likes Vim", origin="recalled").action == "rejected"

@@ -581,8 +581,6 @@ class History:
             self.judge()
         elif chance < 0.9:
             self.undo()
-        elif chance < 0.94:
-            self.archive()
         else:
             self.person()
 
@@ -631,12 +629,6 @@ class History:
         if event:
             self.db.execute("select memfold.undo(%s, tenant_id => 'acme')", event)
 
-    def archive(self) -> None:
-        while self.db.execute(
-            "select (memfold.archive_events(now(), tenant_id => 'acme')).is_left"
-        ).fetchone() == (True,):
-            pass
-
     def person(self) -> None:
         roots = "select memory_id from memfold.memories where bucket_id = %s and status = 'active' order by memory_id"
         one, two = self.some(roots), self.some(roots)
@@ -648,7 +640,7 @@ class History:
 
     def said_by_others(self, turn: str) -> list[tuple[Any, ...]]:
         return self.db.execute(
-            "select event_id, content, metadata, observed_at, observation from memfold_internal._whole_ledger"
+            "select event_id, content, metadata, observed_at, observation from memfold_internal._ledger"
             " where bucket_id = %s and origin is not null and origin <> 'recalled' and not source_turn_ids <@ array[%s]"
             " order by event_id",
             [self.bucket, turn],
@@ -686,9 +678,7 @@ def test_any_history(db: DB, number: int) -> None:
     for turn in turns:
         erase(db, f"turn-{turn}")
     check(db)
-    assert db.execute("select distinct action from memfold_internal._whole_ledger").fetchall() == [
-        ("erased",)
-    ]
+    assert db.execute("select distinct action from memfold_internal._ledger").fetchall() == [("erased",)]
     for table in (
         "memories",
         "memory_vectors",

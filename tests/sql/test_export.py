@@ -13,13 +13,12 @@ from click.testing import CliRunner
 from memfold.cli import main
 from tests import servers
 from tests.conftest import Make, Target
-from tests.sql.test_archive import archive
 from tests.support import GENERIC_PLANS, Result, answer, ingest, model, vector
 
 DB = psycopg.Connection[Any]
 TABLES = (
     "policies", "options", "predicates", "links", "antonyms", "memories", "memory_counters", "memory_vectors",
-    "memory_intervals", "memory_sources", "memory_tokens", "memory_events", "memory_events_archive",
+    "memory_intervals", "memory_sources", "memory_tokens", "memory_events",
     "idempotency_keys", "judgements", "labelled_pairs", "runs",
 )  # fmt: skip
 NOBODY = "tenant_id <> '*'"
@@ -97,7 +96,6 @@ def history(db: DB) -> Result:
     db.execute("select record_feedback(%s, true, 'acme')", [first.memory_id])
     db.execute("set memfold.tenant_id = 'acme'")
     db.execute("select collect_pairs('acme', 'default', 'm')")
-    archive(db)
     db.execute("select undo(%s, tenant_id => 'acme')", [fold.event_id])
     ingest(db, "User is on holiday", valid_from="2025-01-01", valid_until="2025-02-01")
     ingest(db, "elsewhere", bucket_id="other")
@@ -191,10 +189,7 @@ def test_round_trip(db: DB, target: Target, make: Make) -> None:
             connection.execute("set memfold.tenant_id = 'acme'")
         search = "select to_jsonb(f) from search_memories('[1,0,0,0]', 'm', 'acme', 'default') f"
         assert other.execute(search.encode()).fetchall() == db.execute(search.encode()).fetchall()
-        event = db.execute("select event_id from memory_events_archive where observation limit 1").fetchone()
         for connection in (db, other):
-            if event is not None:
-                connection.execute("select undo(%s, tenant_id => 'acme')", event)
             assert ingest(connection, "user prefers dark mode!").action == "merged"
         check(other)
         assert refused(other, lines).startswith("MF053")
@@ -288,12 +283,11 @@ def test_malformed_rows(db: DB) -> None:
     assert {*TABLES, "header", "rules", "embedding_models", "end"} - set(tables) <= {
         "runs",
         "memory_tokens",
-        "memory_events_archive",
     }
     raw = set()
     count = 0
     db.execute("begin")
-    for table in (*tables, "runs", "memory_tokens", "memory_events_archive"):
+    for table in (*tables, "runs", "memory_tokens"):
         good: dict[str, Any] = next((line["row"] for line in lines if line["table"] == table), {})
         rows: list[Any] = [
             {}, {"no such column": 1}, {**good, "no such column": None}, {"tenant_id": "other"},
@@ -392,9 +386,3 @@ def test_by_the_command_line(db: DB, dsn: str, target: Target, make: Make, tmp_p
         assert back.stdout.startswith("tenant acme, bucket default: ")
         check(other)
         assert runner.invoke(main, ["restore", str(file), "--dsn", elsewhere]).exit_code == 1
-        for _ in range(4):
-            ingest(other, "User has a dog")
-        done = runner.invoke(main, ["archive", "acme", "--days", "0", "--batch", "5", "--dsn", elsewhere])
-        assert done.exit_code == 0, done.output
-        assert done.stdout.startswith("archived ")
-        check(other)

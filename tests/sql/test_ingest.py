@@ -440,7 +440,7 @@ def test_the_fast_path_of_new_facts_writes_what_the_slow_path_does(db: DB) -> No
         # ids differ, and times that were not told
         differs = (
             "{tenant_id,memory_id,event_id,root_id,merged_into,target_id,judgement_id,last_event,similar_memories,"
-            "created_at,recorded_at,observed_at,first_seen,last_seen}"
+            "created_at,recorded_at,observed_at,first_seen,last_seen,alias_first_seen,alias_last_seen}"
         )
         written[tenant] = [
             db.execute(

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from tests.maintenance import rows
-from tests.sql.test_archive import archive
 from tests.support import check, ingest
 
 DB = psycopg.Connection[Any]
@@ -106,14 +105,13 @@ def test_merges_are_those_of_then_and_confidence_is_by_the_buckets_weights(db: D
     check(db)
 
 
-def test_what_was_archived_counts_at_its_own_time(db: DB) -> None:
+def test_restatements_count_at_their_own_time(db: DB) -> None:
     ingest(db, "Ann likes tea", observed_at=day(1))
     for n in range(3):
         ingest(db, "Ann likes tea", observed_at=day(2 + n))
     early = now(db)
     for n in range(3):
         ingest(db, "Ann likes tea", observed_at=day(6 + n))
-    archive(db)
     found = rows(db, "select * from current_memories('acme', known_at => %s)", early)
     assert [r["repetition_count"] for r in found] == [3]
     check(db)

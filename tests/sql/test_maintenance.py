@@ -203,7 +203,6 @@ def test_maintenance(db: DB) -> None:
     assert set(report["ms"]) == {
         "plain",
         "decay",
-        "counters",
         "syntheses",
         "keys",
         "runs",
@@ -255,7 +254,7 @@ def test_what_maintenance_said_a_month_ago_goes(db: DB) -> None:
         return {(str(tenant), str(kind)): int(str(number)) for tenant, kind, number in rows}
 
     for number, decays in ((22, 21), (3, 1), (4, 1)):
-        db.execute("select run_maintenance('acme', '{counters}')")
+        db.execute("select run_maintenance('acme', '{runs}')")
         assert left() == {
             ("acme", "maintenance"): number,
             ("acme", "decay"): decays,
@@ -394,7 +393,7 @@ def test_command(db: DB, run: Callable[..., Result]) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
     result = run("--tasks", "nonsense")
     assert result.exit_code == 1
-    assert "Tasks are keys, runs, decay, counters" in result.stderr
+    assert "Tasks are keys, runs, decay, syntheses" in result.stderr
 
 
 def test_tasks_are_the_same_wherever_they_are_listed(db: DB, run: Callable[..., Result]) -> None:
@@ -491,7 +490,7 @@ def test_schedule(db: DB) -> None:
     ]
     assert (
         jobs[0][2]
-        == "call memfold.run_maintenance_all('{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}')"
+        == "call memfold.run_maintenance_all('{plain,decay,syntheses,keys,runs,embed,links,cycles}')"
     )
     # as pg_cron would run them
     db.execute("set search_path = pg_catalog")
@@ -529,7 +528,7 @@ def test_what_the_tasks_call(db: DB) -> None:
     counts: Counter[str] = Counter()
     for _ in range(10):
         report = run_maintenance(
-            db, "plain", "decay", "counters", "syntheses", "runs", "embed", "cycles", "clean", "sweep"
+            db, "plain", "decay", "syntheses", "runs", "embed", "cycles", "clean", "sweep"
         )
         assert report["errors"] == {}
         counts.update(report["counts"])

@@ -544,47 +544,6 @@ def test_windows_in_batches_count_as_one_by_one(db: DB, seed: int) -> None:
         assert found[0] == found[1], (turn, candidates)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_windows_in_the_archive(db: DB, seed: int) -> None:
-    """n is the same before and after two memories are merged and separated again, and an observation of one is
-    undone."""
-    rnd = random.Random(seed)
-    texts = ["User likes Vim", "User likes Emacs", "User likes nano"]
-    first = [ingest(db, text, source_turn_ids=turns(rnd)) for text in texts]
-    events = []
-    fold = None
-    for _ in range(30):
-        text = rnd.choice(texts)
-        if rnd.random() < 0.2 and fold is None:
-            a, b = rnd.sample(first, 2)
-            row = db.execute(
-                "select event_id from memfold.merge_memories(%s, %s, tenant_id => 'acme')",
-                [a.memory_id, b.memory_id],
-            ).fetchone()
-            assert row is not None
-            fold = row[0]
-        elif rnd.random() < 0.2 and fold is not None:
-            db.execute("select memfold.undo(%s, tenant_id => 'acme')", [fold])
-            fold = None
-        elif rnd.random() < 0.2 and events:
-            db.execute(
-                "select memfold.undo(%s, tenant_id => 'acme')", [events.pop(rnd.randrange(len(events)))]
-            )
-        else:
-            events.append(ingest(db, text, source_turn_ids=turns(rnd)).event_id)
-        before = db.execute(
-            "select memory_id, observations, independent from memory_totals order by 1"
-        ).fetchall()
-        db.execute("select memfold.archive_events(clock_timestamp(), tenant_id => 'acme')")
-        db.execute("select memfold.derive_scope(array(select memory_id from memories), 'acme')")
-        after = db.execute(
-            "select memory_id, observations, independent from memory_totals order by 1"
-        ).fetchall()
-        assert before == after
-        check(db)
-    assert one(db, "select count(*) from memory_events_archive") > 0
-
-
 # Anything, in any order, by any clock -------------------------------------------------------------------------------
 
 SHIFTS = [-5.0, -1.0, 0.0, 3.0, -DAY, YEARS, -YEARS]

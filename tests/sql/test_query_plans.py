@@ -262,33 +262,6 @@ def test_the_last_statement_of_a_memory_is_found_without_the_ledger(db: DB) -> N
         assert pages < 60, f"{pages} pages for a memory with one ledger row"
 
 
-def test_the_stripes_of_one_memory_are_not_read_for_each(db: DB) -> None:
-    """Stripes are few, so that their table is empty when it is analyzed, and looks cheapest when it is read as a whole."""
-    rows = 300
-    db.execute(FILL.replace("%(rows)s", str(rows)).encode())
-    db.execute("update memfold.memories set session_id = 's'")
-    db.execute("vacuum analyze")
-    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
-    db.execute("select memfold.set_options('acme', decay_rate => 0.01, decay_interval => '1 hour')")
-    calls = {
-        "apply_decay": "select memfold.apply_decay('acme')",
-        "prune_memories": "select memfold.prune_memories('acme', max_confidence => 0)",
-        "end_session": "select memfold.end_session('s', 'acme', dry_run => true)",
-        "search_memories": "select memfold.search_memories(query => 'Fact', tenant_id => 'acme', touch => false)",
-    }
-    for query in calls.values():
-        db.execute(query.encode())
-    db.execute(
-        "insert into memfold.memory_counter_stripes"
-        " select k.tenant_id, k.memory_id, s.stripe, 0, 0, 0, 0, k.first_seen, k.last_seen"
-        " from generate_series(0, 63) as s (stripe),"
-        " (select * from memfold.memory_counters order by memory_id limit 20) as k"
-    )
-    for name, query in calls.items():
-        pages = pages_of(db, query)
-        assert pages < 12 * rows, f"{name} reads {pages} pages of {rows} memories and 100 pages of stripes"
-
-
 def test_a_call_about_one_memory_does_not_read_a_large_tenant_among_small_ones(db: DB) -> None:
     never_analyze(db)
     db.execute(TENANTS, {"first": 1, "last": 300, "rows": 1})

@@ -14,9 +14,9 @@ DB = psycopg.Connection[Any]
 App = Callable[..., DB]
 
 TENANT_TABLES = {
-    "memories", "memory_counters", "memory_counter_stripes", "memory_vectors", "memory_intervals", "memory_sources",
+    "memories", "memory_counters", "memory_vectors", "memory_intervals", "memory_sources",
     "memory_tokens", "memory_events", "idempotency_keys", "judgements", "labelled_pairs", "policies", "options",
-    "predicates", "links", "antonyms", "runs", "memory_events_archive", "memory_event_sums", "archive_positions",
+    "predicates", "links", "antonyms", "runs",
 }  # fmt: skip
 
 
@@ -37,22 +37,6 @@ def two_tenants(db: DB) -> DB:
         ingest(db, "User likes tea", tenant_id=tenant, **vector(0.9))
         ingest(db, "Ann works at VW", tenant_id=tenant, subject="Ann", predicate="works_at", object="VW")
         db.execute("select end_session('a session', %s)", [tenant])
-        for _ in range(3):
-            ingest(db, "User likes tea", tenant_id=tenant)
-            db.execute(
-                "select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories where tenant_id = %s",
-                [tenant],
-            )
-        db.execute(
-            # as _sum_block() makes it of one observation without a turn; that function itself is for the tenant's node
-            "insert into memfold.memory_event_sums select e.tenant_id, e.memory_id, e.event_id, 1, 1, 0,"
-            " e.source_confidence, e.extractor_confidence, e.observed_at, e.observed_at, false, false, '{}'"
-            " from memfold.memory_events as e"
-            " where e.tenant_id = %s and e.content = 'Ann works at VW'",
-            [tenant],
-        )
-        # one position and one archived row at least
-        db.execute("select archive_events(clock_timestamp(), %s, 1000)", [tenant])
     return db
 
 

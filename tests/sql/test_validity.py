@@ -12,7 +12,6 @@ from psycopg.types.json import Jsonb
 
 from tests.concurrent_calls import Call, batch
 from tests.maintenance import rows, store
-from tests.sql.test_archive import archive
 from tests.support import Result, check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
@@ -133,7 +132,6 @@ def test_a_merge_and_its_undo(db: DB) -> None:
     ).fetchone()
     assert event is not None
     assert validity(db, one) == (None, day(9))
-    assert validity(db, other) == (None, None)
     check(db)
     db.execute("select undo(%s, tenant_id => 'acme')", [event[0]])
     assert (validity(db, one), validity(db, other)) == ((None, day(8)), (None, day(9)))
@@ -164,23 +162,6 @@ def test_an_expired_value_of_a_timeline_brings_no_other_back(db: DB) -> None:
     check(db)
 
 
-def test_striped_counters_do_not_carry_it(db: DB) -> None:
-    made = ingest(db, TEXT)
-    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
-    db.execute("select memfold_internal._stripe('acme', %s)", [made.memory_id])
-    ingest(db, TEXT)
-    assert counters(db, made.memory_id)["is_striped"]
-    ingest(db, TEXT, valid_until=FAR)
-    assert not counters(db, made.memory_id)["is_striped"]
-    db.execute("select memfold_internal._stripe('acme', %s)", [made.memory_id])
-    assert not counters(db, made.memory_id)["is_striped"]
-    check(db)
-    ingest(db, TEXT)
-    assert validity(db, made) == (None, None)
-    assert counters(db, made.memory_id)["observations"] == 4
-    check(db)
-
-
 @pytest.mark.parametrize("way", ["single", "batch"])
 def test_a_restatement_that_has_waited_for_a_validity_revives(
     db: DB, connect: Callable[..., DB], way: str
@@ -206,18 +187,14 @@ def test_a_restatement_that_has_waited_for_a_validity_revives(
     check(db)
 
 
-def test_it_is_seen_through_sums_and_the_archive(db: DB) -> None:
+def test_of_many_statements_the_last_one_decides(db: DB) -> None:
     made = ingest(db, TEXT, observed_at=day(1))
     for n in range(9):
         ingest(
             db, TEXT, observed_at=day(2), valid_until=day(20) if n == 4 else None, source_turn_ids=[f"t{n}"]
         )
     assert validity(db, made) == (None, None)
-    archive(db)
-    kept = "select valid_until from memory_events where action = 'merged' and method <> 'archived'"
-    assert [r["valid_until"] for r in rows(db, kept)] == [day(20)]
-    check(db)
-    # at one time with the archived ones, and after them
+    # at one time with the others, and after them
     ingest(db, TEXT, observed_at=day(2), valid_until=day(25))
     assert validity(db, made) == (None, day(25))
     check(db)

@@ -477,6 +477,7 @@ def test_the_question_is_gone(m: DB, how: str) -> None:
         m.execute("set memfold.maintenance = on")
         m.execute("delete from memory_events where memory_id = %s and observation", [b.memory_id])
         m.execute("reset memfold.maintenance")
+        m.execute("select memfold_internal._recount('acme', array[%s]::uuid[])", [b.memory_id])
         m.execute("select derive_scope(array[%s]::uuid[], 'acme')", [b.memory_id])
     before = m.execute("select count(*) from memory_events").fetchone()
     r = resolve(m, asked.judgement_id, "duplicate", model="a")

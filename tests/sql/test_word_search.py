@@ -399,7 +399,7 @@ def test_named_buckets_are_found_by_indexes(db: DB, app: Connect) -> None:
         # with earlier transactions that the session has not reported yet
         row = mine.execute(
             "select sum(seq_tup_read) from pg_stat_xact_all_tables"
-            " where relname in ('memories', 'memory_vectors', 'memory_counters', 'memory_counter_stripes')"
+            " where relname in ('memories', 'memory_vectors', 'memory_counters')"
         ).fetchone()
         assert row is not None
         return int(row[0])

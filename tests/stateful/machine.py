@@ -34,9 +34,7 @@ class Machine(Tier3Steps):
     def recall_what_was_known(self, number: int, day: int) -> None:
         """The same by the ledger as it was after some event."""
         ledger = self.db.execute(
-            "select event_id, recorded_at from memfold.memory_events"
-            " where tenant_id = %(tenant)s and method is distinct from 'archived' union all"
-            " select event_id, recorded_at from memfold.memory_events_archive where tenant_id = %(tenant)s",
+            "select event_id, recorded_at from memfold.memory_events where tenant_id = %(tenant)s",
             {"tenant": self.tenant},
         ).fetchall()
         recorded = dict(ledger)

@@ -530,13 +530,7 @@ def by_maintenance(connection: Any) -> Any:
     return _maintenance._call(connection, "select 1")
 
 
-def by_archive(connection: Any) -> Any:
-    from memfold.cli import _export
-
-    return _export._archive(connection, 1.0, 1, "acme")
-
-
-MAINTENANCE = pytest.mark.parametrize("call", [by_reembed, by_maintenance, by_archive])
+MAINTENANCE = pytest.mark.parametrize("call", [by_reembed, by_maintenance])
 
 
 @MAINTENANCE

@@ -175,7 +175,7 @@ meant (policy, command, roles, condition, tables) as (
     ('any_tenant_read', 'SELECT', 'memfold_agent, memfold_app, memfold_owner', 'tenant_id = ''*''::text',
         array['antonyms', 'options', 'policies', 'predicates']),
     ('queue_all', 'ALL', 'memfold_queue', 'true', array['judgements', 'memories']),
-    ('queue_read', 'SELECT', 'memfold_queue', 'true', array['memory_counters', 'memory_counter_stripes', 'memory_events']),
+    ('queue_read', 'SELECT', 'memfold_queue', 'true', array['memory_counters', 'memory_events']),
     ('own_row', 'SELECT', 'memfold_agent, memfold_app', 'role_name = _bound_role(CURRENT_USER)', array['tenant_roles']),
     ('owner_all', 'ALL', 'memfold_owner', 'true', array['tenant_roles'])
 ),

@@ -376,7 +376,6 @@ for _command in (
     _import.import_,
     _calibrate.calibrate,
     _doctor.doctor,
-    _export.archive,
     _export.export,
     _export.restore,
     _judge.judge,

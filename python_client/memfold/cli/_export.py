@@ -1,11 +1,9 @@
-"""``memfold export``, ``restore`` and ``archive``: data that leaves the database, returns to it, or leaves the
-ledger."""
+"""``memfold export`` and ``restore``: data that leaves the database and returns to it."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ from typing import Any
 import click
 import psycopg
 
-from memfold._retry import retry
 from memfold._text import escape_line
 from memfold.cli._shared import (
     FILE,
@@ -29,7 +26,7 @@ from memfold.cli._shared import (
     show,
     show_json,
 )
-from memfold.cli._status import has_memories, warn_if_empty
+from memfold.cli._status import has_memories
 
 _ROWS = 1000
 """Lines per call: a few megabytes, with vectors."""
@@ -141,55 +138,3 @@ def _import(
         rows += done[0] if done else 0
         ended = json.loads(batch[-1])["table"] == "end"
     return rows, ended
-
-
-def _archive(
-    connection: psycopg.Connection[Any], days: float, batch: int, tenant: str
-) -> tuple[int, int, bool]:
-    """One call, which is retried if it conflicted with another and left nothing behind."""
-    return retry(
-        lambda: connection.execute(
-            "select a.archived, a.summaries, a.is_left"
-            " from memfold.archive_events(now() - make_interval(secs => %s), max_events => %s, tenant_id => %s) as a",
-            [days * 86400, batch, tenant],
-        ).fetchone()
-    ) or (0, 0, False)
-
-
-@click.command("archive")
-@click.argument("tenant")
-@click.option(
-    "--days", type=click.FloatRange(0), default=90.0, show_default=True, help="Archive rows older than this."
-)
-@click.option(
-    "--batch",
-    type=click.IntRange(1, 10000),
-    default=1000,
-    show_default=True,
-    help="Rows to look at per call.",
-)
-@click.option("--pause", type=click.FloatRange(0), default=0.0, help="Seconds to wait after each call.")
-@dsn_option
-@json_option
-def archive(tenant: str, days: float, batch: int, pause: float, dsn: str | None) -> None:
-    """Move old ledger rows to the archive.
-
-    Moves rows on which no state depends to memory_events_archive, one transaction per call. Run it as a member of
-    memfold_owner. One row summarizes many restatements; counters do not change.
-
-    \b
-    memfold archive acme --days 30
-    """
-    archived = kept = 0
-    left = True
-    with open_client(dsn) as client:
-        warn_if_empty(client, tenant)
-    with _connect(dsn, tenant) as connection:
-        connection.autocommit = True
-        while left:
-            row = _archive(connection, days, batch, tenant)
-            archived, kept, left = archived + row[0], kept + row[1], row[2]
-            if left and pause:
-                time.sleep(pause)
-    report({"tenant_id": tenant, "archived": archived, "kept": kept})
-    show(f"archived {archived:,} rows; added or enlarged {kept:,} summary rows")

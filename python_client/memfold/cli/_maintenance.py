@@ -68,7 +68,6 @@ def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds:
     \b
     plain      ledger rows and counters of rows of plain INSERTs
     decay      confidence, where options have a decay_rate
-    counters   joins striped counters that are not in use
     syntheses  the fallback of dead questions that ask for one text
     keys       removes old idempotency keys
     runs       closes runs whose questions are all answered

@@ -74,7 +74,7 @@ SOURCES = f"""
 select e.session_id, e.origin, pg_catalog.count(distinct e.event_id) as observations,
     pg_catalog.min(e.observed_at) as first_seen, pg_catalog.max(e.observed_at) as last_seen,
     pg_catalog.array_agg(distinct t.turn) filter (where t.turn is not null) as turns
-from memfold_internal._whole_ledger as e
+from memfold_internal._ledger as e
 left join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn) on true
 where e.tenant_id = %(tenant_id)s and e.memory_id = any({_TEXTS}) and e.observation
 group by e.session_id, e.origin
@@ -83,7 +83,7 @@ limit 100
 """  # noqa: S608 (of this file)
 _LEDGER = """
 select e.event_id, e.recorded_at, e.action, e.tier, e.method, e.similarity, e.guard, e.verdict, e.reason, e.actor, e.run_id,
-    e.undoes, e.undone, e.observations, e.memory_id, e.target_id, coalesce(e.content, m.content) as content,
+    e.undoes, e.undone, e.memory_id, e.target_id, coalesce(e.content, m.content) as content,
     t.content as target_content,
     not e.undone and memfold_internal._is_undoable(e.action, e.tier, e.observation) as is_undoable
 from memfold_internal._ledger as e

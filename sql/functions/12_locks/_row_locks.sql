@@ -6,8 +6,6 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
 as $$
-declare
-    v_striped uuid[];
 begin
     select coalesce(pg_catalog.array_agg(k.memory_id) filter (
             where not k.is_active or k.on_timeline or k.valid_from is not null or k.valid_until is not null
@@ -16,28 +14,22 @@ begin
             -- checked for each row before waiting for the next one; erased: there is no row
             when i.hit and k.is_active is not true then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
-        max(k.last_seen), pg_catalog.array_agg(k.memory_id) filter (where k.is_striped)
-    into changed, aliased, latest, v_striped
+        max(greatest(k.last_seen, k.alias_last_seen))
+    into changed, aliased, latest
     from unnest(memory_ids, hits) as i (id, hit)
     left join lateral (
-        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen, k.is_striped, k.valid_from, k.valid_until
+        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen, k.alias_last_seen, k.valid_from, k.valid_until
         from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update
     ) as k on true;
-    if v_striped is not null then
-        perform memfold_internal._join_stripes(_lock_roots.tenant_id, v_striped);
-        select greatest(_lock_roots.latest, max(k.last_seen)) into latest
-        from memfold.memory_counters as k
-        where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = any(v_striped);
-    end if;
 end;
 $$;
 comment on function memfold_internal._lock_roots is
-'Locks the rows of memory_counters, in the order of the ids, and joins their stripes. hits: the candidate was to be added to this row
-without a lock on its scope; if it has been erased since, it has no row, and if it has been merged or retired, its row may be an alias''s,
-which must not be held while waiting for a root: 40001. changed: the rows to which observations cannot simply be added, in their present state; aliased: one of them has aliases;
-latest: when one of them was last seen.';
+'Locks the rows of memory_counters, in the order of the ids. hits: the candidate was to be added to this row without a lock on its scope; if
+it has been erased since, it has no row, and if it has been merged or retired, its row may be an alias''s, which must not be held while
+waiting for a root: 40001. changed: the rows to which observations cannot simply be added, in their present state; aliased: one of them
+has aliases; latest: when one of them was last seen.';
 
 create or replace function memfold_internal._fail_changed_root() returns boolean
 language plpgsql volatile
@@ -90,9 +82,8 @@ begin
         where k.tenant_id = _lock_texts.tenant_id collate "C" and k.memory_id = v_id
         for no key update;
     end loop;
-    perform memfold_internal._join_stripes(tenant_id, memory_ids);
 end;
 $$;
 comment on function memfold_internal._lock_texts is
-'Locks the counters of memory_ids one after the other, and joins their stripes, before derive_scope() is called in parts (_texts_to_lock).
-The caller holds the bucket''s lock.';
+'Locks the counters of memory_ids one after the other, before derive_scope() is called in parts (_texts_to_lock). The
+caller holds the bucket''s lock.';

@@ -179,11 +179,7 @@ begin
             ) as n
         ) as w
     ) as r
-    cross join lateral (
-        select t.content, t.object from memfold.memories as t
-        where t.tenant_id = _knn_dedup.tenant_id collate "C" and t.memory_id = r.root_id
-        offset 0
-    ) as o
+    cross join lateral memfold_internal._memory(_knn_dedup.tenant_id, r.root_id) as o
     cross join lateral (
         select o.content, o.object where r.matched_id = r.root_id
         union all

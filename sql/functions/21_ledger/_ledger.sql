@@ -26,23 +26,6 @@ comment on view memfold_internal._decisions is
 'The decisions about texts in tier 2 or 3, and all rows of values of timelines: found without reading the other observations of a text
 (memory_events_decisions_idx).';
 
-create or replace view memfold_internal._whole_ledger with (security_invoker = true) as
-select e.*
-from memfold_internal._ledger as e
-where e.method is distinct from 'archived'
-union all
-select
-    a.*,
-    -- an undone row is moved together with the row that undoes it
-    (
-        select true
-        from memfold.memory_events_archive as u
-        where u.tenant_id = a.tenant_id and u.undoes = a.event_id
-    ) is not null as undone
-from memfold.memory_events_archive as a;
-comment on view memfold_internal._whole_ledger is
-'The ledger as if nothing had been archived: for readers that need the time of statements, or count decisions.';
-
 create or replace function memfold_internal._is_undoable(action text, tier integer, observation boolean) returns boolean
 language sql immutable parallel safe
 return coalesce(
@@ -82,59 +65,10 @@ begin
     where v.tenant_id = _event.tenant_id collate "C" and v.event_id = _event.event_id
     -- as in _events
     order by v.recorded_at;
-    -- a row that replaces archived ones has the id of the last of them
-    if not found or e.method = 'archived' then
-        select v.* into e
-        from memfold.memory_events_archive as v
-        where v.tenant_id = _event.tenant_id collate "C" and v.event_id = _event.event_id;
-    end if;
     return e;
 end;
 $$;
-comment on function memfold_internal._event is 'A row of the ledger, archived or not. All null if there is none. Only reads.';
-
-create or replace function memfold_internal._unarchive(tenant_id text, memory_ids uuid[]) returns void
-language plpgsql volatile
--- arrays of ids tempt the planner to replan
-set plan_cache_mode = force_generic_plan
-as $$
-declare
-    v_maintained constant boolean := coalesce(pg_catalog.current_setting('memfold.maintenance', true), '') = 'on';
-    v_ids uuid[];
-    v_id uuid;
-begin
-    select pg_catalog.array_agg(distinct i.id) into v_ids
-    from pg_catalog.unnest(memory_ids) as i (id)
-    where exists (
-        select from memfold.memory_events_archive as a
-        where a.tenant_id = _unarchive.tenant_id collate "C" and a.memory_id = i.id
-        offset 0
-    );
-    if v_ids is null then
-        return;
-    end if;
-    perform memfold_internal._maintain(true);
-    foreach v_id in array v_ids loop
-        delete from memfold.memory_events as e
-        where e.tenant_id = _unarchive.tenant_id collate "C" and e.memory_id = v_id and e.method = 'archived';
-        with back as (
-            delete from memfold.memory_events_archive as a
-            where a.tenant_id = _unarchive.tenant_id collate "C" and a.memory_id = v_id
-            returning a.*
-        )
-        insert into memfold.memory_events select b.* from back as b order by b.event_id;
-    end loop;
-    -- one of the removed rows may have replaced rows of several blocks
-    perform memfold_internal._renew_sums(_unarchive.tenant_id, pg_catalog.array_agg(b.memory_id), pg_catalog.array_agg(b.to_event))
-    from memfold.memory_event_sums as b
-    where b.tenant_id = _unarchive.tenant_id collate "C" and b.memory_id = any(v_ids)
-    having pg_catalog.count(*) > 0;
-    perform memfold_internal._maintain(v_maintained);
-end;
-$$;
-comment on function memfold_internal._unarchive is
-'Moves all archived rows of these memories back into the ledger, and deletes the rows that replaced them: no state changes. Archived rows
-without a memory (candidates that a rule refused) stay. The caller holds the lock, and the rows of the roots.';
+comment on function memfold_internal._event is 'A row of the ledger. All null if there is none. Only reads.';
 
 create or replace function memfold_internal._last_statement(tenant_id text, root_id uuid) returns setof uuid
 language plpgsql stable rows 1
@@ -151,7 +85,7 @@ begin
     ) as t
     -- from each to its own: a join read the whole ledger of the tenant
     cross join lateral (
-        select e.event_id, e.observed_at from memfold_internal._whole_ledger as e
+        select e.event_id, e.observed_at from memfold_internal._ledger as e
         where e.tenant_id = _last_statement.tenant_id collate "C" and e.memory_id = t.memory_id
             and (e.observation and not (e.tier = 1 and e.undone)
                 or e.action = 'superseded' and e.tier = 3 and not e.undone and e.observed_at is not null)

@@ -20,11 +20,7 @@ begin
         from (
             select distinct m.bucket_id, m.scope_key, m.memory_type
             from pg_catalog.unnest(v_texts) as i (id)
-            cross join lateral (
-                select m.* from memfold.memories as m
-                where m.tenant_id = _lock_memories.tenant_id collate "C" and m.memory_id = i.id
-                offset 0
-            ) as m
+            cross join lateral memfold_internal._memory(_lock_memories.tenant_id, i.id) as m
         ) as m
         cross join lateral memfold_internal._policy(_lock_memories.tenant_id, m.bucket_id, m.memory_type) as p;
         -- no bucket: they were erased
@@ -65,11 +61,7 @@ begin
     return array(
         select distinct on (m.root_id is not null, m.memory_id) m.memory_id
         from pg_catalog.unnest(v_texts) as i (id)
-        cross join lateral (
-            select m.memory_id, m.root_id from memfold.memories as m
-            where m.tenant_id = _texts_to_lock.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(_texts_to_lock.tenant_id, i.id) as m
         order by m.root_id is not null, m.memory_id
     );
 end;

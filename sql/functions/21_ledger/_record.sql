@@ -20,7 +20,6 @@ begin
     -- end of rule
     if c.last_event_id is not null and observation then
         -- its id may be below those of later candidates that were written before it
-        perform memfold_internal._drop_sums_from(c.tenant_id, memory_id, v_event_id);
         perform memfold_internal._precede(c.tenant_id, memory_id, c.source_turn_ids, v_event_id);
     end if;
     return v_event_id;
@@ -99,6 +98,7 @@ language plpgsql volatile
 as $$
 declare
     v_newest constant uuid := memfold_internal._newest_event(tenant_id);
+    v_event memfold.memory_events;
 begin
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, method, memory_id, observation, content, memory_type, subject, predicate, object,
@@ -112,7 +112,12 @@ begin
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
             -- a question about a row that is not ingested yet may exist already: attach_embedding() asks it
             and (e.observation or m.is_ingested)
-    );
+    )
+    returning * into v_event;
+    if found then
+        perform memfold_internal._count_statement(tenant_id, memory_id, null, '{}', v_event.source_confidence, v_event.extractor_confidence,
+            v_event.observed_at, v_event.event_id, v_event.metadata <> '{}', false);
+    end if;
 end;
 $$;
 comment on function memfold_internal._adopt_row is
@@ -155,6 +160,10 @@ begin
         j.similarity, j.guard, j.reason, v_on_timeline, content, stated_at, j.judgement_id, j.verdict, j.run_id,
         memfold_internal._actor()
     );
+    if stated_at is not null then
+        insert into memfold.memory_counters (tenant_id, memory_id) values (j.tenant_id, _record_relation.memory_id) on conflict do nothing;
+        perform memfold_internal._recount(j.tenant_id, array[memory_id]);
+    end if;
     if action <> 'judged' then
         perform memfold.derive_scope(pg_catalog.array_remove(array[memory_id, target_id], null), j.tenant_id);
     end if;
@@ -194,13 +203,14 @@ begin
         pg_catalog.array_agg(v.event_id))
     from memfold_internal._events(_record_undone.tenant_id, undone) as v
     left join lateral pg_catalog.unnest(v.source_turn_ids) as t (turn) on true
-    where v.tier = 1 and v.observation
+    -- or a statement of a person
+    where v.tier = 1 and v.observation or v.action = 'superseded' and v.tier = 3 and v.observed_at is not null
     having pg_catalog.count(*) > 0;
 end;
 $$;
 comment on function memfold_internal._record_undone is
 'Records each of these events, in their order, as undone, unless it already is. Returns which were (undone; null: none), and the rows that
-undo them (undo_ids). Corrects turns and sums of observations that this withdraws. The caller derives the state, and holds the locks; for
+undo them (undo_ids). Corrects turns and counters of the texts whose statements this withdraws. The caller derives the state, and holds the locks; for
 observations also the rows of their roots.';
 
 create or replace function memfold_internal._method(j memfold.judgements) returns text

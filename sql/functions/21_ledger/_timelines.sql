@@ -42,7 +42,7 @@ begin
         cross join lateral (
             -- Each with its own time. Pairs and their order, as in _derived_trees: by memory_id alone, and without statistics, the tenant's
             -- 22,900 rows were read for each of 622 texts.
-            select e.* from memfold_internal._whole_ledger as e
+            select e.* from memfold_internal._ledger as e
             where e.tenant_id = _derived_timelines.tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (t.id, '00000000-0000-0000-0000-000000000000')
                 and (e.memory_id, e.event_id) <= (t.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
@@ -82,11 +82,7 @@ begin
         select r.root
         from lost as l
         join roots as r on r.root = l.root
-        cross join lateral (
-            select m.bucket_id, m.scope_key from memfold.memories as m
-            where m.tenant_id = _derived_timelines.tenant_id collate "C" and m.memory_id = l.memory_id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(_derived_timelines.tenant_id, l.memory_id) as m
         -- a memory superseded by a value of another slot, on a timeline with it, is not by that a value of its own slot
         where l.is_of_scope and l.on_timeline and (m.bucket_id, m.scope_key) = (r.bucket_id, r.scope_key)
     ),

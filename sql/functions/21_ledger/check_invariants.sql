@@ -14,43 +14,32 @@ begin
     perform memfold_internal._authorize_tenant(v_tenant_id);
     select coalesce(array_agg(m.memory_id), '{}') into v_ids from memfold.memories as m where m.tenant_id = v_tenant_id;
 
-    -- state, edges and aggregates match the ledger
+    -- state and edges match the ledger, and a root's sums its texts
     return query
     with derived as materialized (
-        select * from memfold_internal._derived_trees(v_tenant_id, v_ids, by_sums => false)
+        select * from memfold_internal._derived_trees(v_tenant_id, v_ids)
     ),
     current_values as (
         select i.memory_id, bool_or(i.valid_to is null) as is_current
         from memfold.memory_intervals as i where i.tenant_id = v_tenant_id group by i.memory_id
     ),
     expected as (
-        select d.memory_id, jsonb_build_object(
-            'merged_into', d.merged_into, 'root_id', d.root_id,
+        select d.memory_id, to_jsonb(d) - '{memory_id,contested,rejected,observations}'::text[] || jsonb_build_object(
             'status', case when d.root_id is not null then 'merged' when d.rejected then 'rejected'
                 when d.observations = 0 or memfold_internal._is_pruned(v_tenant_id, d.memory_id) then 'withdrawn'
-                when d.on_timeline and not coalesce(c.is_current, false) then 'superseded' else 'active' end,
-            'metadata', d.metadata, 'on_timeline', d.on_timeline, 'aliases', d.aliases, 'observations', d.observations,
-            'independent', d.independent, 'source_confidence', d.source_confidence,
-            'extractor_confidence', d.extractor_confidence, 'first_seen', d.first_seen, 'last_seen', d.last_seen,
-            'valid_from', d.valid_from, 'valid_until', d.valid_until) as state
+                when d.on_timeline and not coalesce(c.is_current, false) then 'superseded' else 'active' end) as state
         from derived as d
         left join current_values as c on c.memory_id = d.memory_id
     ),
     actual as (
-        select m.memory_id, jsonb_build_object(
-            'merged_into', m.merged_into, 'root_id', m.root_id, 'status', m.status, 'metadata', m.metadata,
-            'on_timeline', coalesce(k.on_timeline, false), 'aliases', coalesce(k.aliases, 0),
-            'observations', coalesce(k.observations, 0), 'independent', coalesce(k.independent, 0),
-            'source_confidence', coalesce(k.source_confidence, 0),
-            'extractor_confidence', coalesce(k.extractor_confidence, 0),
-            'first_seen', coalesce(k.first_seen, '-infinity'), 'last_seen', coalesce(k.last_seen, '-infinity'),
-            'valid_from', k.valid_from, 'valid_until', k.valid_until) as state,
+        select m.memory_id, coalesce(to_jsonb(k), '{}') || to_jsonb(m) || jsonb_build_object(
+            'on_timeline', coalesce(k.on_timeline, false), 'aliases', coalesce(k.aliases, 0)) as state,
             not m.is_ingested and not exists (
                 select from memfold.memory_events as o
                 where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation
             ) as waits
         from memfold.memories as m
-        left join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+        left join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         where m.tenant_id = v_tenant_id
     )
     select a.memory_id, 'memory: ' || coalesce(x.key, 'leads to a root'), x.value #>> '{}', a.state ->> coalesce(x.key, 'root_id')
@@ -58,29 +47,65 @@ begin
     left join expected as e on e.memory_id = a.memory_id
     -- no row: the merges in force form a cycle
     left join lateral jsonb_each(e.state) as x on true
-    where (e.memory_id is null or x.value is distinct from a.state -> x.key)
+    where (e.memory_id is null or x.value is distinct from coalesce(a.state -> x.key, 'null'))
         -- a row of a plain INSERT is active, with its metadata, before ingest_plain_rows() writes its ledger row
         and not (a.waits and (x.key = 'metadata' or x.key = 'status' and x.value = '"withdrawn"' and a.state ->> 'status' = 'active'));
 
+    -- counters match the observations in force: of each text, and of each root with its aliases
     return query
-    select d.memory_id, 'counters: is_active', (m.status = 'active')::text, d.is_active::text
+    with stated as materialized (
+        select x.kind, x.id, e.event_id, e.observed_at, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observation
+        from memfold_internal._ledger as e
+        join memfold.memories as m on m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
+        cross join lateral (values
+            ('text', m.memory_id), ('tree', memfold_internal._root(m.memory_id, m.root_id))
+        ) as x (kind, id)
+        where e.tenant_id = v_tenant_id and (e.observation and not (e.tier = 1 and e.undone)
+            -- a manual supersession states the newer value
+            or e.action = 'superseded' and e.tier = 3 and not e.undone and e.observed_at is not null)
+    ),
+    firsts as (
+        select distinct on (s.kind, s.id, t.turn) s.kind, s.id, s.event_id
+        from stated as s, unnest(s.source_turn_ids) as t (turn)
+        where s.observation
+        order by s.kind, s.id, t.turn, s.event_id
+    ),
+    independents as (
+        select f.kind, f.id, count(distinct f.event_id) as n from firsts as f group by f.kind, f.id
+    ),
+    expected as (
+        select s.kind, s.id, jsonb_build_object(
+            'observations', count(*) filter (where s.observation),
+            'independent', count(*) filter (where s.observation and s.source_turn_ids = '{}') + coalesce(max(i.n), 0),
+            'source_confidence', coalesce(max(s.source_confidence) filter (where s.observation), 0),
+            'extractor_confidence', coalesce(max(s.extractor_confidence) filter (where s.observation), 0),
+            'first_seen', min(s.observed_at) filter (where s.observation), 'last_seen', max(s.observed_at)) as state
+        from stated as s
+        left join independents as i on i.kind = s.kind and i.id = s.id
+        group by s.kind, s.id
+    ),
+    actual as (
+        select 'text' as kind, k.memory_id as id, to_jsonb(k) as state from memfold.memory_counters as k where k.tenant_id = v_tenant_id
+        union all
+        select 'tree', t.memory_id, to_jsonb(t) from memfold.memory_totals as t where t.tenant_id = v_tenant_id
+    )
+    select coalesce(a.id, e.id), format('counters of a %s: %s', coalesce(a.kind, e.kind), x.key), x.value #>> '{}', a.state ->> x.key
+    from actual as a
+    full join expected as e on e.kind = a.kind and e.id = a.id
+    cross join lateral jsonb_each(coalesce(e.state, jsonb '{
+        "observations": 0, "independent": 0, "source_confidence": 0, "extractor_confidence": 0, "first_seen": null, "last_seen": null
+    }')) as x
+    where x.value is distinct from a.state -> x.key;
+
+    return query
+    select d.memory_id, 'counters: ' || x.name, x.expected, x.actual
     from memfold.memory_counters as d
     join memfold.memories as m on m.tenant_id = d.tenant_id and m.memory_id = d.memory_id
-    where d.tenant_id = v_tenant_id and d.is_active <> (m.status = 'active');
-
-    -- what is added to others is derived, not counted
-    return query
-    select k.memory_id, 'stripes: 64 of a striped root that is active, on no timeline, without aliases and without validity', x.stripes::text, s.stripes::text
-    from memfold.memory_counters as k
-    cross join lateral (
-        select count(*) as stripes from memfold.memory_counter_stripes as s
-        where s.tenant_id = k.tenant_id and s.memory_id = k.memory_id
-    ) as s
-    cross join lateral (
-        select case when k.is_striped and k.is_active and not k.on_timeline and k.aliases = 0 and k.valid_from is null
-            and k.valid_until is null then 64 else 0 end as stripes
-    ) as x
-    where k.tenant_id = v_tenant_id and s.stripes <> x.stripes;
+    cross join lateral (values
+        ('is_active', (m.status = 'active')::text, d.is_active::text),
+        ('root_id', m.root_id::text, d.root_id::text)
+    ) as x (name, expected, actual)
+    where d.tenant_id = v_tenant_id and x.expected is distinct from x.actual;
 
     return query
     select v.memory_id, 'vector: ' || x.name, x.expected, x.actual
@@ -101,10 +126,6 @@ begin
     from (
         select k.memory_id, 'counters' as name from memfold.memory_counters as k where k.tenant_id = v_tenant_id
         union all
-        select s.memory_id, 'stripe' from memfold.memory_counter_stripes as s where s.tenant_id = v_tenant_id
-        union all
-        select b.memory_id, 'sums' from memfold.memory_event_sums as b where b.tenant_id = v_tenant_id
-        union all
         select v.memory_id, 'vector' from memfold.memory_vectors as v where v.tenant_id = v_tenant_id
     ) as x
     where not exists (
@@ -115,7 +136,7 @@ begin
     return query
     with expected as (
         select e.memory_id, t.turn, (array_agg(e.event_id order by e.event_id))[1] as event_id
-        from memfold_internal._whole_ledger as e, unnest(e.source_turn_ids) as t (turn)
+        from memfold_internal._ledger as e, unnest(e.source_turn_ids) as t (turn)
         where e.tenant_id = v_tenant_id and e.memory_id is not null and e.observation
             and not (e.tier = 1 and e.undone)
         group by e.memory_id, t.turn
@@ -132,18 +153,6 @@ begin
         (': first event', e.event_id::text, a.event_id::text)
     ) as x (name, expected, actual)
     where x.expected is distinct from x.actual;
-
-    -- sums are those of the observations in force
-    return query
-    select b.memory_id, 'sums of a block: ' || x.key, x.value #>> '{}', to_jsonb(b) ->> x.key
-    from (
-        select b.*, lag(b.to_event) over (partition by b.memory_id order by b.to_event) as after
-        from memfold.memory_event_sums as b where b.tenant_id = v_tenant_id
-    ) as b
-    cross join lateral memfold_internal._sum_block(v_tenant_id, b.memory_id,
-        coalesce(b.after, '00000000-0000-0000-0000-000000000000'), b.to_event) as e
-    cross join lateral jsonb_each(to_jsonb(e)) as x
-    where x.value is distinct from to_jsonb(b) -> x.key;
 
     -- timelines
     return query
@@ -175,7 +184,7 @@ begin
         order by e.event_id desc
         limit 1
     ) as x
-    where m.tenant_id = v_tenant_id and k.last_event < x.event_id and not k.is_striped;
+    where m.tenant_id = v_tenant_id and k.last_event < x.event_id;
     return query
     select u.memory_id, 'order: undone later', u.undoes::text, u.event_id::text
     from memfold.memory_events as u
@@ -200,55 +209,7 @@ begin
     from memfold.idempotency_keys as i
     where i.tenant_id = v_tenant_id and not exists (
         select from memfold_internal._ledger as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
-    ) and not exists (
-        select from memfold.memory_events_archive as a where a.tenant_id = i.tenant_id and a.event_id = i.event_id
     );
-    -- a row of method archived matches the rows in the archive
-    return query
-    with expected as (
-        select a.memory_id, count(*) as n, count(*) filter (where a.source_turn_ids = '{}') as without_turns,
-            min(a.observed_at) as first_at, max(a.observed_at) as last_at
-        from memfold.memory_events_archive as a
-        where a.tenant_id = v_tenant_id and a.observation and not exists (
-            select from memfold.memory_events_archive as u where u.tenant_id = a.tenant_id and u.undoes = a.event_id
-        )
-        group by a.memory_id
-    ),
-    actual as (
-        select e.memory_id, sum(e.observations)::bigint as n, sum(e.without_turns)::bigint as without_turns,
-            min(e.first_observed_at) as first_at, max(e.observed_at) as last_at
-        from memfold.memory_events as e
-        where e.tenant_id = v_tenant_id and e.method = 'archived'
-        group by e.memory_id
-    )
-    select coalesce(e.memory_id, a.memory_id), 'archive: ' || x.name, x.expected, x.actual
-    from expected as e
-    full join actual as a on a.memory_id = e.memory_id
-    cross join lateral (values
-        ('observations', e.n::text, a.n::text),
-        ('without_turns', e.without_turns::text, a.without_turns::text),
-        ('first_observed_at', e.first_at::text, a.first_at::text),
-        ('observed_at', e.last_at::text, a.last_at::text)
-    ) as x (name, expected, actual)
-    where x.expected is distinct from x.actual;
-    return query
-    select coalesce(e.memory_id, a.memory_id), 'archive: source', concat_ws(' of ', e.turn, e.event_id),
-        concat_ws(' of ', a.turn, a.event_id)
-    from (
-        select distinct on (r.memory_id, t.turn) r.memory_id, t.turn, r.event_id
-        from memfold.memory_events_archive as r, unnest(r.source_turn_ids) as t (turn)
-        where r.tenant_id = v_tenant_id and r.observation and not exists (
-            select from memfold.memory_events_archive as u where u.tenant_id = r.tenant_id and u.undoes = r.event_id
-        )
-        order by r.memory_id, t.turn, r.event_id
-    ) as e
-    full join (
-        select distinct on (s.memory_id, t.turn) s.memory_id, t.turn, t.event_id
-        from memfold.memory_events as s, unnest(s.source_turn_ids, s.turn_events) as t (turn, event_id)
-        where s.tenant_id = v_tenant_id and s.method = 'archived'
-        order by s.memory_id, t.turn, t.event_id
-    ) as a on a.memory_id = e.memory_id and a.turn = e.turn
-    where e.event_id is distinct from a.event_id;
     -- an open judgement asks about two roots
     return query
     select m.memory_id, 'open judgement: both sides are roots', null, j.judgement_id::text

@@ -70,45 +70,13 @@ begin
     for v_id in
         select i.id
         from unnest(v_slot_members) as i (id)
-        cross join lateral (
-            select m.root_id from memfold.memories as m
-            where m.tenant_id = v_tenant_id and m.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         order by m.root_id is not null, i.id
     loop
         perform from memfold.memory_counters as k
         where k.tenant_id = v_tenant_id and k.memory_id = v_id
         for no key update;
     end loop;
-    perform memfold_internal._join_stripes(v_tenant_id, v_members);
-    -- Rows long without sums are read once. Most trees have too few for a block, whatever their texts.
-    perform memfold_internal._extend_sums(v_tenant_id, i.id)
-    from unnest(v_members) as i (id)
-    -- separate: under row-level security an index can only be used for conditions on a column
-    cross join lateral (
-        select coalesce((
-            select b.to_event from memfold.memory_event_sums as b
-            where b.tenant_id = v_tenant_id and b.memory_id = i.id
-            order by b.to_event desc
-            limit 1
-        ), '00000000-0000-0000-0000-000000000000') as to_event
-        offset 0
-    ) as b
-    where exists (
-        select from unnest(v_members) as r (id)
-        cross join lateral (
-            select k.observations from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = r.id
-            offset 0
-        ) as k
-        where k.observations >= 2 * memfold_internal._block_size()
-    ) and exists (
-        select from memfold.memory_events as n
-        where n.tenant_id = v_tenant_id and (n.memory_id, n.event_id) > (i.id, b.to_event)
-            and (n.memory_id, n.event_id) <= (i.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by n.memory_id, n.event_id
-        offset 2 * memfold_internal._block_size() - 1
-    );
 
     for d in
         -- unchanged rows are not written: in a large tree that is most of them
@@ -118,10 +86,7 @@ begin
             select k.* from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
             offset 0
         ) as k
-        cross join lateral (
-            select m.* from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(v_tenant_id, t.memory_id) as m
         cross join lateral (
             select case
                 when t.root_id is not null then 'merged'
@@ -133,19 +98,19 @@ begin
         ) as n
         where (m.merged_into, m.root_id, m.metadata, m.status) is distinct from (t.merged_into, t.root_id, t.metadata, n.status)
             or (
-                k.on_timeline, k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence,
-                k.first_seen, k.last_seen, k.valid_from, k.valid_until
+                k.root_id, k.on_timeline, k.aliases, k.alias_observations, k.alias_independent, k.alias_source_confidence,
+                k.alias_extractor_confidence, k.alias_first_seen, k.alias_last_seen, k.valid_from, k.valid_until
             ) is distinct from (
-                t.on_timeline, t.aliases, t.observations, t.independent, t.source_confidence, t.extractor_confidence,
-                t.first_seen, t.last_seen, t.valid_from, t.valid_until
+                t.root_id, t.on_timeline, t.aliases, t.alias_observations, t.alias_independent, t.alias_source_confidence,
+                t.alias_extractor_confidence, t.alias_first_seen, t.alias_last_seen, t.valid_from, t.valid_until
             )
         order by t.memory_id
     loop
         update memfold.memory_counters as k
-        set on_timeline = d.on_timeline, aliases = d.aliases,
-            observations = d.observations, independent = d.independent, source_confidence = d.source_confidence,
-            extractor_confidence = d.extractor_confidence, first_seen = d.first_seen, last_seen = d.last_seen,
-            valid_from = d.valid_from, valid_until = d.valid_until
+        set root_id = d.root_id, on_timeline = d.on_timeline, aliases = d.aliases, alias_observations = d.alias_observations,
+            alias_independent = d.alias_independent, alias_source_confidence = d.alias_source_confidence,
+            alias_extractor_confidence = d.alias_extractor_confidence, alias_first_seen = d.alias_first_seen,
+            alias_last_seen = d.alias_last_seen, valid_from = d.valid_from, valid_until = d.valid_until
         where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
         update memfold.memories as m
         set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = d.status
@@ -196,11 +161,7 @@ begin
         array_agg(t.from_event), array_agg(t.valid_to)
     into v_values, v_buckets, v_scopes, v_from, v_events, v_to
     from memfold_internal._derived_timelines(v_tenant_id, v_slot_members) as t
-    cross join lateral (
-        select m.bucket_id, m.scope_key from memfold.memories as m
-        where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
-        offset 0
-    ) as m;
+    cross join lateral memfold_internal._memory(v_tenant_id, t.memory_id) as m;
     for e in
         select o.bucket_id, o.scope_key, o.valid_from, o.from_event
         from unnest(v_slot_members) as i (id)
@@ -248,11 +209,7 @@ begin
             where m.tenant_id = v_tenant_id and m.memory_id = i.id
             offset 0
         ) as m
-        cross join lateral (
-            select r.status from memfold.memories as r
-            where r.tenant_id = v_tenant_id and r.memory_id = m.root
-            offset 0
-        ) as r
+        cross join lateral memfold_internal._memory(v_tenant_id, m.root) as r
         cross join lateral (
             select from memfold.memory_counters as k
             where k.tenant_id = v_tenant_id and k.memory_id = i.id and k.is_active <> (m.status = 'active')
@@ -274,8 +231,8 @@ end;
 $$;
 comment on function memfold.derive_scope is
 'Derives the state of the trees that contain memory_ids, and of the timelines they belong to, from the ledger rows in force: status,
-edges, roots, counters, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees span scopes) and has
-written the ledger and the sources. Only the owner may call it.';
+edges, roots, sums over aliases, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees span scopes) and
+has written the ledger, and counted each text''s own observations. Only the owner may call it.';
 
 create or replace function memfold_internal._derive_all(tenant_id text, memory_ids uuid[]) returns void
 language plpgsql volatile

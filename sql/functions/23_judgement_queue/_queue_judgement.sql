@@ -323,11 +323,7 @@ begin
         -- one was erased since the plan
         where not exists (
             select from pg_catalog.unnest(i.ids) as e (id)
-            left join lateral (
-                select o.memory_id from memfold.memories as o
-                where o.tenant_id = r.tenant_id and o.memory_id = e.id
-                offset 0
-            ) as o on true
+            left join lateral memfold_internal._memory(r.tenant_id, e.id) as o on true
             where o.memory_id is null
         )
         order by q.place

@@ -115,11 +115,7 @@ begin
     for v_text in
         select m.memory_id, n.subject, n.predicate
         from pg_catalog.unnest(v_ids) as i (id)
-        cross join lateral (
-            select m.* from memfold.memories as m
-            where m.tenant_id = _take_up.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(_take_up.tenant_id, i.id) as m
         cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, m.subject, m.predicate, m.content) as n
         order by m.memory_id
     loop

@@ -45,11 +45,7 @@ begin
             where m.tenant_id = c.tenant_id collate "C" and m.memory_id = s.memory_id
             offset 0
         ) as m
-        cross join lateral (
-            select r.content, r.object, r.status from memfold.memories as r
-            where r.tenant_id = c.tenant_id collate "C" and r.memory_id = m.root_id
-            offset 0
-        ) as r
+        cross join lateral memfold_internal._memory(c.tenant_id, m.root_id) as r
         where r.status = 'active' and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key)
         order by s.shared desc, s.memory_id
     loop

@@ -1,4 +1,3 @@
--- Longer than 150 lines: three statements are copies, each with the list of its replacements.
 create or replace function memfold_internal._ingest_fast_path(
     content_hash bytea, content text, tenant_id text, bucket_id text, memory_type text, subject text, predicate text, object text,
     source_turn_ids text[], source_confidence double precision, extractor_confidence double precision, session_id text,
@@ -10,15 +9,12 @@ declare
     v_memory_id uuid;
     v_aliases bigint;
     v_on_timeline boolean;
-    v_independent bigint := 1;
+    v_new bigint;
     v_turns constant bigint := pg_catalog.cardinality(source_turn_ids);
     v_seen timestamptz;
     v_stated_at timestamptz;
     v_event_id uuid;
     v_last_event uuid;
-    v_stripe bigint;
-    v_is_striped boolean;
-    v_fills_block boolean;
 begin
     select m.memory_id, coalesce(_ingest_fast_path.event_id, memfold_internal._new_id()),
         coalesce(_ingest_fast_path.observed_at, memfold_internal._clock())
@@ -39,88 +35,34 @@ begin
     if v_memory_id is null then
         return null;
     end if;
-    -- Roots that this session last found striped, and that probably still are: saves the UPDATE that would find out.
-    v_is_striped := coalesce(pg_catalog.current_setting('memfold.striped', true) = v_memory_id::text, false);
     -- An UPDATE that had to wait checks again: a root that has been merged or retired since is not active.
-    for v_attempt in 1..2 loop
-        if not v_is_striped then
-            -- copy of count_in_row
-            --     _record_observation.event_id => v_event_id
-            --     observed_at, v_fills_block => v_stated_at, v_fills_block
-            --     root_id => v_memory_id
-            --     c.last_event_id => null::uuid
-            --     new_aliases => 0
-            --     c. => _ingest_fast_path.
-            update memfold.memory_counters as k
-            set observations = k.observations + 1,
-                independent = k.independent + 1,
-                source_confidence = greatest(k.source_confidence, _ingest_fast_path.source_confidence),
-                extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
-                first_seen = least(k.first_seen, _ingest_fast_path.observed_at),
-                last_seen = greatest(k.last_seen, v_seen),
-                -- a batch having written later candidates is no reason to give this one another id
-                last_event = case when k.last_event <= null::uuid then greatest(k.last_event, v_event_id)
-                    else memfold_internal._id_after(v_event_id, k.last_event) end,
-                aliases = k.aliases + 0
-            where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
-                and k.memory_id = v_memory_id
-                and k.is_active
-                and not k.is_striped
-                and k.valid_from is null and k.valid_until is null
-                and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= k.last_seen) is not false)
-            returning k.aliases, k.on_timeline,
-                case when k.last_event <= null::uuid then v_event_id else k.last_event end,
-                case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end,
-                k.observations % memfold_internal._block_size() = 0 or v_fills_block is not null
-            into v_aliases, v_on_timeline, v_last_event, v_stated_at, v_fills_block;
-            -- end of copy
-            exit when v_aliases is not null;
-        end if;
-        if metadata = '{}' then
-            -- _add_to_stripe(), in this function: calling it takes 10 % longer
-            v_event_id := coalesce(event_id, memfold_internal._new_id());
-            -- copy of count_in_stripe
-            --     _add_to_stripe.root_id => v_memory_id
-            --     v_now => v_seen
-            --     _add_to_stripe. => _ingest_fast_path.
-            update memfold.memory_counter_stripes as x
-            set observations = x.observations + 1,
-                independent = x.independent + 1,
-                source_confidence = greatest(x.source_confidence, _ingest_fast_path.source_confidence),
-                extractor_confidence = greatest(x.extractor_confidence, _ingest_fast_path.extractor_confidence),
-                first_seen = least(x.first_seen, _ingest_fast_path.observed_at),
-                last_seen = greatest(x.last_seen, v_seen),
-                last_event = memfold_internal._id_after(v_event_id, greatest(x.last_event, n.event_id))
-            from (
-                -- above every id of the tenant: earlier statements may be in other stripes, whatever the clock says
-                select e.event_id from memfold.memory_events as e
-                where e.tenant_id = _ingest_fast_path.tenant_id collate "C"
-                order by e.event_id desc
-                limit 1
-            ) as n
-            where x.tenant_id = _ingest_fast_path.tenant_id collate "C" and x.memory_id = v_memory_id
-                and x.stripe = memfold_internal._own_stripe()
-                -- if this transaction has added to it, it holds it, and must not wait for all others
-                and (x.observations < memfold_internal._block_size() or memfold_internal._adds_to(v_memory_id))
-                -- a snapshot from before others' calls does not show which statements this one follows
-                and pg_catalog.current_setting('transaction_isolation') = 'read committed'
-            -- end of copy
-            returning 0, false, case when _ingest_fast_path.observed_at is null then x.last_seen else v_seen end, x.last_event, x.stripe
-            into v_aliases, v_on_timeline, v_stated_at, v_last_event, v_stripe;
-            if v_aliases is not null then
-                if not v_is_striped then
-                    perform pg_catalog.set_config('memfold.striped', v_memory_id::text, false);
-                end if;
-                if not memfold_internal._adds_to(v_memory_id) then
-                    perform memfold_internal._note_stripe(v_memory_id);
-                end if;
-                exit;
-            end if;
-        end if;
-        -- an observation that cannot be added concurrently, or the stripes were joined just now, or this one is full
-        v_fills_block := nullif(memfold_internal._join_stripes(tenant_id, array[v_memory_id]), false);
-        v_is_striped := false;
-    end loop;
+    -- copy of count_in_row
+    --     _record_observation.event_id => v_event_id
+    --     _record_observation.root_id => v_memory_id
+    --     observed_at => v_stated_at
+    --     c.last_event_id => null::uuid
+    --     c. => _ingest_fast_path.
+    update memfold.memory_counters as k
+    set observations = k.observations + 1,
+        independent = k.independent + 1,
+        source_confidence = greatest(k.source_confidence, _ingest_fast_path.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, _ingest_fast_path.extractor_confidence),
+        first_seen = coalesce(least(k.first_seen, _ingest_fast_path.observed_at), greatest(k.alias_last_seen, v_seen)),
+        last_seen = greatest(k.last_seen, v_seen, case when _ingest_fast_path.observed_at is null then k.alias_last_seen end),
+        has_metadata = k.has_metadata or _ingest_fast_path.metadata <> '{}',
+        -- a batch having written later candidates is no reason to give this one another id
+        last_event = case when k.last_event <= null::uuid then greatest(k.last_event, v_event_id)
+            else memfold_internal._id_after(v_event_id, k.last_event) end
+    where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
+        and k.memory_id = v_memory_id
+        and k.is_active
+        and k.valid_from is null and k.valid_until is null
+        and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= greatest(k.last_seen, k.alias_last_seen)) is not false)
+    returning k.aliases, k.on_timeline,
+        case when k.last_event <= null::uuid then v_event_id else k.last_event end,
+        case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end
+    into v_aliases, v_on_timeline, v_last_event, v_stated_at;
+    -- end of copy
     if v_aliases is null then
         -- it may have waited for the row, and hold it now: the caller must not wait for the scope's lock
         return (null::text, null::uuid, null::integer, 'row held'::text, null::double precision, null::uuid, null::uuid,
@@ -130,8 +72,7 @@ begin
     --     _record_observation.memory_id => v_memory_id
     --     _record_observation.root_id => v_memory_id
     --     _record_observation.event_id => v_last_event
-    --     root_id => v_memory_id
-    --     memory_id, v_memory_id, c.source_turn_ids, event_id => v_memory_id, v_memory_id, source_turn_ids, v_last_event
+    --     memory_id, 1, 0 => v_memory_id, 1, 0
     --     memory_id, c.source_turn_ids, event_id => v_memory_id, source_turn_ids, v_last_event
     --     (c.policy).metadata_merge => 'merge'
     --     (c.policy).metadata_max => '{}'
@@ -142,15 +83,12 @@ begin
         insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
         values (tenant_id, source_turn_ids[1], v_memory_id, v_last_event)
         on conflict do nothing;
-        get diagnostics v_independent = row_count;
-    elsif v_turns > 0 then
-        v_independent := memfold_internal._add_sources(tenant_id, v_memory_id, v_memory_id, source_turn_ids, v_last_event);
-    end if;
-    if v_independent = 0 then
-        perform memfold_internal._not_independent(tenant_id, v_memory_id, v_stripe);
-        if v_stripe is not null then
-            perform memfold_internal._precede(tenant_id, v_memory_id, source_turn_ids, v_last_event);
+        get diagnostics v_new = row_count;
+        if v_new = 0 then
+            perform memfold_internal._subtract_independent(tenant_id, v_memory_id, 1, 0);
         end if;
+    elsif v_turns > 0 then
+        perform memfold_internal._count_turns(tenant_id, v_memory_id, source_turn_ids, v_last_event);
     end if;
     if _ingest_fast_path.metadata <> '{}' then
         -- a separate statement: it adds to what other calls have written by now
@@ -161,13 +99,6 @@ begin
                 m.metadata, _ingest_fast_path.metadata, 'merge', '{}');
     end if;
     -- end of copy
-    if v_last_event <> v_event_id then
-        if v_stripe is null then
-            perform memfold_internal._stripe_contended(tenant_id, v_memory_id, v_event_id);
-        elsif observed_at is null then
-            v_stated_at := memfold_internal._raise_last_seen(tenant_id, v_memory_id, v_stripe);
-        end if;
-    end if;
     -- copy of ledger_row
     --     v_event_id => v_last_event
     --     d.action, d.tier, d.method => 'merged', 1, 'hash'
@@ -188,9 +119,6 @@ begin
         v_stated_at, null, null, null, memfold_internal._actor()
     );
     -- end of copy
-    if v_fills_block then
-        perform memfold_internal._extend_sums(tenant_id, v_memory_id);
-    end if;
     return ('merged'::text, v_memory_id, 1, 'hash'::text, null::double precision, null::uuid, null::uuid, v_last_event,
         null::jsonb);
 end;

@@ -76,7 +76,7 @@ begin
             null::jsonb);
     end if;
     perform memfold_internal._insert_counters(tenant_id, v_memory_id, source_turn_ids, source_confidence, extractor_confidence, v_seen,
-        v_event_id);
+        v_event_id, metadata <> '{}');
     perform memfold_internal._record_new(tenant_id, v_event_id, bucket_id, v_memory_id, content, memory_type, subject, predicate, object,
         source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, v_seen);
     return ('inserted'::text, v_memory_id, null::integer, null::text, null::double precision, null::uuid, null::uuid, v_event_id,

@@ -94,11 +94,7 @@ begin
     insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
     select m.tenant_id, m.bucket_id, t.token, m.memory_id
     from pg_catalog.unnest(v_ids) as i (id)
-    cross join lateral (
-        select m.* from memfold.memories as m
-        where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id
-        offset 0
-    ) as m
+    cross join lateral memfold_internal._memory(_adopt_plain.tenant_id, i.id) as m
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.content_hash is not null and p.lexical_threshold is not null
@@ -107,11 +103,7 @@ begin
     for v_row in
         select m.memory_id, p.rehash_run
         from pg_catalog.unnest(v_ids) as i (id)
-        cross join lateral (
-            select m.* from memfold.memories as m
-            where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(_adopt_plain.tenant_id, i.id) as m
         cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
         where m.canonicalizer is not null and (
             (m.canonicalizer, m.key_fields) is distinct from (p.canonicalizer, p.key_fields)

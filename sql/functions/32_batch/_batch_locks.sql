@@ -9,7 +9,7 @@ as $$
 begin
     return query
     select k.memory_id
-    from memfold.memory_totals as k
+    from memfold.memory_counters as k
     where k.tenant_id = _additive_roots.tenant_id collate "C" and k.memory_id = any(root_ids) and k.is_active and not k.on_timeline
         and k.valid_from is null and k.valid_until is null;
 end;

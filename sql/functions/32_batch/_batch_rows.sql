@@ -69,49 +69,6 @@ $$;
 comment on function memfold_internal._roots_of_both is
 'The memories that a batch has both added to and decided about one by one. Only reads.';
 
-create or replace function memfold_internal._new_to_tree(tenant_id text, turns memfold_internal.batch_turn[])
-returns memfold_internal.batch_turn[]
-language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-set jit = off
-as $$
-#variable_conflict use_column
-declare
-    v_tenant_id constant text collate "C" := tenant_id;
-begin
-    return array(
-        select distinct row(x.root_id, x.turn)::memfold_internal.batch_turn
-        from (
-            select t.memory_id, t.turn, r.root_id
-            from unnest(turns) as t
-            cross join lateral (
-                select memfold_internal._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
-                where m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
-                offset 0
-            ) as r
-        ) as x
-        where not exists (
-            select
-            from (
-                select x.root_id as memory_id
-                union all
-                select m.memory_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.root_id = x.root_id
-            ) as m
-            cross join lateral (
-                select from memfold.memory_sources as s
-                where s.tenant_id = v_tenant_id and s.source_turn_id = x.turn and s.memory_id = m.memory_id
-                offset 0
-            ) as s
-            -- another text of the tree already had it
-            where m.memory_id <> x.memory_id and not row(m.memory_id, x.turn)::memfold_internal.batch_turn = any(turns)
-        )
-    );
-end;
-$$;
-comment on function memfold_internal._new_to_tree is
-'Of turns that were just added to texts, those that are evidence, because their tree did not have them. Each with its root, once.';
-
 create or replace function memfold_internal._add_batch_sources(b memfold_internal.batch) returns memfold_internal.batch_turn[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -134,21 +91,53 @@ begin
         -- the first of several in one turn
         order by 2, 3, c.ordinality
         on conflict do nothing
-        returning s.source_turn_id, s.memory_id
+        returning s.source_turn_id, s.memory_id, s.event_id
     )
-    select array_agg(row(a.memory_id, a.source_turn_id)::memfold_internal.batch_turn) into v_turns from added as a;
-    if b.aliased and v_turns is not null then
-        v_turns := memfold_internal._new_to_tree(b.tenant_id, v_turns);
-    end if;
+    select array_agg(row(a.memory_id, a.source_turn_id, a.event_id)::memfold_internal.batch_turn) into v_turns from added as a;
     return v_turns;
 end;
 $$;
 comment on function memfold_internal._add_batch_sources is
-'Stores the source turns of the candidates that only add. Returns those that are evidence: new to their texts, and if a tree has aliases,
-to the whole tree.';
+'Stores the source turns of the candidates that only add. Returns those that are new to their texts.';
+
+create or replace function memfold_internal._batch_evidence(b memfold_internal.batch, turns memfold_internal.batch_turn[])
+returns table (root_id uuid, independent bigint)
+language plpgsql stable rows 100
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := b.tenant_id;
+begin
+    return query
+    select x.root_id, count(distinct x.event_id) filter (where x.is_first) - count(distinct x.event_id) filter (where x.is_own)
+    from (
+        select r.root_id, t.event_id, t.memory_id = r.root_id as is_own, not exists (
+            -- another text of the tree had it before
+            select from (
+                select s.memory_id, s.event_id from memfold.memory_sources as s
+                where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn and s.memory_id <> t.memory_id
+                offset 0
+            ) as s
+            cross join lateral memfold_internal._memory(v_tenant_id, s.memory_id) as m
+            where r.root_id in (m.memory_id, m.root_id) and s.event_id < t.event_id
+        ) as is_first
+        from unnest(turns) as t
+        cross join lateral (
+            select memfold_internal._root(m.memory_id, m.root_id) as root_id from memfold_internal._memory(v_tenant_id, t.memory_id) as m
+        ) as r
+    ) as x
+    group by x.root_id;
+end;
+$$;
+comment on function memfold_internal._batch_evidence is
+'For each tree to which a batch has added turns (turns: those new to their texts): how many of the observations that brought them are
+independent in the tree, less those that were counted as independent in the root''s own text. Only reads.';
 
 create or replace function memfold_internal._add_batch_counters(b memfold_internal.batch, turns memfold_internal.batch_turn[])
-returns uuid[]
+returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -160,68 +149,76 @@ as $$
 #variable_conflict use_column
 declare
     v_classes constant text[] := b.classes;
+    v_matched constant uuid[] := b.matched;
     v_roots constant uuid[] := b.roots;
     v_event_ids constant uuid[] := b.event_ids;
-    -- with at most one turn each, a new turn belongs to one candidate
-    v_windows constant boolean := exists (select from unnest(b.items) as c where cardinality(c.source_turn_ids) > 1);
-    v_filled uuid[];
 begin
-    -- An upsert finds each row by the key; a join may read all of a tenant that was small when it was planned. Existing rows are
-    -- already locked.
-    with counted as (
-        insert into memfold.memory_counters as k (
-            tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
-            last_event
-        )
-        select b.tenant_id, o.root_id, count(o.seen), sum(o.independent), max(o.source_confidence), max(o.extractor_confidence),
-            min(o.seen), max(o.seen), v_event_ids[max(o.i)]
-        from (
-            select v_roots[c.ordinality] as root_id, (c.source_turn_ids = '{}')::integer as independent, c.source_confidence,
-                c.extractor_confidence, coalesce(c.observed_at, b.told_at) as seen, c.ordinality as i
-            from unnest(b.items) with ordinality as c
-            where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-            union all
-            select t.memory_id, 1, null, null, null, null from unnest(turns) as t where not v_windows
-            union all
-            -- one per candidate, the first of those that have a new turn
-            select distinct f.root_id, 1, null::double precision, null::double precision, null::timestamptz, f.i
-            from (
-                select t.root_id, min(t.i) as i
-                from (
-                    select v_roots[c.ordinality] as root_id, t.turn, c.ordinality as i, false as is_new
-                    from unnest(b.items) with ordinality as c
-                    cross join lateral unnest(c.source_turn_ids) as t (turn)
-                    where v_windows and v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-                    union all
-                    select t.memory_id, t.turn, null, true from unnest(turns) as t where v_windows
-                ) as t
-                group by t.root_id, t.turn
-                having bool_or(t.is_new)
-            ) as f
-        ) as o
-        group by o.root_id
-        order by o.root_id
-        on conflict (tenant_id, memory_id) do update
-        set observations = k.observations + excluded.observations,
-            independent = k.independent + excluded.independent,
-            source_confidence = greatest(k.source_confidence, excluded.source_confidence),
-            extractor_confidence = greatest(k.extractor_confidence, excluded.extractor_confidence),
-            first_seen = least(k.first_seen, excluded.first_seen),
-            last_seen = greatest(k.last_seen, excluded.last_seen),
-            last_event = greatest(k.last_event, excluded.last_event)
-        returning k.memory_id, k.observations
+    -- An upsert finds each row by the key; a join may read all of a tenant that was small when it was planned. Rows of roots are already
+    -- locked, and with them those of their aliases.
+    insert into memfold.memory_counters as k (
+        tenant_id, memory_id, root_id, is_active, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
+        has_metadata, last_event
     )
-    select array_agg(k.memory_id) into v_filled
-    from counted as k
-    -- it may have passed a multiple of the block size
-    where k.observations >= memfold_internal._block_size()
-        and k.observations % memfold_internal._block_size() < cardinality(v_classes);
-    return v_filled;
+    select b.tenant_id, o.memory_id, (array_agg(o.root_id) filter (where o.seen is not null))[1], bool_and(o.root_id is null),
+        count(o.seen), count(distinct o.evidence), max(o.source_confidence),
+        max(o.extractor_confidence), min(o.seen), max(o.seen), coalesce(bool_or(o.has_metadata), false), v_event_ids[max(o.i)]
+    from (
+        select v_matched[c.ordinality] as memory_id, nullif(v_roots[c.ordinality], v_matched[c.ordinality]) as root_id,
+            case when c.source_turn_ids = '{}' then v_event_ids[c.ordinality] end as evidence, c.source_confidence, c.extractor_confidence,
+            coalesce(c.observed_at, b.told_at) as seen, c.metadata <> '{}' as has_metadata, c.ordinality as i
+        from unnest(b.items) with ordinality as c
+        where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
+        union all
+        -- several turns of one observation are one evidence
+        select t.memory_id, null, t.event_id, null, null, null, null, null from unnest(turns) as t
+    ) as o
+    group by o.memory_id
+    order by o.memory_id
+    on conflict (tenant_id, memory_id) do update
+    set observations = k.observations + excluded.observations,
+        independent = k.independent + excluded.independent,
+        source_confidence = greatest(k.source_confidence, excluded.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, excluded.extractor_confidence),
+        first_seen = least(k.first_seen, excluded.first_seen),
+        last_seen = greatest(k.last_seen, excluded.last_seen),
+        has_metadata = k.has_metadata or excluded.has_metadata,
+        last_event = greatest(k.last_event, excluded.last_event);
+    if b.aliased is not true then
+        return;
+    end if;
+    -- the sums over aliases: what was added to them, and what is no evidence to the tree, whichever of its texts it was added to
+    insert into memfold.memory_counters as k (
+        tenant_id, memory_id, alias_observations, alias_independent, alias_source_confidence, alias_extractor_confidence,
+        alias_first_seen, alias_last_seen, last_event
+    )
+    select b.tenant_id, o.root_id, count(o.seen), sum(o.independent), max(o.source_confidence), max(o.extractor_confidence), min(o.seen),
+        max(o.seen), v_event_ids[max(o.i)]
+    from (
+        select v_roots[c.ordinality] as root_id, case when c.source_turn_ids = '{}' then 1 else 0 end as independent, c.source_confidence,
+            c.extractor_confidence, coalesce(c.observed_at, b.told_at) as seen, c.ordinality as i
+        from unnest(b.items) with ordinality as c
+        where v_classes[c.ordinality] = 'hit' and v_matched[c.ordinality] <> v_roots[c.ordinality]
+        union all
+        select e.root_id, e.independent, null, null, null, null from memfold_internal._batch_evidence(b, turns) as e
+    ) as o
+    group by o.root_id
+    having count(o.seen) > 0 or sum(o.independent) <> 0
+    order by o.root_id
+    on conflict (tenant_id, memory_id) do update
+    set alias_observations = case
+            when excluded.alias_observations = 0 then k.alias_observations else coalesce(k.alias_observations, 0) + excluded.alias_observations
+        end,
+        alias_independent = coalesce(k.alias_independent, 0) + excluded.alias_independent,
+        alias_source_confidence = greatest(k.alias_source_confidence, excluded.alias_source_confidence),
+        alias_extractor_confidence = greatest(k.alias_extractor_confidence, excluded.alias_extractor_confidence),
+        alias_first_seen = least(k.alias_first_seen, excluded.alias_first_seen),
+        alias_last_seen = greatest(k.alias_last_seen, excluded.alias_last_seen),
+        last_event = greatest(k.last_event, excluded.last_event);
 end;
 $$;
 comment on function memfold_internal._add_batch_counters is
-'Adds to the counters of the candidates that only add. turns: those that are evidence. Returns the roots that may now have a block to be
-summed (null: none). The caller holds the rows of their roots.';
+'Adds to the counters of the candidates that only add. turns: those that are new to their texts. The caller holds the rows of their
+roots.';
 
 create or replace function memfold_internal._use_keys(
     tenant_id text, buckets text[], idempotency_keys text[], event_ids uuid[]

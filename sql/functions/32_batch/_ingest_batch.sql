@@ -2,8 +2,6 @@ create or replace function memfold_internal._add_batch(b memfold_internal.batch)
 language plpgsql volatile
 as $$
 declare
-    v_turns memfold_internal.batch_turn[];
-    v_filled uuid[];
     v_adds constant boolean := b.classes && array['hit', 'new', 'repeat'];
 begin
     if b.classes && array['new', 'repeat', 'rest'] then
@@ -21,16 +19,8 @@ begin
     end if;
     b.event_ids := memfold_internal._new_ids(pg_catalog.cardinality(b.items), memfold_internal._newest_event(b.tenant_id));
     if v_adds then
-        v_turns := memfold_internal._add_batch_sources(b);
-        v_filled := memfold_internal._add_batch_counters(b, v_turns);
+        perform memfold_internal._add_batch_counters(b, memfold_internal._add_batch_sources(b));
         perform memfold_internal._record_batch(b);
-        if v_filled is not null then
-            perform memfold_internal._extend_sums(b.tenant_id, t.memory_id)
-            from (
-                select distinct o.memory_id from unnest(b.classes, b.matched, b.roots) as o (class, memory_id, root_id)
-                where o.class = 'hit' and o.root_id = any(v_filled)
-            ) as t;
-        end if;
     end if;
     return b;
 end;
@@ -51,6 +41,7 @@ declare
     v_results memfold.ingest_result[];
     v_count constant integer := pg_catalog.cardinality(v_items);
     v_last_event_id constant uuid := b.event_ids[v_count];
+    v_roots uuid[];
     c memfold_internal.candidate;
 begin
     -- in one subtransaction: with 64 or more, one each, every snapshot on the server reads pg_subtrans
@@ -73,9 +64,11 @@ begin
     b.results := v_results;
     -- Whether windows of turns are independent depends on their order, and candidates that only add were added first.
     if exists (select from pg_catalog.unnest(v_items) as c where pg_catalog.cardinality(c.source_turn_ids) > 1) then
-        perform memfold.derive_scope(t.roots, b.tenant_id)
-        from (select memfold_internal._roots_of_both(b) as roots) as t
-        where t.roots <> '{}';
+        v_roots := memfold_internal._roots_of_both(b);
+        if v_roots <> '{}' then
+            perform memfold_internal._recount(b.tenant_id, memfold_internal._trees(b.tenant_id, v_roots));
+            perform memfold.derive_scope(v_roots, b.tenant_id);
+        end if;
     end if;
     return b;
 end;

@@ -44,11 +44,7 @@ begin
         select distinct on (o.run_id, o.child) o.*, u.bucket_id, u.similarity, u.guard, m.scope_key
         from told as o
         join undone as u on u.run_id = o.run_id and u.child = o.child
-        cross join lateral (
-            select m.scope_key from memfold.memories as m
-            where m.tenant_id = _tell_apart.tenant_id collate "C" and m.memory_id = o.child
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(_tell_apart.tenant_id, o.child) as m
         where not exists (
             select from memfold.judgements as j
             where j.tenant_id = _tell_apart.tenant_id collate "C" and j.memory_id = o.child and j.cluster_id = o.cluster_id
@@ -96,17 +92,6 @@ begin
             select e.into_id from memfold_internal._merges_in_force(_undo.tenant_id, v_sides) as e
         )));
     end if;
-    -- an archived restatement is in force through the row that replaces it, and its metadata through the remaining ones of its kind
-    perform memfold_internal._unarchive(_undo.tenant_id, array(
-        select v.memory_id
-        from pg_catalog.unnest(event_ids) as i (id)
-        cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
-        where v.tier = 1 and v.observation
-            and (v.metadata <> '{}' or not exists (
-                select from memfold.memory_events as l
-                where l.tenant_id = v.tenant_id and l.event_id = v.event_id and l.method is distinct from 'archived'
-            ))
-    ));
     select r.undone, r.undo_ids into v_undone, v_undo_ids
     from memfold_internal._record_undone(_undo.tenant_id, event_ids, _undo.reason, _undo.run_id) as r;
     if v_undone is null then
@@ -154,11 +139,7 @@ begin
     cross join lateral memfold_internal._events(_undo.tenant_id, array[i.id]) as v
     cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
     -- each by its id: joined, all memories of the tenant were read for each row, 320,000 pages for one of 5,000
-    cross join lateral (
-        select m.memory_id, m.status, m.content from memfold.memories as m
-        where m.tenant_id = _undo.tenant_id collate "C" and m.memory_id = x.id
-        offset 0
-    ) as m
+    cross join lateral memfold_internal._memory(_undo.tenant_id, x.id) as m
     order by m.memory_id, i.undo_id desc;
 end;
 $$;

@@ -17,17 +17,13 @@ begin
             or m.tenant_id = _copy_known.tenant_id collate "C" and m.bucket_id = _copy_known.bucket_id collate "C"
                 and m.content_hash is null)
     );
-    -- each with its own time
     v_events := array(
         select e.event
         from pg_catalog.unnest(v_texts) as m
         cross join lateral (
             select e as event from memfold.memory_events as e
             where e.tenant_id = _copy_known.tenant_id collate "C" and e.memory_id = m.memory_id and e.recorded_at <= known_at
-                and e.method is distinct from 'archived'
-            union all
-            select row(a.*)::memfold.memory_events from memfold.memory_events_archive as a
-            where a.tenant_id = _copy_known.tenant_id collate "C" and a.memory_id = m.memory_id and a.recorded_at <= known_at
+            offset 0
         ) as e
     );
     v_policies := array(select p from memfold.policies as p where p.tenant_id = _copy_known.tenant_id collate "C");
@@ -52,12 +48,21 @@ begin
         e.on_timeline, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observed_at, e.valid_from, e.valid_until,
         e.undoes, e.actor
     from pg_catalog.unnest(v_events) as e;
+    insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
+    select distinct on (t.turn, o.memory_id) into_tenant, t.turn, o.memory_id, o.event_id
+    from memfold_internal._observed as o
+    cross join lateral pg_catalog.unnest(o.source_turn_ids) as t (turn)
+    where o.tenant_id = into_tenant
+    order by t.turn, o.memory_id, o.event_id;
+    insert into memfold.memory_counters (tenant_id, memory_id)
+    select into_tenant, m.memory_id from pg_catalog.unnest(v_texts) as m;
+    perform memfold_internal._recount(into_tenant, array(select m.memory_id from pg_catalog.unnest(v_texts) as m));
     return array(select m.memory_id from pg_catalog.unnest(v_texts) as m order by m.memory_id);
 end;
 $$;
 comment on function memfold_internal._copy_known is
-'Copies to a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows recorded until then, which
-the caller derives. Returns the texts. Afterwards memfold.tenant_id is the new tenant.';
+'Copies to a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows recorded until then, of
+which the caller derives the state. Returns the texts. Afterwards memfold.tenant_id is the new tenant.';
 
 create or replace function memfold_internal._believed_memories(
     tenant_id text, bucket_id text, as_of timestamptz, known_at timestamptz

@@ -85,12 +85,7 @@ begin
                 memfold_internal._predicate_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object,
                 m.object as given_object, k.on_timeline
             from (select distinct u.place from unnest(v_later || v_earlier) as u (place)) as i
-            cross join lateral (
-                select t.memory_id, t.bucket_id, t.content, t.memory_type, t.subject, t.predicate, t.object
-                from memfold.memories as t
-                where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = memory_ids[i.place]
-                offset 0
-            ) as m
+            cross join lateral memfold_internal._memory(_recall_clusters.tenant_id, memory_ids[i.place]) as m
             cross join lateral (
                 select t.on_timeline from memfold.memory_totals as t
                 where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = memory_ids[i.place]

@@ -110,11 +110,7 @@ begin
                     order by b.memory_id desc
                     limit memfold_internal._search_limit()
                 ) as n
-                cross join lateral (
-                    select t.* from memfold.memories as t
-                    where t.tenant_id = _word_search.tenant_id collate "C" and t.memory_id = n.memory_id
-                    offset 0
-                ) as m
+                cross join lateral memfold_internal._memory(_word_search.tenant_id, n.memory_id) as m
                 union all
                 select a.memory_id, a.content, a.subject, a.predicate, a.object
                 from memfold.memories as m

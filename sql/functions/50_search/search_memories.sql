@@ -24,7 +24,7 @@ create or replace function memfold.search_memories(
 language plpgsql volatile security definer rows 10 set search_path = pg_catalog, pg_temp
 -- replanning these statements takes longer than they do
 set plan_cache_mode = force_generic_plan
--- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
+-- by their index, even if the statistics are missing
 set enable_seqscan = off
 set jit = off
 as $$
@@ -153,12 +153,7 @@ begin
             m.bucket_id, i.share, v_found.shortfalls = '{}'
         from unnest(v_ids, v_texts, v_scores, v_similarities, v_shares, v_confidences, v_clusters, v_best) with ordinality
             as i (id, text_id, score, similarity, share, confidence, cluster, best, place)
-        cross join lateral (
-            select t.content, t.memory_type, t.subject, t.predicate, t.object, t.metadata, t.session_id, t.bucket_id
-            from memfold.memories as t
-            where t.tenant_id = v_tenant_id and t.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         cross join lateral (
             select c.observations, c.first_seen, c.last_seen from memfold.memory_totals as c
             where c.tenant_id = v_tenant_id and c.memory_id = i.id

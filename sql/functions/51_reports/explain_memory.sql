@@ -33,7 +33,6 @@ declare
     v_tree uuid[];
     v_events uuid[];
     v_count bigint;
-    v_archived bigint;
     v_skipped boolean := false;
     v_score text;
 begin
@@ -129,11 +128,7 @@ begin
         order by e.event_id
     );
     v_count := cardinality(v_events);
-    select count(*) into v_archived
-    from memfold.memory_events_archive as a
-    where a.tenant_id = m.tenant_id and a.memory_id = any(v_tree);
-    return next format('ledger (%s rows%s; undo(event_id) reverses one)', v_count,
-        ' and ' || nullif(v_archived, 0) || ' in memory_events_archive');
+    return next format('ledger (%s rows; undo(event_id) reverses one)', v_count);
     for r in
         select x.*, w.content as memory_content, t.content as target_content, a.memory_id as matched_id,
             a.content as matched_content, n.matched_similarity
@@ -171,12 +166,6 @@ begin
         if r.n > 15 and not v_skipped and v_count > 30 then
             return next format('    … %s more …', v_count - 30);
             v_skipped := true;
-        end if;
-        if r.method = 'archived' then
-            return next format('    %s restatements, archived: observed from %s to %s%s', r.observations,
-                r.first_observed_at::timestamptz(0), r.observed_at::timestamptz(0),
-                ', from ' || nullif(cardinality(r.source_turn_ids), 0) || ' source turns');
-            continue;
         end if;
         return next format('    %s  %s  %s%s%s%s%s%s%s%s', r.event_id, r.recorded_at::timestamptz(0), rpad(r.action, 10),
             case when r.tier is not null then format(' tier %s %s', r.tier, r.method) else '' end,

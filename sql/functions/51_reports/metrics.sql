@@ -18,9 +18,6 @@ select
     (
         select count(*) from (select 1 from memfold.memories where not is_ingested limit 10000) as p
     ) as plain_rows,
-    (
-        select count(*) from (select 1 from memfold.memory_counter_stripes where stripe = 0 limit 10000) as c
-    ) as striped_memories,
     extract(epoch from clock_timestamp() - r.started_at)::double precision as maintenance_seconds,
     r.status = 'failed' as maintenance_failed,
     s.bytes
@@ -66,7 +63,6 @@ comment on column memfold.metrics.oldest_open_seconds is
 comment on column memfold.metrics.dead_judgements is 'Questions that failed eight times; retry_judgements() asks them again.';
 comment on column memfold.metrics.pending_embeddings is 'Texts that wait for a vector.';
 comment on column memfold.metrics.plain_rows is 'Rows of a plain INSERT that ingest_plain_rows() has not handled yet.';
-comment on column memfold.metrics.striped_memories is 'Memories with striped counters, because many calls state them at once.';
 comment on column memfold.metrics.maintenance_seconds is
 'Seconds since the last run_maintenance() of any tenant began. Null: no run is recorded.';
 comment on column memfold.metrics.maintenance_failed is 'Whether a task of that run failed; runs.report says which.';

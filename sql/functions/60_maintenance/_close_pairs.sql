@@ -47,11 +47,7 @@ begin
         union all
         select m.memory_id, m.memory_type, m.scope_key, m.subject
         from pg_catalog.unnest(_maintenance_groups.memory_ids) as i (id)
-        cross join lateral (
-            select m.* from memfold.memories as m
-            where m.tenant_id = _maintenance_groups.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(_maintenance_groups.tenant_id, i.id) as m
         where m.bucket_id = _maintenance_groups.bucket_id collate "C"
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
     ),

@@ -60,7 +60,7 @@ none do. Records a run of kind decay. Raises MF001 to MF003, MF022.';
 create or replace function memfold_internal._decayed(tenant_id text, bucket_id text, as_of timestamptz, memory_ids uuid[])
 returns table (memory_id uuid, confidence double precision, decayed_at timestamptz)
 language plpgsql stable
--- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
+-- by their index, even if the statistics are missing
 set enable_seqscan = off
 set jit = off
 as $$

@@ -97,16 +97,8 @@ begin
                 m.bucket_id) as guard
         from planned as p
         cross join lateral unnest(p.member_ids[2:]) with ordinality as i (id, place)
-        cross join lateral (
-            select m.content, m.object, m.bucket_id from memfold.memories as m
-            where m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
-        ) as m
-        cross join lateral (
-            select o.content, o.object from memfold.memories as o
-            where o.tenant_id = consolidate.tenant_id collate "C" and o.memory_id = p.member_ids[1]
-            offset 0
-        ) as o
+        cross join lateral memfold_internal._memory(consolidate.tenant_id, i.id) as m
+        cross join lateral memfold_internal._memory(consolidate.tenant_id, p.member_ids[1]) as o
     )
     select (select count(*) from questions), array_agg(b.cluster order by b.cluster, b.place),
         array_agg(b.id order by b.cluster, b.place), array_agg(b.oldest_id order by b.cluster, b.place),
@@ -148,16 +140,8 @@ begin
         array(select jsonb_array_elements_text(v_guards -> (p.place - 1)::integer)), m.content::text, o.content::text, 'ask'
     from unnest(v_clusters, v_ids, v_oldest_ids, v_similarities) with ordinality
         as p (cluster, memory_id, oldest_id, similarity, place)
-    cross join lateral (
-        select m.content from memfold.memories as m
-        where m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = p.memory_id
-        offset 0
-    ) as m
-    cross join lateral (
-        select o.content from memfold.memories as o
-        where o.tenant_id = consolidate.tenant_id collate "C" and o.memory_id = p.oldest_id
-        offset 0
-    ) as o
+    cross join lateral memfold_internal._memory(consolidate.tenant_id, p.memory_id) as m
+    cross join lateral memfold_internal._memory(consolidate.tenant_id, p.oldest_id) as o
     order by p.place;
 end;
 $$;

@@ -5,7 +5,7 @@ returns table (
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
--- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
+-- by their index, even if the statistics are missing
 set enable_seqscan = off
 set jit = off
 as $$

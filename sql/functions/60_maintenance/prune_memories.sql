@@ -7,7 +7,7 @@ create or replace function memfold_internal._prunable(
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
--- memory_counter_stripes, empty as a rule, would be read from end to end for each memory once it has rows
+-- by their index, even if the statistics are missing
 set enable_seqscan = off
 set jit = off
 as $$
@@ -25,11 +25,7 @@ begin
         union all
         select m.memory_id, m.memory_type, m.content
         from pg_catalog.unnest(_prunable.memory_ids) as i (id)
-        cross join lateral (
-            select m.* from memfold.memories as m
-            where m.tenant_id = _prunable.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(_prunable.tenant_id, i.id) as m
         where m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
@@ -122,7 +118,7 @@ begin
     r := memfold_internal._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
         'max_confidence', max_confidence, 'unused_for', unused_for, 'max_operations', max_operations));
     perform memfold_internal._adopt_row(tenant_id, i.id) from unnest(v_ids) as i (id);
-    -- restatements, which need no bucket's lock, add to a memory under its row of counters, or a stripe of it
+    -- restatements, which need no bucket's lock, add to a memory under its row of counters
     perform from (
         select k.memory_id from unnest(v_ids) as i (id)
         join memfold.memory_counters as k
@@ -130,7 +126,6 @@ begin
         order by k.memory_id
         for no key update of k
     ) as k;
-    perform memfold_internal._join_stripes(tenant_id, v_ids);
     v_newest := memfold_internal._newest_event(tenant_id);
     return query
     with pruned as (

@@ -1,12 +1,12 @@
 create or replace function memfold.run_maintenance(
     tenant_id text default current_setting('memfold.tenant_id', true),
-    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'
+    tasks text[] default '{plain,decay,syntheses,keys,runs,embed,links,cycles}'
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- tasks that lock buckets come last: the locks are held until the end
-    v_known constant text[] := array['keys', 'runs', 'decay', 'counters', 'syntheses', 'links', 'cycles', 'clean', 'sweep', 'plain', 'embed'];
+    v_known constant text[] := array['keys', 'runs', 'decay', 'syntheses', 'links', 'cycles', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold_internal.maintenance_step;
     v_counts jsonb := jsonb '{}';
@@ -77,8 +77,7 @@ $$;
 grant execute on function memfold.run_maintenance to memfold_app;
 comment on function memfold.run_maintenance is
 'Does a bounded amount of the maintenance that is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, if options have
-a decay_rate), counters (joins the stripes of counters that are no longer contended), syntheses (applies the fallback of the policy to
-dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
+a decay_rate), syntheses (applies the fallback of the policy to dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
 embed (embed_pending, if a policy embeds in the database), links (takes up a hundred texts under the alias of a link that is not taken
 up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buckets whose options have an interval for them, once per
 interval). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
@@ -136,11 +135,6 @@ begin
         if exists (select from memfold.options as o where o.decay_rate > 0) then
             select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
         end if;
-    elsif task = 'counters' then
-        select pg_catalog.count(*) into v_step.number
-        from memfold_internal._join_idle_stripes(tenant_id, 1000) as j (id)
-        cross join lateral (select memfold_internal._extend_sums(_maintenance_task.tenant_id, j.id) offset 0) as s;
-        v_step.is_left := v_step.number >= 1000;
     elsif task = 'embed' then
         v_step.number := memfold.embed_pending(tenant_id);
         v_step.is_left := v_step.number > 0;
@@ -258,7 +252,7 @@ after: where the previous call stopped, at keys of a bucket that keeps them for 
 stay.';
 
 create or replace procedure memfold.run_maintenance_all(
-    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'
+    tasks text[] default '{plain,decay,syntheses,keys,runs,embed,links,cycles}'
 )
 language plpgsql
 as $$

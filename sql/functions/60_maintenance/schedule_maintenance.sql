@@ -18,7 +18,7 @@ comment on function memfold_internal._require_cron is 'Raises MF040 unless pg_cr
 create or replace function memfold.schedule_maintenance(
     schedule text default '*/10 * * * *',
     tenant_id text default '*',
-    tasks text[] default '{plain,decay,counters,syntheses,keys,runs,embed,links,cycles}'
+    tasks text[] default '{plain,decay,syntheses,keys,runs,embed,links,cycles}'
 ) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$

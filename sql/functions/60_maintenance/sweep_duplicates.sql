@@ -89,16 +89,8 @@ begin
                     o.object as other_object
                 from edges as e
                 cross join lateral memfold_internal._clusters(e.a, e.b, e.similarity, v_size) as c
-                cross join lateral (
-                    select m.content, m.object from memfold.memories as m
-                    where m.tenant_id = _sweep_plan.tenant_id collate "C" and m.memory_id = v_ids[c.member]
-                    offset 0
-                ) as m
-                cross join lateral (
-                    select o.content, o.object from memfold.memories as o
-                    where o.tenant_id = _sweep_plan.tenant_id collate "C" and o.memory_id = v_ids[c.leader]
-                    offset 0
-                ) as o
+                cross join lateral memfold_internal._memory(_sweep_plan.tenant_id, v_ids[c.member]) as m
+                cross join lateral memfold_internal._memory(_sweep_plan.tenant_id, v_ids[c.leader]) as o
                 where e.a is not null and c.similarity_to_leader is not null
                 order by c.similarity_to_leader desc, c.member
             loop
@@ -240,11 +232,7 @@ begin
         for q in
             select i.id, o.id as into_id, m.content, m.object, o.content as other_content, o.object as other_object
             from unnest(case when p.leader_id is null then p.member_ids[2:] else p.member_ids end) with ordinality as i (id, place)
-            cross join lateral (
-                select m.content, m.object from memfold.memories as m
-                where m.tenant_id = sweep_duplicates.tenant_id collate "C" and m.memory_id = i.id
-                offset 0
-            ) as m
+            cross join lateral memfold_internal._memory(sweep_duplicates.tenant_id, i.id) as m
             cross join lateral (
                 select o.memory_id as id, o.content, o.object from memfold.memories as o
                 where o.tenant_id = sweep_duplicates.tenant_id collate "C"

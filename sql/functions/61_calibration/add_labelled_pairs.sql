@@ -73,7 +73,9 @@ comment on function memfold_internal._add_pairs is
 'Stores valid labelled pairs and returns their ids. An existing pair, in either order, gets the new label unless the old one is stronger,
 and the new cosines in addition to its own.';
 
-create or replace function memfold_internal._check_labelled_pair(content_a text, content_b text, label text, similarities jsonb) returns void
+create or replace function memfold_internal._check_labelled_pair(
+    content_a text, content_b text, label text, similarities jsonb
+) returns void
 language plpgsql stable
 as $$
 declare

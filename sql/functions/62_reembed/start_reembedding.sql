@@ -69,11 +69,7 @@ begin
         order by v.memory_id
         limit max_results
     ) as s
-    cross join lateral (
-        select t.bucket_id, t.content from memfold.memories as t
-        where t.tenant_id = missing_embeddings.tenant_id collate "C" and t.memory_id = s.memory_id
-        offset 0
-    ) as m
+    cross join lateral memfold_internal._memory(missing_embeddings.tenant_id, s.memory_id) as m
     order by s.memory_id;
 end;
 $$;

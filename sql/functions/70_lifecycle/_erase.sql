@@ -123,16 +123,9 @@ begin
             where i.id not in (
                 select e.event_id from memfold.memory_events as e
                 where e.tenant_id = v_tenant_id and e.event_id = any(event_ids) and not e.source_turn_ids <@ array[_erase.turn]
-                union all
-                select e.event_id from memfold.memory_events_archive as e
-                where e.tenant_id = v_tenant_id and e.event_id = any(event_ids) and not e.source_turn_ids <@ array[_erase.turn]
             )
         );
         update memfold.memory_events as e
-        set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
-        from unnest(event_ids) as i (id)
-        where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
-        update memfold.memory_events_archive as e
         set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
         from unnest(event_ids) as i (id)
         where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
@@ -145,9 +138,6 @@ begin
         delete from memfold.memory_sources as s
         using unnest(v_sources, v_turns) as t (id, turn)
         where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
-        delete from memfold.memory_event_sums as b
-        using unnest(texts) as t (id)
-        where b.tenant_id = v_tenant_id and b.memory_id = t.id;
     elsif v_stated is not null then
         perform memfold_internal._withdraw_turns(v_tenant_id, v_sources, v_turns, v_stated);
     end if;
@@ -168,11 +158,7 @@ begin
                     offset 0
                 ) as is_written
             from pg_catalog.unnest(texts) as i (id)
-            cross join lateral (
-                select m.memory_id, m.root_id from memfold.memories as m
-                where m.tenant_id = v_tenant_id and m.memory_id = i.id
-                offset 0
-            ) as m
+            cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         ),
         trees as materialized (
             select t.root, pg_catalog.bool_or(t.lost) as loses, pg_catalog.bool_or(t.has) as stays
@@ -225,6 +211,8 @@ begin
         where m.tenant_id = v_tenant_id and m.memory_id = t.id and (m.merged_into, m.root_id) <> (t.into_id, t.root_id);
         perform memfold_internal._remove_texts(v_tenant_id, v_gone);
     end if;
+    -- statements by a person, of an erased text or against it, were re-pointed or removed
+    perform memfold_internal._recount(v_tenant_id, v_gone_into || v_beside);
     perform memfold_internal._restore_wording(v_tenant_id, array(
         select t.id from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone)
     ));

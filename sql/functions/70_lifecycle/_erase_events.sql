@@ -38,10 +38,6 @@ begin
         where e.tenant_id = _remove_events.tenant_id collate "C" and e.event_id = v_id;
         get diagnostics v_removed = row_count;
         v_count := v_count + v_removed;
-        delete from memfold.memory_events_archive as e
-        where e.tenant_id = _remove_events.tenant_id collate "C" and e.event_id = v_id;
-        get diagnostics v_removed = row_count;
-        v_count := v_count + v_removed;
         -- and that it was undone
         delete from memfold.memory_events as e
         where e.tenant_id = _remove_events.tenant_id collate "C" and e.undoes = v_id;
@@ -57,7 +53,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._remove_events is
-'Deletes rows of a bucket from the ledger or its archive, with the rows that undo them and the calls'' idempotency keys, and returns how
+'Deletes rows of a bucket from the ledger, with the rows that undo them and the calls'' idempotency keys, and returns how
 many. Only for erasure: the caller has set memfold.maintenance to on.';
 
 create or replace function memfold_internal._stay_on_timelines(tenant_id text, event_ids uuid[]) returns void
@@ -137,10 +133,6 @@ begin
         set guard = '{}'
         where e.tenant_id = v_tenant_id and e.event_id = r.event_id and e.recorded_at = r.recorded_at;
     end loop;
-    update memfold.memory_events_archive as e
-    set guard = '{}'
-    from (select t.id from pg_catalog.unnest(texts) as t (id)) as t
-    where e.tenant_id = v_tenant_id and e.target_id = t.id and e.guard <> '{}';
     -- First by text, then by id. A range and its order: joined, and without statistics, the tenant's judgements were read for each text,
     -- 4,300,000 rows in an erasure.
     v_judgement_ids := array(
@@ -171,11 +163,6 @@ begin
     set guard = '{}'
     where j.tenant_id = v_tenant_id and j.judgement_id = any(v_judgement_ids) and j.guard <> '{}';
     update memfold.memory_events as e
-    set similar_memories = memfold_internal._drop_similar(e.similar_memories, texts)
-    where e.tenant_id = v_tenant_id and e.bucket_id = _scrub_references.bucket_id collate "C"
-        and (e.similar_memories is not null or not e.observation)
-        and e.similar_memories is distinct from memfold_internal._drop_similar(e.similar_memories, texts);
-    update memfold.memory_events_archive as e
     set similar_memories = memfold_internal._drop_similar(e.similar_memories, texts)
     where e.tenant_id = v_tenant_id and e.bucket_id = _scrub_references.bucket_id collate "C"
         and (e.similar_memories is not null or not e.observation)
@@ -237,13 +224,6 @@ begin
         end if;
     end loop;
     v_count := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
-    delete from memfold.memory_events_archive as o
-    using (select g.id from unnest(gone) as g (id)) as g
-    where o.tenant_id = v_tenant_id and o.target_id = g.id and o.action = 'judged';
-    update memfold.memory_events_archive as o
-    set target_id = null, similarity = null, guard = '{}', similar_memories = null
-    from (select g.id from unnest(gone) as g (id)) as g
-    where o.tenant_id = v_tenant_id and o.target_id = g.id;
     v_newest := memfold_internal._newest_event(v_tenant_id);
     -- those merged by a row of the erased text above
     insert into memfold.memory_events (

@@ -63,10 +63,7 @@ declare
     v_contents constant text[] := array(
         select m.content
         from pg_catalog.unnest(texts) as i (id)
-        cross join lateral (
-            select m.content from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
     );
     v_id uuid;
 begin
@@ -94,8 +91,6 @@ begin
         delete from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = v_id;
         delete from memfold.memory_tokens as t where t.tenant_id = v_tenant_id and t.memory_id = v_id;
         delete from memfold.memory_vectors as v where v.tenant_id = v_tenant_id and v.memory_id = v_id;
-        delete from memfold.memory_counter_stripes as s where s.tenant_id = v_tenant_id and s.memory_id = v_id;
-        delete from memfold.memory_event_sums as b where b.tenant_id = v_tenant_id and b.memory_id = v_id;
         delete from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = v_id;
     end loop;
     -- Aliases and roots together, because each foreign key is checked at the end of the statement.
@@ -115,11 +110,7 @@ begin atomic
     with recursive edges as materialized (
         select m.memory_id, m.merged_into, memfold_internal._root(m.memory_id, m.root_id) as root
         from pg_catalog.unnest(texts) as i (id)
-        cross join lateral (
-            select m.* from memfold.memories as m
-            where m.tenant_id = _new_roots.tenant_id collate "C" and m.memory_id = i.id
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(_new_roots.tenant_id, i.id) as m
     ),
     up (memory_id, root, at) as (
         select e.memory_id, e.root, e.merged_into from edges as e
@@ -160,10 +151,7 @@ begin
     for m in
         select o.*
         from pg_catalog.unnest(texts) as i (id)
-        cross join lateral (
-            select o.* from memfold.memories as o where o.tenant_id = v_tenant_id and o.memory_id = i.id
-            offset 0
-        ) as o
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as o
         where not exists (
             select from memfold.memory_events as s
             where s.tenant_id = v_tenant_id and s.memory_id = o.memory_id and s.content = o.content

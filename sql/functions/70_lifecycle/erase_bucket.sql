@@ -70,11 +70,6 @@ begin
     using (select t.id from unnest(v_texts) as t (id)) as t
     where e.tenant_id = v_tenant_id and e.memory_id = t.id;
     get diagnostics v_result.events = row_count;
-    delete from memfold.memory_events_archive as e
-    using (select t.id from unnest(v_texts) as t (id)) as t
-    where e.tenant_id = v_tenant_id and e.memory_id = t.id;
-    get diagnostics v_rows = row_count;
-    v_result.events := v_result.events + v_rows;
     perform memfold_internal._remove_texts(v_tenant_id, v_texts);
     perform memfold_internal._maintain(false);
     v_result.erased := cardinality(v_texts);
@@ -108,15 +103,6 @@ begin
     where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.recorded_at = o.recorded_at;
     get diagnostics v_rows = row_count;
     v_left := v_left - v_rows;
-    delete from memfold.memory_events_archive as e
-    using (
-        select o.event_id, o.recorded_at from memfold.memory_events_archive as o
-        where o.tenant_id = v_tenant_id and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
-        limit v_left
-    ) as o
-    where e.tenant_id = v_tenant_id and e.event_id = o.event_id and e.recorded_at = o.recorded_at;
-    get diagnostics v_rows = row_count;
-    v_left := v_left - v_rows;
     perform memfold_internal._maintain(false);
     delete from memfold.idempotency_keys as i
     using (
@@ -139,7 +125,6 @@ begin
         delete from memfold.options as o where o.tenant_id = v_tenant_id;
         delete from memfold.predicates as p where p.tenant_id = v_tenant_id;
         delete from memfold.antonyms as a where a.tenant_id = v_tenant_id;
-        delete from memfold.archive_positions as a where a.tenant_id = v_tenant_id;
     end if;
     return max_rows - v_left;
 end;

@@ -26,7 +26,6 @@ begin
     v_texts := memfold_internal._trees(m.tenant_id, array[m.memory_id]);
     perform memfold_internal._lock_erased(m.tenant_id, v_texts);
     v_timelines := memfold_internal._texts_to_lock(m.tenant_id, v_texts);
-    perform memfold_internal._unarchive(m.tenant_id, v_texts);
     -- a row of a plain INSERT has none
     perform memfold_internal._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
     v_result := memfold_internal._erase(m.tenant_id, m.bucket_id, v_texts, v_timelines, array(

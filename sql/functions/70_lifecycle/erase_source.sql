@@ -26,40 +26,15 @@ begin
     ) as e
     where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
     union
-    select a.*
-    from memfold.memory_sources as s
-    cross join lateral (
-        select a.* from memfold.memory_events_archive as a
-        where a.tenant_id = _events_of_turn.tenant_id collate "C" and a.memory_id = s.memory_id
-            and a.observation and a.source_turn_ids @> array[turn]
-        offset 0
-    ) as a
-    where s.tenant_id = _events_of_turn.tenant_id collate "C" and s.source_turn_id = turn collate "C"
-    union
-    select a.*
-    from memfold.memory_events_archive as u
-    cross join lateral (
-        select a.* from memfold.memory_events_archive as a
-        where a.tenant_id = _events_of_turn.tenant_id collate "C" and a.event_id = u.undoes
-            and a.observation and a.source_turn_ids @> array[turn]
-        offset 0
-    ) as a
-    where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
-    union
-    -- refused or recalled statements: found by memory_events_erasure_idx, and the archive's
+    -- refused or recalled statements: found by memory_events_erasure_idx
     select e.*
     from memfold.memory_events as e
     where e.tenant_id = _events_of_turn.tenant_id collate "C"
-        and not e.observation and e.source_turn_ids @> array[turn]
-    union
-    select a.*
-    from memfold.memory_events_archive as a
-    where a.tenant_id = _events_of_turn.tenant_id collate "C"
-        and not a.observation and a.source_turn_ids @> array[turn];
+        and not e.observation and e.source_turn_ids @> array[turn];
 end;
 $$;
 comment on function memfold_internal._events_of_turn is
-'Every ledger row of a tenant, archived or not, that names a source turn. Only reads.';
+'Every ledger row of a tenant that names a source turn. Only reads.';
 
 create or replace function memfold.erase_source(
     source_turn_id text,
@@ -100,10 +75,7 @@ begin
                 order by e.memory_id nulls first
                 limit max_memories
             ) as e
-            left join lateral (
-                select m.scope_key from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = e.memory_id
-                offset 0
-            ) as m on true
+            left join lateral memfold_internal._memory(v_tenant_id, e.memory_id) as m on true
         ) as x
         group by x.bucket_id, x.scope_key
         order by (array_agg(x.memory_id order by x.memory_id))[1] nulls first
@@ -111,7 +83,7 @@ begin
         if g.ids <> '{}' then
             exit when not memfold_internal._lock_to_erase(v_tenant_id, g.ids, v_buckets = '{}');
         elsif v_buckets = '{}' then
-            -- candidates that a rule refused: against archive_events()
+            -- candidates that a rule refused
             perform memfold_internal._lock(v_tenant_id, g.bucket_id, 0, true);
         else
             exit when not memfold_internal._try_lock(v_tenant_id, g.bucket_id, 0);
@@ -132,7 +104,6 @@ begin
         v_texts := memfold_internal._trees(v_tenant_id, v_ids);
         perform memfold_internal._lock_erased(v_tenant_id, v_texts);
         v_timelines := memfold_internal._texts_to_lock(v_tenant_id, v_texts);
-        perform memfold_internal._unarchive(v_tenant_id, v_texts);
         v_part := memfold_internal._erase(v_tenant_id, g.bucket_id, v_texts, v_timelines, array(
             select e.event_id
             from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e

@@ -12,7 +12,7 @@ begin
             select count(*) from memfold.memories as m
             -- one lookup per id, as in export_bucket
             cross join lateral (
-                select from memfold.memory_totals as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
+                select from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
                 offset 0
             ) as k
             where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
@@ -31,10 +31,7 @@ begin
         'memory_sources', (
             -- from the other side: no index of theirs begins with the memory
             select count(*) from memfold.memory_sources as s
-            cross join lateral (
-                select m.bucket_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = s.memory_id
-                offset 0
-            ) as m
+            cross join lateral memfold_internal._memory(v_tenant_id, s.memory_id) as m
             where s.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
         ),
         'memory_tokens', (
@@ -42,10 +39,6 @@ begin
         ),
         'memory_events', (
             select count(*) from memfold.memory_events as e where e.tenant_id = v_tenant_id and e.bucket_id = v_bucket_id
-        ),
-        'memory_events_archive', (
-            select count(*) from memfold.memory_events_archive as e
-            where e.tenant_id = v_tenant_id and e.bucket_id = v_bucket_id
         ),
         'idempotency_keys', (
             select count(*) from memfold.idempotency_keys as i where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
@@ -140,7 +133,7 @@ begin
     select jsonb_build_object('table', 'memory_counters', 'row', k.row)
     from memfold.memories as m
     cross join lateral (
-        select to_jsonb(k) as row from memfold.memory_totals as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
+        select to_jsonb(k) as row from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
         offset 0
     ) as k
     where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
@@ -161,10 +154,7 @@ begin
     return query
     select jsonb_build_object('table', 'memory_sources', 'row', to_jsonb(s))
     from memfold.memory_sources as s
-    cross join lateral (
-        select m.bucket_id from memfold.memories as m where m.tenant_id = v_tenant_id and m.memory_id = s.memory_id
-        offset 0
-    ) as m
+    cross join lateral memfold_internal._memory(v_tenant_id, s.memory_id) as m
     where s.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
     order by s.memory_id, s.source_turn_id;
     return query
@@ -181,10 +171,6 @@ begin
     order by j.judgement_id;
     return query
     select jsonb_build_object('table', 'memory_events', 'row', to_jsonb(e)) from memfold.memory_events as e
-    where e.tenant_id = v_tenant_id and e.bucket_id = v_bucket_id
-    order by e.event_id;
-    return query
-    select jsonb_build_object('table', 'memory_events_archive', 'row', to_jsonb(e)) from memfold.memory_events_archive as e
     where e.tenant_id = v_tenant_id and e.bucket_id = v_bucket_id
     order by e.event_id;
     return query
@@ -205,5 +191,5 @@ grant execute on function memfold.export_bucket to memfold_app;
 comment on function memfold.export_bucket is
 'Returns the complete contents of a bucket from one snapshot, one JSON object per row, in the order that import_bucket() expects: a header
 (format version, counts), prerequisites (embedding models, the rules of the bucket and its tenant), memories, counters, vectors,
-intervals, sources, words, runs, judgements, the ledger with its archive, idempotency keys, and labelled pairs collected from it. Read
+intervals, sources, words, runs, judgements, the ledger, idempotency keys, and labelled pairs collected from it. Read
 large buckets through a cursor; the server keeps the rows in temporary files. Raises MF001 to MF003.';

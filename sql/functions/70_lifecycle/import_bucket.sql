@@ -160,7 +160,7 @@ begin
     where not coalesce(jsonb_typeof(l.line) = 'object' and jsonb_typeof(l.line -> 'row') = 'object' and l.line ->> 'table' in (
         'header', 'embedding_models', 'policies', 'options', 'predicates', 'links', 'antonyms', 'rules', 'memories', 'memory_counters',
         'memory_vectors', 'memory_intervals', 'memory_sources', 'memory_tokens', 'runs', 'judgements', 'memory_events',
-        'memory_events_archive', 'idempotency_keys', 'labelled_pairs', 'end'
+        'idempotency_keys', 'labelled_pairs', 'end'
     ), false)
     order by l.place
     limit 1;
@@ -243,10 +243,6 @@ begin
             perform memfold_internal._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
         end if;
         perform set_config('memfold.importing', '', true);
-        -- sums are recomputed, since they are not exported
-        perform memfold_internal._extend_sums(v_tenant_id, m.memory_id)
-        from memfold.memories as m
-        where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id;
     end if;
     return v_written;
 end;

@@ -56,18 +56,14 @@ end;
 $$;
 
 grant select on
-memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_vectors,
-memfold.memory_intervals, memfold.memory_sources,
-memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements, memfold.labelled_pairs, memfold.runs,
-memfold.policies, memfold.options, memfold.predicates, memfold.links, memfold.antonyms, memfold.lexicon, memfold.embedding_models,
-memfold.calibrations, memfold.calibration_changes, memfold.tenant_roles, memfold.memory_events_archive, memfold.memory_event_sums,
-memfold.archive_positions, memfold_internal._ledger, memfold_internal._whole_ledger, memfold_internal._observed,
-memfold_internal._decisions
+memfold.memories, memfold.memory_counters, memfold.memory_totals, memfold.memory_vectors, memfold.memory_intervals,
+memfold.memory_sources, memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements,
+memfold.labelled_pairs, memfold.runs, memfold.policies, memfold.options, memfold.predicates, memfold.links, memfold.antonyms,
+memfold.lexicon, memfold.embedding_models, memfold.calibrations, memfold.calibration_changes, memfold.tenant_roles,
+memfold_internal._ledger, memfold_internal._observed, memfold_internal._decisions
 to memfold_app, memfold_auditor;
 grant select, insert, update on memfold.judgements to memfold_queue;
-grant select on
-memfold.memories, memfold.memory_counters, memfold.memory_counter_stripes, memfold.memory_totals, memfold.memory_events
-to memfold_queue;
+grant select on memfold.memories, memfold.memory_counters, memfold.memory_totals, memfold.memory_events to memfold_queue;
 grant execute on function
 memfold_internal._refresh_judgement, memfold_internal._was_asked, memfold_internal._judged_side, memfold_internal._is_in_question,
 memfold_internal._members, memfold_internal._member_ids, memfold_internal._add_parts, memfold_internal._close_parts,

@@ -26,11 +26,6 @@ begin
         before delete or truncate or update
         on memfold.memory_events for each statement execute function memfold_internal._refuse();
     end if;
-    if 'memory_events_archive.refuse_change' <> all(v_there) then
-        create trigger refuse_change
-        before delete or truncate or update
-        on memfold.memory_events_archive for each statement execute function memfold_internal._refuse();
-    end if;
     -- contrib/citus does without these
     if pg_catalog.to_regprocedure('memfold_internal._is_tenant_node(text)') is not null then
         return;

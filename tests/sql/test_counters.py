@@ -1,4 +1,4 @@
-"""Sums of ledger rows: state derived from them equals that from all rows, after any write, undo, move or erasure."""
+"""Counters of texts, and their sums in roots: what the observations in force say, after any write, undo or erasure."""
 
 from __future__ import annotations
 
@@ -14,31 +14,14 @@ from tests.support import broken_invariants, check, counters, ingest, status
 
 DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.new_database
-BLOCK = """
-create or replace function memfold_internal._block_size() returns bigint
-language sql immutable parallel safe return {}
-"""
 HOT = "User likes tea"
 TURNS = [None, "a", "b", "c", "d", "e", "f", "g", "h"]
-
-
-def small_blocks(db: DB, size: int = 3) -> None:
-    db.execute(BLOCK.format(size).encode())
 
 
 def one(db: DB, query: str, *arguments: Any) -> Any:
     row = db.execute(query.encode(), list(arguments)).fetchone()
     assert row is not None
     return row[0] if len(row) == 1 else row
-
-
-def blocks(db: DB, memory_id: UUID | None) -> list[tuple[int, int, int]]:
-    """For each block of a text: observations, those without turns, independent ones."""
-    return db.execute(
-        "select observations, without_turns, independent from memfold.memory_event_sums where memory_id = %s"
-        " order by to_event",
-        [memory_id],
-    ).fetchall()
 
 
 def says(db: DB, memory_id: UUID | None) -> tuple[int, int]:
@@ -89,7 +72,7 @@ def fold_two(db: DB, rng: random.Random, _: list[str]) -> None:
 
 UNDOABLE = """
 select e.event_id from memfold_internal._ledger as e
-where memfold_internal._is_undoable(e.action, e.tier, e.observation) and not e.undone and e.method <> 'archived' order by 1
+where memfold_internal._is_undoable(e.action, e.tier, e.observation) and not e.undone order by 1
 """
 
 
@@ -108,101 +91,32 @@ def reject(db: DB, rng: random.Random, _: list[str]) -> None:
         undo(db, event)
 
 
-def archive(db: DB, rng: random.Random, _: list[str]) -> None:
-    db.execute("select archive_events(clock_timestamp(), 'acme', %s)", [rng.choice((4, 9, 1000))])
-
-
 def forget_turn(db: DB, rng: random.Random, _: list[str]) -> None:
     db.execute("select erase_source(%s, 'acme')", [rng.choice(TURNS[1:])])
 
 
-def contend(db: DB, *_: Any) -> None:
-    db.execute("select memfold_internal._stripe(tenant_id, memory_id) from memfold.memories")
-
-
-STEPS = (
-    [restate] * 30
-    + [restate_many] * 6
-    + [fold_two] * 4
-    + [take_back] * 8
-    + [reject, archive, archive, forget_turn, contend, contend]
-)
+STEPS = [restate] * 30 + [restate_many] * 6 + [fold_two] * 4 + [take_back] * 8 + [reject, forget_turn]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_history(db: DB, seed: int) -> None:
-    """Windows and shared turns, merges, undos of either kind, batches, stripes, archive, erasure: in random order."""
+    """Windows and shared turns, merges, undos of either kind, batches, erasure: in random order."""
     rng = random.Random(seed)
-    small_blocks(db, rng.choice((2, 3, 5)))
     texts = [f"User likes {what}" for what in ("tea", "coffee", "milk", "juice", "cocoa")]
-    blocks_seen = 0
     for n in range(110):
         step = rng.choice(STEPS)
         step(db, rng, texts)
-        blocks_seen = max(blocks_seen, one(db, "select count(*) from memfold.memory_event_sums"))
         if n % 5 == 0 or step not in (restate, restate_many):
             assert broken_invariants(db) == [], (seed, n, step.__name__)
-    check(db)
-    assert blocks_seen > 5
-
-
-def test_a_call_that_fills_a_block_makes_its_sums(db: DB) -> None:
-    small_blocks(db)
-    memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
-    ingest(db, HOT)
-    assert blocks(db, memory) == []
-    ingest(db, HOT, source_turn_ids=["a"])
-    assert blocks(db, memory) == [(3, 1, 1)]
-    for turn in "bcde":
-        ingest(db, HOT, source_turn_ids=[turn])
-    assert blocks(db, memory) == [(3, 1, 1), (3, 0, 3)]
-    check(db)
-
-
-def test_a_batch_makes_the_sums_of_what_it_has_filled(db: DB) -> None:
-    small_blocks(db)
-    memory = ingest(db, HOT).memory_id
-    row = {"tenant_id": "acme", "content": HOT}
-    db.execute(
-        "select ingest_memories(%s, 'acme')", [Jsonb([row, {**row, "source_turn_ids": ["a"]}, row, row, row])]
-    )
-    assert blocks(db, memory) == [(3, 2, 1), (3, 3, 0)]
-    check(db)
-
-
-def test_a_full_stripe_is_joined_and_its_rows_are_summed(db: DB) -> None:
-    small_blocks(db)
-    memory = ingest(db, HOT).memory_id
-    contend(db)
-    for n in range(3):
-        ingest(db, HOT, source_turn_ids=[f"t{n}"])
-        assert one(db, "select is_striped from memfold.memory_counters")
-    ingest(db, HOT, source_turn_ids=["a"])
-    assert not one(db, "select is_striped from memfold.memory_counters")
-    assert blocks(db, memory) == [(3, 1, 2)]
-    assert says(db, memory) == (5, 5)
-    check(db)
-
-
-def test_maintenance_sums_what_it_joins(db: DB) -> None:
-    memory = ingest(db, HOT).memory_id
-    contend(db)
-    for _ in range(4):
-        ingest(db, HOT)
-    small_blocks(db)
-    db.execute("select run_maintenance('acme', '{counters}')")
-    assert blocks(db, memory) == [(3, 3, 0)]
     check(db)
 
 
 @pytest.mark.parametrize("place", [0, 4, 7, 9])
 def test_a_restatement_undone_wherever_it_is(db: DB, place: int) -> None:
-    """In a block, or after the last one; the next one with its turn is evidence in its place."""
-    small_blocks(db)
+    """The next one with its turn is evidence in its place."""
     memory = ingest(db, HOT).memory_id
     turns = ["a", "b", "c", "d", "a", "b", "b", "a", "e", "f"]
     events = [ingest(db, HOT, source_turn_ids=[turn]).event_id for turn in turns]
-    assert len(blocks(db, memory)) == 3
     assert says(db, memory) == (11, 7)
     undo(db, events[place])
     left = turns[:place] + turns[place + 1 :]
@@ -215,8 +129,7 @@ def test_a_restatement_undone_wherever_it_is(db: DB, place: int) -> None:
 
 
 def test_turns_of_two_texts_count_once(db: DB) -> None:
-    """For the text with the most rows, only turns shared with the others are looked up; its blocks count the rest."""
-    small_blocks(db)
+    """In the text stated most often, only the turns of the others are looked up."""
     many = ingest(db, HOT, source_turn_ids=["a", "b"]).memory_id
     for turns in (["b", "c"], ["d"], ["e"], ["c"], ["f", "g"], ["h"]):
         ingest(db, HOT, source_turn_ids=turns)
@@ -241,8 +154,7 @@ def test_turns_of_two_texts_count_once(db: DB) -> None:
     check(db)
 
 
-def test_metadata_of_blocks_is_read(db: DB) -> None:
-    small_blocks(db)
+def test_metadata_of_merged_texts_is_read(db: DB) -> None:
     memory = ingest(db, HOT, metadata={"x": 1}).memory_id
     for n in range(2, 9):
         ingest(db, HOT, metadata={"x": n} if n == 5 else {})
@@ -255,7 +167,6 @@ def test_metadata_of_blocks_is_read(db: DB) -> None:
 
 
 def test_a_rejected_memory_and_back(db: DB) -> None:
-    small_blocks(db)
     memory = ingest(db, HOT).memory_id
     for n in range(10):
         ingest(db, HOT, source_turn_ids=[f"t{n % 4}"])
@@ -266,57 +177,21 @@ def test_a_rejected_memory_and_back(db: DB) -> None:
     check(db)
 
 
-def test_archived_rows_and_back(db: DB) -> None:
-    """Rows that stand for others may stand for rows of several blocks."""
-    small_blocks(db)
-    memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
-    events = [
-        ingest(db, HOT, source_turn_ids=[f"t{n % 5}"], metadata={"x": 1} if n == 6 else {}).event_id
-        for n in range(14)
-    ]
-    sums = blocks(db, memory)
-    db.execute("select archive_events(clock_timestamp(), 'acme')")
-    assert one(db, "select count(*) from memfold.memory_events where method = 'archived'") > 0
-    assert len(blocks(db, memory)) == len(sums)
-    assert blocks(db, memory) != sums
-    check(db)
-    other = ingest(db, "User likes coffee", source_turn_ids=["t1"]).memory_id
-    fold = merge(db, other, memory)
-    assert says(db, memory) == (16, 6)
-    check(db)
-    undo(db, fold)
-    undo(db, events[1])
-    assert says(db, memory) == (14, 6)
-    assert one(db, "select count(*) from memfold.memory_events_archive") == 0
-    check(db)
-
-
 def test_an_erased_turn(db: DB) -> None:
-    small_blocks(db)
     memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
     for turns in (["b"], ["b", "c"], ["c"], ["d"], ["b"], ["b", "d"]):
         ingest(db, HOT, source_turn_ids=turns)
-    assert (blocks(db, memory), says(db, memory)) == ([(3, 0, 3), (3, 0, 1)], (7, 4))
+    assert says(db, memory) == (7, 4)
     db.execute("select erase_source('b', 'acme')")
-    assert (blocks(db, memory), says(db, memory)) == ([(2, 0, 2), (2, 0, 1)], (5, 3))
+    assert says(db, memory) == (5, 3)
     check(db)
     db.execute("select erase_memory(%s, 'acme')", [memory])
-    assert one(db, "select count(*) from memfold.memory_event_sums") == 0
+    assert one(db, "select count(*) from memfold.memory_counters") == 0
     assert one(db, "select count(*) from memfold.memory_sources") == 0
     check(db)
 
 
-def test_an_erased_bucket(db: DB) -> None:
-    small_blocks(db)
-    for _ in range(4):
-        ingest(db, HOT)
-    db.execute("select erase_bucket('acme', 'default')")
-    assert one(db, "select count(*) from memfold.memory_event_sums") == 0
-
-
 def test_exported_and_imported(db: DB) -> None:
-    """Sums are made again from the rows."""
-    small_blocks(db)
     memory = ingest(db, HOT).memory_id
     for n in range(8):
         ingest(db, HOT, source_turn_ids=[f"t{n % 3}"])
@@ -326,14 +201,16 @@ def test_exported_and_imported(db: DB) -> None:
     with db.transaction():
         db.execute("set local memfold.tenant_id = 'new'")
         db.execute("select import_bucket(%s, 'new')", [Jsonb(lines)])
-    sums = "select array_agg(observations order by memory_id, to_event) from memfold.memory_event_sums where tenant_id = %s"
-    assert one(db, sums, "new") == one(db, sums, "acme")
+    rows = (
+        "select jsonb_agg(to_jsonb(k) - 'tenant_id' order by memory_id) from memfold.memory_counters as k"
+        " where tenant_id = %s"
+    )
+    assert one(db, rows, "new") == one(db, rows, "acme")
     check(db)
 
 
 def test_a_batch_whose_ids_are_below_those_of_its_later_rows(db: DB) -> None:
-    """A candidate that takes more than an addition is written after the others, in its place: no block has passed it."""
-    small_blocks(db)
+    """A candidate that takes more than an addition is written after the others, in its place."""
     memory = ingest(db, HOT, observed_at="2026-01-01").memory_id
     row = {"tenant_id": "acme", "content": HOT, "source_turn_ids": ["a"]}
     late = {**row, "metadata": {"x": 1}, "observed_at": "2025-01-01", "origin": "inferred"}
@@ -366,8 +243,7 @@ def read_by(db: DB, call: str, *arguments: Any) -> int:
 
 @pytest.mark.parametrize("turns", ["each its own", "none", "one"])
 def test_a_change_of_a_tree_does_not_read_its_observations(db: DB, turns: str) -> None:
-    """Whatever happens to a memory of 6,000 observations, far fewer rows are read than it has."""
-    small_blocks(db, 100)
+    """Whatever is merged with a memory of 6,000 observations: far fewer rows are read than it has."""
     memory = ingest(db, HOT, source_turn_ids=["a"]).memory_id
     other = ingest(db, "User likes coffee", source_turn_ids=["t 5", "t 3000"]).memory_id
     for first in range(0, 6000, 1000):
@@ -377,22 +253,18 @@ def test_a_change_of_a_tree_does_not_read_its_observations(db: DB, turns: str) -
             " else array['t ' || n] end)) from generate_series(%s::int, %s::int) as n), 'acme')",
             [HOT, turns, first, first + 999],
         )
-    events = [
-        r[0] for r in db.execute("select event_id from memfold.memory_events where tier = 1 order by 1")
-    ]
-    assert len(events) == 6000
-    assert len(blocks(db, memory)) == 60
-    read = {"merge": read_by(db, "select merge_memories(%s, %s, 'acme')", other, memory)}
+    merged = {"merge": read_by(db, "select merge_memories(%s, %s, 'acme')", other, memory)}
     check(db)
     fold = one(db, "select event_id from memfold.memory_events where tier = 3 and action = 'merged'")
-    read["undo of it"] = read_by(db, "select undo(%s, 'acme')", fold)
-    for name, event in (("oldest", events[0]), ("middle", events[3000]), ("newest", events[-1])):
-        read[f"undo of the {name}"] = read_by(db, "select undo(%s, 'acme')", event)
-    read["reject"] = read_by(db, "select reject_memory(%s, 'acme')", memory)
-    check(db)
-    assert max(read.values()) < 1200, read
-    # and what reads them all would be noticed
-    db.execute("delete from memfold.memory_event_sums")
-    small_blocks(db, 100_000)
+    merged["undo of it"] = read_by(db, "select undo(%s, 'acme')", fold)
+    merged["reject"] = read_by(db, "select reject_memory(%s, 'acme')", memory)
     rejection = one(db, "select event_id from memfold.memory_events where tier = 3 and action = 'rejected'")
-    assert read_by(db, "select undo(%s, 'acme')", rejection) > 6000
+    merged["undo of that"] = read_by(db, "select undo(%s, 'acme')", rejection)
+    check(db)
+    assert max(merged.values()) < 60, merged
+    # a restatement that is undone is counted again from the rows of its text, once, and of no other
+    newest = one(db, "select event_id from memfold.memory_events where tier = 1 order by 1 desc limit 1")
+    assert 6000 < read_by(db, "select undo(%s, 'acme')", newest) < 20_000
+    lone = ingest(db, "User likes coffee", source_turn_ids=["t 6"]).event_id
+    assert read_by(db, "select undo(%s, 'acme')", lone) < 60
+    check(db)

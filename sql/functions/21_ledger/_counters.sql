@@ -1,0 +1,302 @@
+-- Each text has one row of counters, from its first observation on; the row of a root also sums up its aliases (alias_*). So a merge adds
+-- and an undo subtracts, however many observations there are. Only a withdrawn observation is counted again from the ledger, for its text
+-- alone. docs/decisions/0011.
+
+create or replace view memfold.memory_totals with (security_invoker = true) as
+select
+    k.tenant_id,
+    k.memory_id,
+    k.is_active,
+    k.on_timeline,
+    k.aliases,
+    k.observations + coalesce(k.alias_observations, 0) as observations,
+    k.independent + coalesce(k.alias_independent, 0) as independent,
+    greatest(k.source_confidence, k.alias_source_confidence) as source_confidence,
+    greatest(k.extractor_confidence, k.alias_extractor_confidence) as extractor_confidence,
+    least(k.first_seen, k.alias_first_seen) as first_seen,
+    greatest(k.last_seen, k.alias_last_seen) as last_seen,
+    k.access_count,
+    k.helpful_count,
+    k.harmful_count,
+    k.last_accessed,
+    k.last_event,
+    k.decayed_confidence,
+    k.decayed_at,
+    k.valid_from,
+    k.valid_until
+from memfold.memory_counters as k
+where k.root_id is null;
+comment on view memfold.memory_totals is
+'The counters of memories, each over its own observations and those of its aliases, which have no row here.';
+comment on column memfold.memory_totals.observations is 'repetition_count + 1.';
+comment on column memfold.memory_totals.independent is
+'Observations with a source turn that no earlier observation had, or without source turns: n + 1 of the confidence formula.';
+comment on column memfold.memory_totals.first_seen is 'Null, like last_seen: no observation is in force.';
+
+create or replace function memfold_internal._add_turns(
+    tenant_id text, memory_id uuid, source_turn_ids text[], event_id uuid
+) returns text[]
+language plpgsql volatile
+as $$
+declare
+    v_new text[];
+begin
+    with added as (
+        insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id, event_id)
+        select _add_turns.tenant_id, t.turn, _add_turns.memory_id, _add_turns.event_id
+        from pg_catalog.unnest(source_turn_ids) as t (turn)
+        on conflict do nothing
+        returning s.source_turn_id
+    )
+    select pg_catalog.array_agg(a.source_turn_id) into v_new from added as a;
+    return v_new;
+end;
+$$;
+comment on function memfold_internal._add_turns is
+'Adds the source turns (sorted, distinct) of one observation to those of its text. Returns those that the text did not have (null:
+none).';
+
+create or replace function memfold_internal._precede(tenant_id text, memory_id uuid, source_turn_ids text[], event_id uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_turn text;
+begin
+    foreach v_turn in array source_turn_ids loop
+        update memfold.memory_sources as s
+        set event_id = _precede.event_id
+        where s.tenant_id = _precede.tenant_id collate "C" and s.source_turn_id = v_turn collate "C"
+            and s.memory_id = _precede.memory_id and s.event_id > _precede.event_id;
+    end loop;
+end;
+$$;
+comment on function memfold_internal._precede is
+'For an observation of a batch, which may have a lower id than one written before it: makes it the first with those of its turns that the
+other had.';
+
+create or replace function memfold_internal._is_new_to_tree(tenant_id text, memory_id uuid, root_id uuid, turns text[]) returns boolean
+language plpgsql stable
+-- an array of turns tempts the planner to replan, which takes longer than the statement does
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    -- from each turn to the few texts that have it, not from the root to its aliases
+    return exists (
+        select from pg_catalog.unnest(turns) as t (turn)
+        where not exists (
+            select from (
+                select s.memory_id from memfold.memory_sources as s
+                where s.tenant_id = _is_new_to_tree.tenant_id collate "C" and s.source_turn_id = t.turn collate "C"
+                    and s.memory_id <> _is_new_to_tree.memory_id
+                offset 0
+            ) as s
+            cross join lateral memfold_internal._memory(_is_new_to_tree.tenant_id, s.memory_id) as m
+            where _is_new_to_tree.root_id in (m.memory_id, m.root_id)
+        )
+    );
+end;
+$$;
+comment on function memfold_internal._is_new_to_tree is 'Whether no other text of the tree has one of these turns. Only reads.';
+
+create or replace function memfold_internal._count_statement(
+    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[], source_confidence double precision,
+    extractor_confidence double precision, observed_at timestamptz, event_id uuid, has_metadata boolean, has_validity boolean
+) returns text[]
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+    v_new text[];
+begin
+    if source_turn_ids <> '{}' then
+        v_new := memfold_internal._add_turns(tenant_id, memory_id, source_turn_ids, event_id);
+    end if;
+    insert into memfold.memory_counters as k (
+        tenant_id, memory_id, root_id, is_active, observations, independent, source_confidence, extractor_confidence, first_seen,
+        last_seen, has_metadata, has_validity, last_event
+    ) values (
+        tenant_id, memory_id, root_id, root_id is null, 1, case when source_turn_ids = '{}' or v_new is not null then 1 else 0 end, source_confidence,
+        extractor_confidence, observed_at, observed_at, has_metadata, has_validity, event_id
+    )
+    on conflict (tenant_id, memory_id) do update
+    set observations = k.observations + 1,
+        independent = k.independent + excluded.independent,
+        source_confidence = greatest(k.source_confidence, excluded.source_confidence),
+        extractor_confidence = greatest(k.extractor_confidence, excluded.extractor_confidence),
+        first_seen = least(k.first_seen, excluded.first_seen),
+        last_seen = greatest(k.last_seen, excluded.last_seen),
+        has_metadata = k.has_metadata or excluded.has_metadata,
+        has_validity = k.has_validity or excluded.has_validity;
+    return v_new;
+end;
+$$;
+comment on function memfold_internal._count_statement is
+'Adds one observation to the counters and source turns of its text, whose row the caller holds, or which is new. root_id: null for a root.
+Returns the turns that the text did not have (null: none).';
+
+create or replace function memfold_internal._recount(tenant_id text, memory_ids uuid[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    d record;
+begin
+    for d in
+        select i.id, o.*, s.stated_at
+        from (select distinct x.id from unnest(memory_ids) as x (id) where x.id is not null) as i
+        cross join lateral (
+            with observed as materialized (
+                -- pairs and their order: for memory_id alone the planner might search all rows of the tenant
+                select e.* from memfold_internal._observed as e
+                where e.tenant_id = _recount.tenant_id collate "C"
+                    and (e.memory_id, e.event_id) >= (i.id, '00000000-0000-0000-0000-000000000000')
+                    and (e.memory_id, e.event_id) <= (i.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                order by e.memory_id, e.event_id
+            )
+            select count(*) as observations, count(*) filter (where o.source_turn_ids = '{}') + (
+                select count(distinct f.event_id)
+                from (
+                    select distinct on (t.turn) o.event_id from observed as o, unnest(o.source_turn_ids) as t (turn)
+                    order by t.turn, o.event_id
+                ) as f
+            ) as independent, max(o.source_confidence) as source_confidence, max(o.extractor_confidence) as extractor_confidence,
+                min(o.observed_at) as first_seen, max(o.observed_at) as last_seen,
+                coalesce(bool_or(o.metadata <> '{}'), false) as has_metadata,
+                coalesce(bool_or(num_nonnulls(o.valid_from, o.valid_until) > 0), false) as has_validity
+            from observed as o
+        ) as o
+        cross join lateral (
+            -- a manual supersession states the newer value
+            select max(e.observed_at) as stated_at from memfold_internal._decisions as e
+            where e.tenant_id = _recount.tenant_id collate "C" and e.memory_id = i.id and e.action = 'superseded' and e.tier = 3
+                and not e.undone
+        ) as s
+        order by i.id
+    loop
+        update memfold.memory_counters as k
+        set observations = d.observations, independent = d.independent, source_confidence = coalesce(d.source_confidence, 0),
+            extractor_confidence = coalesce(d.extractor_confidence, 0), first_seen = d.first_seen,
+            last_seen = greatest(d.last_seen, d.stated_at), has_metadata = d.has_metadata, has_validity = d.has_validity
+        where k.tenant_id = _recount.tenant_id collate "C" and k.memory_id = d.id;
+    end loop;
+end;
+$$;
+comment on function memfold_internal._recount is
+'Counts texts again from their ledger rows, of which some were undone, changed or erased. The caller holds the rows of their roots, and
+derives the sums of these.';
+
+create or replace function memfold_internal._withdraw_turns(tenant_id text, memory_ids uuid[], turns text[], event_ids uuid[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    d record;
+begin
+    for d in
+        select l.memory_id, l.turn, n.event_id
+        from (
+            select distinct s.memory_id, s.source_turn_id as turn
+            from unnest(memory_ids, turns, event_ids) as i (memory_id, turn, event_id)
+            cross join lateral (
+                select s.* from memfold.memory_sources as s
+                where s.tenant_id = _withdraw_turns.tenant_id collate "C" and s.source_turn_id = i.turn collate "C"
+                    and s.memory_id = i.memory_id and s.event_id = i.event_id
+                offset 0
+            ) as s
+        ) as l
+        left join lateral (
+            select e.event_id from memfold_internal._observed as e
+            where e.tenant_id = _withdraw_turns.tenant_id collate "C"
+                and (e.memory_id, e.event_id) >= (l.memory_id, '00000000-0000-0000-0000-000000000000')
+                and (e.memory_id, e.event_id) <= (l.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                and e.source_turn_ids @> array[l.turn]
+            order by e.memory_id, e.event_id
+            limit 1
+        ) as n on true
+        order by l.turn, l.memory_id
+    loop
+        if d.event_id is null then
+            delete from memfold.memory_sources as o
+            where o.tenant_id = _withdraw_turns.tenant_id collate "C" and o.source_turn_id = d.turn and o.memory_id = d.memory_id;
+        else
+            update memfold.memory_sources as o
+            set event_id = d.event_id
+            where o.tenant_id = _withdraw_turns.tenant_id collate "C" and o.source_turn_id = d.turn and o.memory_id = d.memory_id;
+        end if;
+    end loop;
+    perform memfold_internal._recount(tenant_id, memory_ids);
+end;
+$$;
+comment on function memfold_internal._withdraw_turns is
+'For ledger rows of texts that no longer have these turns, because they were undone or erased: each turn of which one of them was the
+first observation moves to the next one, or is removed from the text. turns null: the row had none. Counts the texts again. The caller
+holds the rows of their roots.';
+
+create or replace function memfold_internal._repeated_evidence(tenant_id text, memory_ids uuid[], root_ids uuid[])
+returns table (root_id uuid, observations bigint)
+language plpgsql stable rows 1
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with texts as materialized (
+        select i.id, i.root, row_number() over (partition by i.root order by k.observations desc, i.id) as place
+        from unnest(memory_ids, root_ids) as i (id, root)
+        cross join lateral (
+            select k.observations from memfold.memory_counters as k
+            where k.tenant_id = _repeated_evidence.tenant_id collate "C" and k.memory_id = i.id
+            offset 0
+        ) as k
+    ),
+    -- the turns of all texts of a tree but the one stated most often, in which each of these is looked up
+    turns as materialized (
+        select distinct s.root, t.turn
+        from texts as s
+        cross join lateral (
+            select e.source_turn_ids from memfold.memory_events as e
+            where e.tenant_id = _repeated_evidence.tenant_id collate "C"
+                and (e.memory_id, e.event_id) >= (s.id, '00000000-0000-0000-0000-000000000000')
+                and (e.memory_id, e.event_id) <= (s.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                and e.observation
+            order by e.memory_id, e.event_id
+            offset 0
+        ) as e
+        cross join lateral unnest(e.source_turn_ids) as t (turn)
+        where s.place > 1
+    ),
+    holders as materialized (
+        select t.root, t.turn, s.memory_id, s.event_id, first_value(s.event_id) over (partition by t.root, t.turn order by s.event_id)
+            as first_event
+        from turns as t
+        cross join lateral (
+            select s.memory_id, s.event_id from memfold.memory_sources as s
+            where s.tenant_id = _repeated_evidence.tenant_id collate "C" and s.source_turn_id = t.turn
+            offset 0
+        ) as s
+        join texts as x on x.id = s.memory_id and x.root = t.root
+    )
+    -- observations that another text's precedes in one turn, and in each other turn that was new to their own text
+    select l.root, count(*)
+    from (select distinct h.root, h.memory_id, h.event_id from holders as h where h.event_id > h.first_event) as l
+    where not exists (
+        select from memfold_internal._events(_repeated_evidence.tenant_id, array[l.event_id]) as e
+        cross join lateral unnest(e.source_turn_ids) as t (turn)
+        cross join lateral (
+            select from memfold.memory_sources as s
+            where s.tenant_id = e.tenant_id and s.source_turn_id = t.turn and s.memory_id = l.memory_id and s.event_id = l.event_id
+            offset 0
+        ) as s
+        where not exists (
+            select from holders as h
+            where h.root = l.root and h.turn = t.turn and h.first_event < l.event_id
+        )
+    )
+    group by l.root;
+end;
+$$;
+comment on function memfold_internal._repeated_evidence is
+'How many observations of each tree are independent in their own text, but not in the tree: other texts of it had their turns before.
+memory_ids: all texts of the trees, each with its root. Only reads.';
