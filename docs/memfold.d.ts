@@ -89,14 +89,6 @@ export interface Functions {
     arguments: { embedding_model: string | null; tenant_id?: string | null; after?: string | null; max_results?: number | string | null; run_id?: string | null };
     row: { run_id: string | null; dropped: string | null; last_id: string | null };
   };
-  drop_text_index_ddl: {
-    arguments: { text_search?: string | null };
-    row: { drop_text_index_ddl: string | null };
-  };
-  drop_vector_index_ddl: {
-    arguments: { embedding_model: string | null };
-    row: { drop_vector_index_ddl: string | null };
-  };
   duplicate_pairs: {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; embedding_model?: string | null; thresholds?: number[] | null };
     row: { threshold: number | null; pairs: string | null };
@@ -241,10 +233,6 @@ export interface Functions {
     arguments: { tenant_id?: string | null; tasks?: string[] | null };
     row: { run_maintenance: Json | null };
   };
-  schedule_maintenance: {
-    arguments: { schedule?: string | null; tenant_id?: string | null; tasks?: string[] | null };
-    row: { schedule_maintenance: string | null };
-  };
   search_memories: {
     arguments: { query_embedding?: string | null; embedding_model?: string | null; tenant_id?: string | null; bucket_id?: string | null; max_results?: number | string | null; memory_type?: string | null; subject?: string | null; predicate?: string | null; session_id?: string | null; metadata?: Json | null; min_confidence?: number | null; as_of?: Date | string | null; deduplicate?: boolean | null; dedup_threshold?: number | null; touch?: boolean | null; show_collapsed?: boolean | null; query?: string | null; bucket_ids?: string[] | null; bucket_prefix?: string | null; metadata_path?: string | null };
     row: { memory_id: string | null; content: string | null; memory_type: string | null; subject: string | null; predicate: string | null; object: string | null; score: number | null; similarity: number | null; matched_id: string | null; matched_similarity: number | null; confidence: number | null; repetition_count: string | null; metadata: Json | null; session_id: string | null; first_seen: Date | null; last_seen: Date | null; collapsed_ids: string[] | null; collapsed_count: string | null; collapsed_into: string | null; matched_content: string | null; bucket_id: string | null; word_share: number | null; complete: boolean | null };
@@ -278,7 +266,7 @@ export interface Functions {
     row: { run_id: string | null; cluster: string | null; memory_id: string | null; representative_id: string | null; similarity: number | null; guard: string[] | null; content: string | null; representative_content: string | null; action: string | null };
   };
   text_index_ddl: {
-    arguments: { text_search?: string | null };
+    arguments: { text_search?: string | null; drop_index?: boolean | null };
     row: { text_index_ddl: string | null };
   };
   undo: {
@@ -305,16 +293,12 @@ export interface Functions {
     arguments: { embedding_model: string | null };
     row: { unregister_embedding_model: null | null };
   };
-  unschedule_maintenance: {
-    arguments: { tenant_id?: string | null };
-    row: { unschedule_maintenance: boolean | null };
-  };
   update_memory: {
     arguments: { memory_id: string | null; content: string | null; tenant_id?: string | null; object?: string | null; embedding?: string | null; embedding_model?: string | null; reason?: string | null };
     row: { action: string | null; memory_id: string | null; tier: number | null; method: string | null; similarity: number | null; superseded_id: string | null; judgement_id: string | null; event_id: string | null; similar: Json | null };
   };
   vector_index_ddl: {
-    arguments: { embedding_model: string | null };
+    arguments: { embedding_model: string | null; drop_index?: boolean | null };
     row: { vector_index_ddl: string | null };
   };
 }

@@ -239,8 +239,6 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "ingest_plain_rows": ["select * from ingest_plain_rows('acme')"],
         "run_maintenance": ["select run_maintenance('acme') -> 'counts' as counts"],
         "run_maintenance_all": [],
-        "schedule_maintenance": [],
-        "unschedule_maintenance": [],
     },
     "Calibrate": {
         "add_labelled_pair": [
@@ -297,8 +295,6 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "replace_embedding_model": ["select replace_embedding_model('toy:2500', 'toy')"],
         "drop_embeddings": ["select dropped from drop_embeddings('toy:2500', tenant_id => 'acme')"],
-        "drop_text_index_ddl": ["select drop_text_index_ddl()"],
-        "drop_vector_index_ddl": ["select drop_vector_index_ddl('toy:2500')"],
         "unregister_embedding_model": ["select unregister_embedding_model('toy:2500')"],
     },
     "Check": {

@@ -566,12 +566,7 @@ begin
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prokind = 'f'
             and 'tenant_id' = any(p.proargnames[:p.pronargs])
             and (
-                p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.proname not in (
-                    -- about pg_cron's jobs
-                    'schedule_maintenance', 'unschedule_maintenance',
-                    -- called by other functions
-                    'derive_scope'
-                )
+                p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.proname <> 'derive_scope'
                 -- the parts of the procedures rehash_bucket and take_up_links, which commit on the calling node
                 or p.proname in ('_rehash_begin', '_rehash_batch', '_take_up_batch')
             )

@@ -86,8 +86,8 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 
 def test_the_commands_of_the_contract() -> None:
     assert commands() == [
-        "adopt", "approve", "calibrate", "consolidate", "doctor", "down", "explain", "export", "import", "ingest",
-        "init", "judge", "links", "maintenance", "mcp", "psql", "reembed", "restore", "review", "search", "stats", "status",
+        "adopt", "calibrate", "consolidate", "doctor", "down", "explain", "export", "import", "ingest",
+        "init", "judge", "maintenance", "mcp", "psql", "reembed", "restore", "review", "search", "stats", "status",
         "sweep", "undo", "uninstall", "up", "web",
     ]  # fmt: skip
 

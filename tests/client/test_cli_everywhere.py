@@ -38,7 +38,6 @@ COMMANDS: dict[str, list[str]] = {
     "adopt run": COLUMNS,
     "adopt status": [],
     "adopt undo": TABLE,
-    "approve": [ID, "--tenant", "t"],
     "calibrate": ["toy"],
     "consolidate": ["--tenant", "t", "--dry-run"],
     "doctor": ["--tenant", "t"],
@@ -48,7 +47,6 @@ COMMANDS: dict[str, list[str]] = {
     "ingest": ["FILE", "--tenant", "t"],
     "init": [],
     "judge": ["--model", "m", "--base-url", "http://127.0.0.1:1/v1", "--once"],
-    "links": ["--tenant", "t"],
     "maintenance": ["--tenant", "t"],
     "mcp": ["--tenant", "t"],
     "psql": ["-c", "select 1"],
@@ -186,7 +184,7 @@ def test_json_is_one_document_and_nothing_else(db: DB, dsn: str, files: dict[str
     else:
         assert result.stdout == ""
         assert "Error: " in result.stderr
-    fails = {"adopt pause", "adopt plan", "adopt run", "adopt undo", "approve", "calibrate", "explain", "import",
+    fails = {"adopt pause", "adopt plan", "adopt run", "adopt undo", "calibrate", "explain", "import",
              "restore", "undo", "uninstall"}  # fmt: skip
     assert (result.exit_code != 0) == (command in fails), result.output
 

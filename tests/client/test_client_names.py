@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 
 from memfold import Answer, AsyncMemfold, LinkSuggestion, Memfold, Question, errors
-from memfold.cli import main
 from memfold.judging import protocol
 from tests.conftest import Connect
 
@@ -129,19 +125,3 @@ def test_the_asynchronous_client_does_the_same(dsn: str, db: DB) -> None:
 
     asyncio.run(work())
     assert subjects(db) == {"Georg", "Georg Maier"}
-
-
-def test_the_command_shows_and_asks(dsn: str, db: DB, client: Memfold) -> None:
-    tell(client)
-
-    def said(*more: str) -> str:
-        result = CliRunner().invoke(main, ["links", "--dsn", dsn, "--tenant", "t", *more])
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    assert re.search(r"subject +Georg +Georg Maier +1\.00 +2 +contained, facts", said())
-    assert json.loads(said("--json"))["links"][0]["name"] == "Georg Maier"
-    assert "0 questions queued" in said("--ask", "--bucket", "none")
-    assert "1 question queued" in said("--ask")
-    assert "0 questions queued" in said("--ask")
-    assert "no names that may mean the same" in said("--bucket", "none")

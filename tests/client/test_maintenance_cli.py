@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold.cli import _maintenance, main
+from memfold.cli import main
 from tests.maintenance import angle, policy, rows, store, storing
 from tests.support import check, model
 
@@ -70,39 +70,13 @@ def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch:
     check(db)
 
 
-def test_an_approval_without_progress_ends(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the number of waiting judgements never falls, the command gives up and says so."""
-    storing(db)
-    for name, cosine in (("Vim", 0), ("Emacs", 20)):
-        store(db, f"Editor {name}", **angle(cosine))
-    asked = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--approval", "person", "--threshold", 0.9)
-    found = re.search(r"^run (\S+): open: waiting", asked.output)
-    assert found is not None, asked.output
-    calls = 0
-    call = _maintenance._call
-
-    def waiting(connection: Any, statement: str, **given: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        assert calls < 20, "it goes on for good"
-        return [{"waiting": 1}] if "approve_run" in statement else call(connection, statement, **given)
-
-    monkeypatch.setattr(_maintenance, "_call", waiting)
-    stuck = run("approve", found[1], "--dsn", dsn, "--tenant", "acme")
-    assert stuck.exit_code == 1, stuck.output
-    assert "1 judgements of the run remain open" in stuck.output
-
-
-def test_consolidate_and_approve(db: DB, dsn: str) -> None:
+def test_consolidate(db: DB, dsn: str) -> None:
     planned = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--dry-run")
     assert planned.output.endswith("ask 10\n"), planned.output
     asked = run("consolidate", "--dsn", dsn, "--tenant", "acme", "--approval", "person", "--max", 2)
     found = re.search(r"^run (\S+): open: waiting 2\n", asked.output)
     assert found is not None, asked.output
-    run_id = found[1]
-    done = run("approve", run_id, "--dsn", dsn, "--tenant", "acme")
-    assert done.exit_code == 0, done.output
-    assert f"run {run_id}: done: merged 6, judged 2\n" in done.output
+    db.execute("select memfold.approve_run(%s, 'acme', verdict => 'duplicate')", [found[1]])
     assert "nothing to do" not in run("consolidate", "--dsn", dsn, "--tenant", "acme").output
     assert (
         "nothing to do\n" in run("consolidate", "--dsn", dsn, "--tenant", "acme", "--bucket", "none").output

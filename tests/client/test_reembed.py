@@ -460,7 +460,7 @@ def test_tenants_are_walls(db: DB, dsn: str, app: Connect) -> None:
         "drop_embeddings('old')",
         "replace_embedding_model('old', 'new')",
         "unregister_embedding_model('old')",
-        "drop_vector_index_ddl('old')",
+        "vector_index_ddl('old', drop_index => true)",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(f"select {call}".encode())

@@ -205,7 +205,7 @@ class Caller(Stage):
         for notice in self.notices:
             if notice.startswith("maintenance failed"):
                 self.report.find("run_maintenance_all failed", notice)
-        if function.name in ("vector_index_ddl", "drop_vector_index_ddl") and not within:
+        if function.name == "vector_index_ddl" and not within:
             for row in range(result.ntuples):
                 statement = (result.get_value(row, 0) or b"").decode()
                 try:

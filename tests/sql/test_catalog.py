@@ -20,25 +20,25 @@ PUBLIC = {
     "approve_run", "ask_links", "attach_embedding", "canonicalize", "canonicalizer_selftest",
     "check_invariants", "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate",
     "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope",
-    "drop_embeddings", "drop_text_index_ddl", "drop_vector_index_ddl", "duplicate_pairs",
+    "drop_embeddings", "duplicate_pairs",
     "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket", "erase_memory",
     "erase_source", "erase_tenant", "explain_memory", "export_bucket", "fail_judgement", "find_similar",
     "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows", "known_memory", "link_predicate",
     "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
-    "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all", "schedule_maintenance",
+    "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all",
     "search_memories", "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links",
     "supersede_memory", "sweep_duplicates", "take_up_links", "text_index_ddl", "undo", "undo_calibration",
-    "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model", "unschedule_maintenance",
+    "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model",
     "update_memory", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
     "apply_calibration", "create_text_index", "create_vector_index", "derive_scope", "drop_embeddings",
-    "drop_text_index_ddl", "drop_vector_index_ddl", "erase_tenant", "import_bucket", "register_embedding_model",
-    "replace_embedding_model", "replay_bucket", "run_maintenance_all", "schedule_maintenance", "text_index_ddl",
-    "undo_calibration", "unregister_embedding_model", "unschedule_maintenance", "vector_index_ddl",
+    "erase_tenant", "import_bucket", "register_embedding_model",
+    "replace_embedding_model", "replay_bucket", "run_maintenance_all", "text_index_ddl",
+    "undo_calibration", "unregister_embedding_model", "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
 PROCEDURES = {"rehash_bucket", "run_maintenance_all", "take_up_links"}
@@ -202,7 +202,7 @@ def test_definers_are_the_write_api(db: DB) -> None:
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
         "apply_calibration", "create_text_index", "create_vector_index", "drop_embeddings",
-        "drop_text_index_ddl", "drop_vector_index_ddl", "text_index_ddl", "erase_tenant",
+        "text_index_ddl", "erase_tenant",
         "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
         "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_claim", "_adopted_hash",
         "_adopted_repeat", "_believed_memories",
@@ -304,8 +304,8 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
         ("_no_commit", "invalid transaction termination"),
         ("_require_autocommit", "cannot commit while a subtransaction is active"),
         ("_maintenance_task", "function memfold.apply_decay(text) does not exist"),
-        ("schedule_maintenance", 'schema "cron" does not exist'),
-        ("unschedule_maintenance", 'relation "cron.job" does not exist'),
+        ('schema "cron" does not exist'),
+        ('relation "cron.job" does not exist'),
         ("_other_profile", "function memfold.lemmatize(text, text) does not exist"),
         ("_profile", "function memfold.lemma_profile(text) does not exist"),
         ("_vectors", "function memfold_internal._holds_model() does not exist"),
@@ -325,12 +325,8 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
     assert complaints == []
 
 
-# Whose tenant has to be said: a slip would erase one, or schedule for another than everyone.
-WITHOUT_SETTING = {
-    "erase_tenant": None,
-    "schedule_maintenance": "'*'::text",
-    "unschedule_maintenance": "'*'::text",
-}
+# Whose tenant has to be said: a slip would erase one.
+WITHOUT_SETTING = {"erase_tenant": None}
 ARGUMENTS = """
 select p.proname, a.name, pg_get_function_arg_default(p.oid, a.place::integer), p.prokind::text
 from pg_proc as p

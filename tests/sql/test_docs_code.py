@@ -35,6 +35,7 @@ ELSEWHERE = (
     "loaded_models(",
     "segment_words(",
     "bt_index_check(",
+    "cron.",
 )
 # What is another role, database or extension of the reader's, and what commits by itself: the statement was parsed, and its
 # functions, columns and arguments were found.

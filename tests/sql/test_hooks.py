@@ -22,8 +22,6 @@ CHECKS = {
 NOT_CHECKED = {
     "rehash_bucket": "what it calls is checked",
     "take_up_links": "what it calls is checked",
-    "schedule_maintenance": "is about pg_cron's jobs",
-    "unschedule_maintenance": "is about pg_cron's jobs",
 }
 
 

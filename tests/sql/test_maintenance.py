@@ -352,7 +352,7 @@ def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
     assert run_maintenance(app("acme"))["counts"]["plain"] == 1
     for statement in (
         "select memfold.run_maintenance('acme')", "call memfold.run_maintenance_all()",
-        "select memfold.schedule_maintenance()", "select memfold_internal._tenants()",
+        "select memfold_internal._tenants()",
     ):  # fmt: skip
         with pytest.raises(psycopg.Error) as error:
             app("other").execute(statement.encode())
@@ -400,7 +400,7 @@ def test_tasks_are_the_same_wherever_they_are_listed(db: DB, run: Callable[..., 
     """The client leaves them to run_maintenance(); help and docs/maintenance.md describe each."""
     row = db.execute(
         "select array_agg(distinct substring(pg_get_function_arguments(oid) from 'tasks text.. DEFAULT ''{(.*)}'))"
-        " from pg_proc where proname in ('run_maintenance', 'run_maintenance_all', 'schedule_maintenance')"
+        " from pg_proc where proname in ('run_maintenance', 'run_maintenance_all')"
     ).fetchone()
     assert row is not None
     (by_default,) = (set(tasks.split(",")) for tasks in row[0])
@@ -469,43 +469,20 @@ $$;
 """
 
 
-def test_without_pg_cron(db: DB) -> None:
-    for call in ("schedule_maintenance()", "unschedule_maintenance()"):
-        with pytest.raises(psycopg.Error) as error:
-            db.execute(f"select {call}".encode())
-        assert error.value.sqlstate == "MF040"
-        assert "memfold maintenance" in str(error.value.diag.message_hint)
-
-
 def test_schedule(db: DB) -> None:
+    """As docs/maintenance.md says, where pg_cron is."""
     db.execute(STAND_IN)
     plainly(db, "one", tenant_id="it's")
-    assert db.execute("select schedule_maintenance()").fetchone() == (1,)
-    db.execute("select schedule_maintenance('0 * * * *')")
-    db.execute("select schedule_maintenance('5 4 * * *', 'it''s', '{plain,clean}')")
-    jobs = db.execute("select jobname, schedule, command from cron.job order by 1").fetchall()
-    assert [job[:2] for job in jobs] == [
-        ("memfold maintenance", "0 * * * *"),
-        ("memfold maintenance it's", "5 4 * * *"),
-    ]
-    assert (
-        jobs[0][2]
-        == "call memfold.run_maintenance_all('{plain,decay,syntheses,keys,runs,embed,links,cycles}')"
-    )
-    # as pg_cron would run them
+    page = (servers.ROOT / "docs" / "maintenance.md").read_text()
+    (statement,) = re.findall(r"^select cron\.schedule\(.*\);$", page, re.MULTILINE)
+    db.execute(statement.encode())
+    ((command,),) = db.execute("select command from cron.job").fetchall()
+    # as pg_cron would run it
     db.execute("set search_path = pg_catalog")
-    db.execute(jobs[1][2])
-    assert db.execute(
-        "select arguments -> 'tasks' from memfold.runs where tenant_id = %s", ["it's"]
-    ).fetchall() == [(["plain", "clean"],)]
-    db.execute(jobs[0][2])
-    assert db.execute("select memfold.unschedule_maintenance()").fetchone() == (True,)
-    assert db.execute("select memfold.unschedule_maintenance()").fetchone() == (False,)
-    assert db.execute("select jobname from cron.job").fetchall() == [("memfold maintenance it's",)]
-    for arguments in ("''", "'* * * * *', ''", "'* * * * *', '*', '{}'"):
-        with pytest.raises(psycopg.Error) as error:
-            db.execute(f"select memfold.schedule_maintenance({arguments})".encode())
-        assert error.value.sqlstate == "MF022"
+    db.execute(command.encode())
+    assert db.execute("select is_ingested from memfold.memories where tenant_id = 'it''s'").fetchall() == [
+        (True,)
+    ]
 
 
 def test_what_the_tasks_call(db: DB) -> None:

@@ -209,7 +209,7 @@ def test_the_index_is_used_under_row_level_security(db: DB, app: Connect) -> Non
     # 244 on PostgreSQL 18, 299 on 15; the heap of memories has another 334
     assert min(pages() for _ in range(3)) < 400
     db.execute("set search_path = memfold")
-    for (statement,) in db.execute("select memfold.drop_text_index_ddl()").fetchall():
+    for (statement,) in db.execute("select memfold.text_index_ddl(drop_index => true)").fetchall():
         db.execute(statement)
     assert min(pages() for _ in range(2)) > 300
 
@@ -257,9 +257,9 @@ def test_the_index_is_made_once(db: DB) -> None:
     assert len(db.execute("select text_index_ddl()").fetchall()) == 2
     db.execute("select create_text_index()")
     assert db.execute("select text_index_ddl()").fetchall() == []
-    [(statement,)] = db.execute("select drop_text_index_ddl()").fetchall()
+    [(statement,)] = db.execute("select text_index_ddl(drop_index => true)").fetchall()
     db.execute(statement)
-    assert db.execute("select drop_text_index_ddl()").fetchall() == []
+    assert db.execute("select text_index_ddl(drop_index => true)").fetchall() == []
 
 
 # By both ---------------------------------------------------------------------------------------------------------

@@ -36,8 +36,6 @@ NOT_SENT = {
     "rehash_bucket": "commits where it is called; what it calls is sent",
     "take_up_links": "commits where it is called; what it calls is sent",
     "derive_scope": "is part of other calls",
-    "schedule_maintenance": "is about pg_cron's jobs",
-    "unschedule_maintenance": "is about pg_cron's jobs",
 }
 
 

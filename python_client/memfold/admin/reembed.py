@@ -313,7 +313,7 @@ def drop(
                 sqlstate="MF048" if known else "MF013",
                 hint="Cut over first: memfold reembed --from OLD --to NEW --cut-over.",
             )
-        for row in session.call("select s as ddl from memfold.drop_vector_index_ddl(%(old)s) as s", old=old):
+        for row in session.call("select s as ddl from memfold.vector_index_ddl(%(old)s, true) as s", old=old):
             session.connection.execute(row["ddl"].encode())
         for name in session.tenants(None):
             finished.append(_drop(session, old, name, batch, pause, told))

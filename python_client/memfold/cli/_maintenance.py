@@ -41,7 +41,6 @@ _CONSOLIDATE = (
     "select * from memfold.consolidate(%(tenant)s, %(bucket)s, %(model)s, %(threshold)s, %(approval)s, %(max)s,"
     " %(max_judgements)s, %(dry_run)s)"
 )
-_APPROVE = "select memfold.approve_run(%(run)s, verdict => %(verdict)s) as waiting"
 _OVERVIEW = "select * from memfold.runs_overview where run_id = %(run)s"
 
 _AT_ONCE = 100  # merges per call: writers of the bucket wait about 0.1 s
@@ -257,7 +256,7 @@ def consolidate(
     """Ask about similar memories of one subject.
 
     With any predicates. Prints the run. Its questions are answered by memfold judge, or (--approval person) by memfold
-    review, or all together by memfold approve.
+    review, or all together by memfold web and approve_run().
 
     \b
     memfold consolidate --tenant acme --dry-run
@@ -273,34 +272,3 @@ def consolidate(
             report({"plan": rows} if dry_run else {"run": None})
         else:
             report({"run": _overview(connection, rows[0]["run_id"])})
-
-
-@click.command()
-@click.argument("run", type=click.UUID)
-@dsn_option
-@tenant_option("The tenant of the run; default: the session's.")
-@click.option(
-    "--verdict",
-    type=click.Choice(["duplicate", "refinement", "contradiction", "distinct"]),
-    default="duplicate",
-    help="The answer to all of them; default: duplicate.",
-)
-@json_option
-def approve(run: object, dsn: str | None, tenant: str | None, verdict: str) -> None:
-    """Answer every open question of a run with one verdict.
-
-    A hundred at a time.
-
-    \b
-    memfold approve 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme
-    """
-    with _connected(dsn, tenant) as connection:
-        before, unchanged = None, 0
-        while (waiting := int(_call(connection, _APPROVE, run=run, verdict=verdict)[0]["waiting"])) > 0:
-            # if a question's memory was just merged elsewhere, it is asked again, and the next call answers it
-            unchanged = unchanged + 1 if waiting == before else 0
-            if unchanged == 2:
-                fail(f"{waiting} judgements of the run remain open")
-            before = waiting
-            say(f"{waiting} waiting")
-        report({"run": _overview(connection, run)})

@@ -242,12 +242,6 @@ class RunStateError(MemfoldError):
     code = "MF039"
 
 
-class NoSchedulerError(MemfoldError):
-    """pg_cron is not installed in the database."""
-
-    code = "MF040"
-
-
 class RehashUnderWayError(MemfoldError):
     """A rehash of the bucket to other rules is in progress."""
 

@@ -1,4 +1,4 @@
-create or replace function memfold.vector_index_ddl(embedding_model text) returns setof text
+create or replace function memfold.vector_index_ddl(embedding_model text, drop_index boolean default false) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -6,6 +6,11 @@ declare
     v_type text;
     v_schema regnamespace;
 begin
+    if drop_index then
+        -- without a model there is no index name, and no such index
+        return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), null) as s;
+        return;
+    end if;
     select m.dimensions into v_dimensions
     from memfold.embedding_models as m where m.model = embedding_model collate "C";
     if v_dimensions is null then
@@ -38,7 +43,8 @@ $$;
 comment on function memfold.vector_index_ddl is
 E'Returns the statements that build the index of create_vector_index() without blocking writers, one per row, for psql''s \\gexec: they
 cannot run inside a function. Returns no row if the index exists and is valid; an invalid one, left by an interrupted build, is dropped
-first. Only for members of memfold_owner. Raises MF013, MF037.';
+first. drop_index: returns the statement that drops it instead; no row if there is no such index. Only for members of memfold_owner.
+Raises MF013, MF037.';
 
 create or replace function memfold.create_vector_index(embedding_model text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -55,15 +61,3 @@ search then covers the whole bucket instead of its newest 10,000. Does nothing i
 interrupted build. Blocks writers of vectors until the transaction ends: on a database in use, run the statements of vector_index_ddl()
 instead. Raise maintenance_work_mem first, to the size of the graph: about 2 kB per vector of 384 dimensions. Only for members of
 memfold_owner. Raises MF013, MF037.';
-
-create or replace function memfold.drop_vector_index_ddl(embedding_model text) returns setof text
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-begin
-    -- without a model there is no index name, and no such index
-    return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), null) as s;
-end;
-$$;
-comment on function memfold.drop_vector_index_ddl is
-E'Returns the statement that drops the index of an embedding model that create_vector_index() or vector_index_ddl() created, for
-psql''s \\gexec; no row if there is no such index. Only for members of memfold_owner.';

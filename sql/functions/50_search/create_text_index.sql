@@ -1,21 +1,22 @@
-create or replace function memfold.text_index_ddl(text_search text default 'simple') returns setof text
+create or replace function memfold.text_index_ddl(text_search text default 'simple', drop_index boolean default false) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_config constant regconfig := memfold_internal._text_search(text_search);
 begin
-    if memfold_internal._text_index(v_config) is not null then
+    if not drop_index and memfold_internal._text_index(v_config) is not null then
         return;
     end if;
-    return query select s.* from memfold_internal._index_ddl(memfold_internal._text_index_name(v_config), format(
+    return query select s.* from memfold_internal._index_ddl(memfold_internal._text_index_name(v_config), case when not drop_index then format(
         'memories using gin (memfold_internal._memory_words(tenant_id, bucket_id, content, subject, predicate, object, %L::regconfig))',
-        v_config::text)) as s;
+        v_config::text) end) as s;
 end;
 $$;
 comment on function memfold.text_index_ddl is
 E'Returns the statements that build the index of create_text_index() without blocking writers, one per row, for psql''s \\gexec: they
 cannot run inside a function. Returns no row if the index exists and is valid; an invalid one, left by an interrupted build, is dropped
-first. Only for members of memfold_owner. Raises MF017.';
+first. drop_index: returns the statement that drops it instead; no row if there is no such index. Only for members of memfold_owner.
+Raises MF017.';
 
 create or replace function memfold.create_text_index(text_search text default 'simple') returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -31,15 +32,3 @@ comment on function memfold.create_text_index is
 uses it to find words in buckets of any size, instead of reading up to 100,000 texts. Does nothing if the index exists; replaces an
 invalid one, left by an interrupted build. Blocks writers until the transaction ends: on a database in use, run the statements of
 text_index_ddl() instead. Only for members of memfold_owner. Raises MF017.';
-
-create or replace function memfold.drop_text_index_ddl(text_search text default 'simple') returns setof text
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-as $$
-begin
-    return query select s.* from memfold_internal._index_ddl(
-        memfold_internal._text_index_name(memfold_internal._text_search(text_search)), null) as s;
-end;
-$$;
-comment on function memfold.drop_text_index_ddl is
-E'Returns the statement that drops the index that create_text_index() or text_index_ddl() created, for psql''s \\gexec; no row if there is
-no such index. Only for members of memfold_owner. Raises MF017.';

@@ -127,7 +127,7 @@ begin
     perform memfold_internal._check_model(embedding_model, true);
     if to_regclass('memfold.' || memfold_internal._vector_index_name(embedding_model)) is not null then
         perform memfold_internal._fail('MF048', 'the embedding model is in use', format('%L has an index.', embedding_model),
-            format(E'Drop it: select drop_vector_index_ddl(%L) \\gexec', embedding_model));
+            format(E'Drop it: select vector_index_ddl(%L, drop_index => true) \\gexec', embedding_model));
     end if;
     select m.model into v_other
     from memfold.embedding_models as m where m.replaced_by = unregister_embedding_model.embedding_model collate "C" limit 1;
