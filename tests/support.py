@@ -156,3 +156,16 @@ def function_calls(db: DB, function: str) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
+
+
+def set_columns(
+    db: psycopg.Connection[Any], table: str, bucket: str = "*", tenant: str = "acme", **values: Any
+) -> None:
+    """Write what only presets set: columns of policies or options for which their functions have no argument."""
+    function = {"policies": "set_policy", "options": "set_options"}[table]
+    db.execute(f"select memfold.{function}(%s, %s)".encode(), [tenant, bucket])
+    columns = ", ".join(f"{name} = %s" for name in values)
+    key = "(tenant_id, bucket_id, memory_type) = (%s, %s, '*')"
+    db.execute(
+        f"update memfold.{table} set {columns} where {key}".encode(), [*values.values(), tenant, bucket]
+    )

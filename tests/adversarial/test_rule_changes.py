@@ -9,7 +9,7 @@ import pytest
 
 from tests.concurrent_calls import DB, Call, Connect, batch
 from tests.maintenance import angle, policy, set_options, store, storing
-from tests.support import check, ingest, model, vector
+from tests.support import check, ingest, model, set_columns, vector
 
 PARAPHRASE = {"content": "The printer stands on floor two", "subject": "office"}
 RULES: list[dict[str, Any]] = [
@@ -194,7 +194,7 @@ def test_the_policy_changes_while_a_run_waits(db: DB, connect: Connect, run: str
 def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None:
     """It uses the rules and memories that are valid when its turn comes."""
     policy(db, preset="robotics", lexical_threshold=1)
-    set_options(db, session_threshold=0.5)
+    set_columns(db, "options", "default", session_threshold=0.5)
     for text in (
         "grip force works for cups",
         "grip force works for small cups",
@@ -204,7 +204,7 @@ def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None
     end = "select considered, superseded_count from end_session('s', 'acme')"
     holder = connect()
     holder.execute("begin")
-    set_options(holder, session_threshold=0.99)
+    set_columns(holder, "options", "default", session_threshold=0.99)
     store(holder, "doors need a push", session_id="s", memory_type="observation")
     waiting = Call(db, connect(), lambda c: c.execute(end.encode()).fetchone()).waits_for(holder)
     holder.execute("commit")

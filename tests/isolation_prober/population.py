@@ -26,9 +26,13 @@ def populate(db: DB, side: Side) -> None:
 
     db.execute("select memfold.set_predicate(tenant_id => %s, predicate => %s)", [tenant, say("drives")])
     db.execute(
-        "select memfold.set_policy(%s, %s, memory_type => %s, lexical_threshold => 0.9, metadata_max => %s,"
+        "select memfold.set_policy(%s, %s, memory_type => %s, lexical_threshold => 0.9,"
         " on_ambiguous => 'judge')",
-        [tenant, bucket, say("type"), [say("key")]],
+        [tenant, bucket, say("type")],
+    )
+    db.execute(
+        "update memfold.policies set metadata_max = %s where tenant_id = %s and bucket_id = %s",
+        [[say("key")], tenant, bucket],
     )
     db.execute(
         "select memfold.set_options(%s, %s, memory_type => %s, protected_types => %s)",

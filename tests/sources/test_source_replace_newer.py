@@ -14,7 +14,18 @@ import psycopg
 import pytest
 
 from memfold import Answer, Embedder, Memfold, Question
-from tests.support import Result, answer, check, counters, ingest, inside, status, statuses, vector
+from tests.support import (
+    Result,
+    answer,
+    check,
+    counters,
+    ingest,
+    inside,
+    set_columns,
+    status,
+    statuses,
+    vector,
+)
 
 DB = psycopg.Connection[Any]
 # The tests of the functions cover each server.
@@ -159,7 +170,7 @@ def test_a_judge_that_fails_replaces_no_text_that_only_an_alias_is_near_to(repla
 
 
 def test_elsewhere_a_failure_keeps_both(replace_newer: DB) -> None:
-    replace_newer.execute("select set_policy('acme', on_judge_failure => 'keep')")
+    set_columns(replace_newer, "policies", on_judge_failure="keep")
     older, newer = pair(replace_newer, 0.93)
     assert failed(replace_newer, newer.judgement_id, 8) == ["open"] * 7 + ["dead"]
     assert statuses(replace_newer, older, newer) == ["active", "active"]

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import Result, check, ingest, inside, statuses, vector
+from tests.support import Result, check, ingest, inside, set_columns, statuses, vector
 
 DB = psycopg.Connection[Any]
 # The tests of the functions cover each server.
@@ -102,7 +102,7 @@ def test_top_5_by_shared_words(robotics: DB) -> None:
     twin = ingest(robotics, " ".join(words(9)))
     found = ingest(robotics, " ".join(words(10)))
     assert (found.action, twin.action) == ("inserted", "inserted")
-    robotics.execute("select set_policy('acme', lexical_neighbours => 6)")
+    set_columns(robotics, "policies", lexical_neighbours=6)
     found = ingest(robotics, " ".join([*words(9), "zz"]))
     assert (found.action, found.memory_id, found.similarity) == ("merged", twin.memory_id, 0.9)
     check(robotics)

@@ -170,8 +170,6 @@ def test_limits_are_policy_in_a_batch(db: DB) -> None:
         ("set_policy('acme', weights => '{{0.5,0.3,0.2}}')", "MF017"),
         ("set_policy('acme', 'other', metadata_keys => '{null}')", "MF017"),
         ("set_policy('acme', 'other', metadata_keys => '{{a,b}}')", "MF017"),
-        ("set_policy('acme', metadata_max => '{a,null}')", "MF017"),
-        ("set_policy('acme', metadata_max => '{{a,b}}')", "MF017"),
         ("set_options('acme', protected_types => '{preference,null}')", "MF017"),
         ("set_options('acme', protected_types => '{{preference}}')", "MF017"),
         ("set_policy('acme', merge_threshold => 2)", "MF017"),

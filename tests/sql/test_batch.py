@@ -16,7 +16,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.concurrent_calls import together
-from tests.support import answer, check, function_calls, ingest, model, track_functions, vector
+from tests.support import answer, check, function_calls, ingest, model, set_columns, track_functions, vector
 
 DB = psycopg.Connection[Any]
 BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "20"))
@@ -222,15 +222,18 @@ def rules(db: DB, tenant: str) -> None:
     db.execute("select set_predicate('lives_in', %s, conflict => 'review')", [tenant])
     for bucket, options in {
         "wide": "scope => 'bucket', metadata_merge => 'newest'",
-        "keep": "on_ambiguous => 'insert', similar_threshold => 0.5",
+        "keep": "on_ambiguous => 'insert'",
         "off": "dedup => 'off'",
         "first": "metadata_merge => 'first', metadata_keys => '{a}', canonicalizer => 'flat/1'",
         "content": "key_fields => '{type}', conflict => 'keep_existing'",
-        "newer": "on_merge => 'replace', metadata_merge => 'newest', metadata_max => '{a}'",
-        "words": "scope => 'bucket', lexical_threshold => 0.5, neighbours => 2, session_neighbours => 20",
+        "newer": "on_merge => 'replace', metadata_merge => 'newest'",
+        "words": "scope => 'bucket', lexical_threshold => 0.5, neighbours => 2",
         "text": "on_merge => 'synthesise', on_ambiguous => 'synthesise', lexical_threshold => 0.7",
     }.items():
         db.execute(f"select set_policy(%s, %s, {options})".encode(), [tenant, bucket])
+    set_columns(db, "policies", "keep", tenant, similar_threshold=0.5)
+    set_columns(db, "policies", "newer", tenant, metadata_max=["a"])
+    set_columns(db, "policies", "words", tenant, session_neighbours=20)
     db.execute("select set_policy(%s, 'wide', 'off', dedup => 'off')", [tenant])
 
 

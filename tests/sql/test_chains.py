@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tests.maintenance import angle, policy, rows
-from tests.support import Result, answer, check, counters, ingest, model, status
+from tests.support import Result, answer, check, counters, ingest, model, set_columns, status
 
 DB = psycopg.Connection[Any]
 WALKS = int(os.environ.get("MEMFOLD_WALKS", "10"))
@@ -255,14 +255,15 @@ def test_words_name_the_text_that_matched(db: DB) -> None:
 def test_the_result_always_names_its_memory(db: DB) -> None:
     """Below the similarity that is reported, by a score, by words, and where nothing was compared at all."""
     model(db)
-    policy(db, similar_threshold=0.99)
+    set_columns(db, "policies", "default", similar_threshold=0.99)
     first = ingest(db, "User likes tea", **angle(0))
     merged = ingest(db, "User enjoys tea", **angle(15))
     asked = ingest(db, "User loves tea", **angle(-28))
     assert [merged.action, asked.action] == ["merged", "escalated"]
     assert [e["memory_id"] for e in merged.similar] == [str(first.memory_id)]
     assert [e["memory_id"] for e in asked.similar] == [str(first.memory_id)]
-    policy(db, "words", preset="robotics", similar_threshold=1, on_ambiguous="review")
+    policy(db, "words", preset="robotics", on_ambiguous="review")
+    set_columns(db, "policies", "words", similar_threshold=1)
     words = "gripper closes slowly around fragile porcelain cups with force"
     first = ingest(db, f"{words} 12N", bucket_id="words")
     merged = ingest(db, f"{words} 12N exactly", bucket_id="words")
@@ -423,7 +424,8 @@ def test_a_root_older_than_the_newest_is_found_through_its_alias(db: DB) -> None
 def test_a_session_counts_memories_too(db: DB) -> None:
     """The aliases of one memory do not take the places of the session's others."""
     model(db)
-    policy(db, guard="off", neighbours=1, session_neighbours=3, on_ambiguous="insert")
+    policy(db, guard="off", neighbours=1, on_ambiguous="insert")
+    set_columns(db, "policies", "default", session_neighbours=3)
     crowd = ingest(db, "User likes tea", **angle(0))
     for i in range(6):
         ingest(db, f"User likes tea {'very ' * (i + 1)}much", **angle(20 + i / 100))

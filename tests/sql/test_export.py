@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from memfold.cli import main
 from tests import servers
 from tests.conftest import Make, Target
-from tests.support import GENERIC_PLANS, Result, answer, ingest, model, vector
+from tests.support import GENERIC_PLANS, Result, answer, ingest, model, set_columns, vector
 
 DB = psycopg.Connection[Any]
 TABLES = (
@@ -48,10 +48,8 @@ def history(db: DB) -> Result:
     model(db)
     db.execute("select set_predicate('works_at', 'acme', conflict => 'newest_wins')")
     db.execute("select set_policy('acme', merge_threshold => 0.93)")
-    db.execute(
-        "select set_policy('acme', 'default', lexical_threshold => 0.9, metadata_max => '{score}',"
-        " weights => '{0.1,0.2,0.7}')"
-    )
+    db.execute("select set_policy('acme', 'default', lexical_threshold => 0.9, weights => '{0.1,0.2,0.7}')")
+    set_columns(db, "policies", "default", metadata_max=["score"])
     db.execute("select set_options('acme', rank_feedback => 1 / 3.0)")
     db.execute(
         "select set_options('acme', 'default', decay_interval => '1 day 01:00', protected_types => '{a,\"b,c\"}')"

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import check, counters, ingest, model, vector
+from tests.support import check, counters, ingest, model, set_columns, vector
 
 pytestmark = pytest.mark.core
 DB = psycopg.Connection[Any]
@@ -194,10 +194,8 @@ def test_bands(db: DB, cosine: float, action: str) -> None:
 
 def test_thresholds_of_the_policy_come_first(db: DB) -> None:
     model(db)
-    db.execute(
-        "select set_policy('acme', merge_threshold => 0.95, merge_inclusive => true, judge_threshold => 0.9,"
-        " similar_threshold => 0.4)"
-    )
+    db.execute("select set_policy('acme', merge_threshold => 0.95, judge_threshold => 0.9)")
+    set_columns(db, "policies", merge_inclusive=True, similar_threshold=0.4)
     first = ingest(db, "User prefers dark mode", **vector(1.0))
     below = ingest(db, "The user likes dark mode best", **vector(0.89))
     assert below.action == "inserted"

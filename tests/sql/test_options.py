@@ -25,8 +25,6 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     "rank_feedback": ([0, 0.9], [-0.01, 0.91, 1.01, "NaN"]),
     "consolidate_threshold": ([0, 1], [-0.01, 1.01, "NaN"]),
     "max_cluster_size": ([2, 10], [1, 11]),
-    "session_threshold": ([0, 1], [-0.01, 1.01, "NaN"]),
-    "protected_confidence": ([0, 1], [-0.01, 1.01, "NaN"]),
     "decay_rate": ([0, 0.999999], [-0.01, 1, "NaN"]),
     "decay_floor": ([0, 1], [-0.01, 1.01, "NaN"]),
     "decay_interval": (["0", "1000 years"], ["-1 second", "1001 years", "2000000000 months"]),
@@ -42,6 +40,8 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
 UNBOUNDED: dict[str, list[Any]] = {
     "touch": [True, False], "protected_types": [[], ["gotcha"]], "text_search": ["english", "simple"],
 }  # fmt: skip
+# What only presets set.
+OF_PRESETS = {"session_threshold", "protected_confidence"}
 KEY = ("tenant_id", "bucket_id", "memory_type")
 DEFAULTS: dict[str, Any] = {
     "min_confidence": 0, "search_threshold": None, "touch": False, "rank_confidence": 0.1, "rank_feedback": 0.1,
@@ -85,9 +85,9 @@ def test_what_is_listed_here_is_all_there_is(db: DB) -> None:
     arguments = db.execute(
         "select proargnames from pg_proc where oid = to_regproc('memfold.set_options')"
     ).fetchone()
-    assert columns - {*KEY, "updated_at"} == {*BOUNDS, *UNBOUNDED} == set(DEFAULTS)
+    assert columns - {*KEY, "updated_at"} == {*BOUNDS, *UNBOUNDED, *OF_PRESETS} == set(DEFAULTS)
     assert arguments is not None
-    assert set(arguments[0]) == columns - {"updated_at"}
+    assert set(arguments[0]) == columns - {"updated_at", *OF_PRESETS}
     assert stored(db, "options", "*", "*", "*") == DEFAULTS
 
 
@@ -157,7 +157,7 @@ def test_a_policy_and_options_go_by_one_rule(db: DB) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_resets_both(db: DB, preset: str) -> None:
-    db.execute("select set_options('acme', touch => true, session_threshold => 0.9)")
+    db.execute("select set_options('acme', touch => true, decay_floor => 0.9)")
     db.execute("select set_policy('acme', neighbours => 7)")
     db.execute("select set_options('acme', 'b', key_retention => '1 year')")
     db.execute("select set_policy('acme', 'b', preset => %s)", [preset])
@@ -168,7 +168,7 @@ def test_a_preset_resets_both(db: DB, preset: str) -> None:
     # the key's alone
     tenant = stored(db, "options", "acme", "*", "*")
     assert tenant is not None
-    assert (tenant["touch"], tenant["session_threshold"]) == (True, 0.9)
+    assert (tenant["touch"], tenant["decay_floor"]) == (True, 0.9)
 
 
 def test_an_unknown_preset_changes_neither(db: DB) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import check, ingest, model
+from tests.support import check, ingest, model, set_columns
 
 DB = psycopg.Connection[Any]
 CANDIDATES = int(os.environ.get("MEMFOLD_CANDIDATES", "900"))
@@ -49,14 +49,14 @@ def test_preview_equals_ingest(db: DB) -> None:
         "select set_predicate('works_at', 'acme'), set_predicate('lives_in', 'acme', conflict => 'review')"
     )
     db.execute("select set_policy('acme', 'wide', scope => 'bucket', metadata_merge => 'newest')")
-    db.execute("select set_policy('acme', 'keep', on_ambiguous => 'insert', similar_threshold => 0.5)")
+    db.execute("select set_policy('acme', 'keep', on_ambiguous => 'insert')")
+    db.execute("select set_policy('acme', 'newer', on_merge => 'replace', guard => 'off')")
     db.execute(
-        "select set_policy('acme', 'newer', on_merge => 'replace', metadata_max => '{a}', guard => 'off')"
+        "select set_policy('acme', 'words', scope => 'bucket', lexical_threshold => 0.5, neighbours => 2)"
     )
-    db.execute(
-        "select set_policy('acme', 'words', scope => 'bucket', lexical_threshold => 0.5, neighbours => 2,"
-        " session_neighbours => 20)"
-    )
+    set_columns(db, "policies", "keep", similar_threshold=0.5)
+    set_columns(db, "policies", "newer", metadata_max=["a"])
+    set_columns(db, "policies", "words", session_neighbours=20)
     db.execute("select set_policy('acme', 'text', on_merge => 'synthesise', lexical_threshold => 0.7)")
     rnd = random.Random(20261121)
     actions: Counter[str] = Counter()

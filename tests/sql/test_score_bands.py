@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.maintenance import angle, policy, rows, store, storing
-from tests.support import check, counters, ingest, model, status
+from tests.support import check, counters, ingest, model, set_columns, status
 
 DB = psycopg.Connection[Any]
 # degrees; cosines 0.574, 0.643, 0.766, 0.940, 0.342
@@ -76,7 +76,7 @@ def test_the_best_score_is_taken(scored: DB) -> None:
 
 def test_what_is_only_reported_is_not_scored(scored: DB) -> None:
     """A neighbour below the cosine of candidates may be similar, and no more."""
-    scored.execute("select set_policy('acme', similar_threshold => 0.2)")
+    set_columns(scored, "policies", similar_threshold=0.2)
     old = ingest(scored, TEXTS[0], **angle(0))
     found = ingest(scored, TEXTS[1], **angle(OFF))
     assert (found.action, found.method) == ("inserted", None)

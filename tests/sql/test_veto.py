@@ -17,7 +17,7 @@ import pytest
 
 from memfold.calibrate.score import Score
 from tests.maintenance import policy, rows, storing
-from tests.support import Result, check, ingest, model, vector
+from tests.support import Result, check, ingest, model, set_columns, vector
 
 DB = psycopg.Connection[Any]
 # Guard-clean, whatever the guard learns; a merge_veto of 1 stops any two texts.
@@ -208,7 +208,8 @@ def test_words_alone(asking: DB) -> None:
 
 
 def test_neighbours_of_the_session(asking: DB) -> None:
-    policy(asking, neighbours=1, session_neighbours=20, merge_veto=1)
+    policy(asking, neighbours=1, merge_veto=1)
+    set_columns(asking, "policies", "default", session_neighbours=20)
     ingest(asking, "Something else is stored here", **vector(0.99, 2))
     ingest(asking, PAIR[0], session_id="s", **vector(0.97, 3))
     new = ingest(asking, PAIR[1], session_id="s", **vector(1))

@@ -56,9 +56,7 @@ create or replace function memfold.set_options(
     rank_feedback double precision default null,
     consolidate_threshold double precision default null,
     max_cluster_size bigint default null,
-    session_threshold double precision default null,
     protected_types text[] default null,
-    protected_confidence double precision default null,
     decay_rate double precision default null,
     decay_floor double precision default null,
     decay_interval interval default null,
@@ -95,9 +93,7 @@ begin
     v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
     v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);
     v_new.max_cluster_size := coalesce(max_cluster_size, v_new.max_cluster_size);
-    v_new.session_threshold := coalesce(session_threshold, v_new.session_threshold);
     v_new.protected_types := coalesce(protected_types, v_new.protected_types);
-    v_new.protected_confidence := coalesce(protected_confidence, v_new.protected_confidence);
     v_new.decay_rate := coalesce(decay_rate, v_new.decay_rate);
     v_new.decay_floor := coalesce(decay_floor, v_new.decay_floor);
     v_new.decay_interval := coalesce(decay_interval, v_new.decay_interval);

@@ -10,20 +10,14 @@ create or replace function memfold.set_policy(
     scope text default null,
     neighbours bigint default null,
     merge_threshold double precision default null,
-    merge_inclusive boolean default null,
     judge_threshold double precision default null,
-    similar_threshold double precision default null,
     lexical_threshold double precision default null,
-    lexical_neighbours bigint default null,
-    session_neighbours bigint default null,
     guard text default null,
     merge_veto double precision default null,
     on_ambiguous text default null,
     on_merge text default null,
     on_refinement text default null,
-    on_judge_failure text default null,
     metadata_merge text default null,
-    metadata_max text[] default null,
     conflict text default null,
     confidence_floor double precision default null,
     notify boolean default null,
@@ -90,20 +84,14 @@ begin
     v_new.scope := coalesce(scope, v_new.scope);
     v_new.neighbours := coalesce(neighbours, v_new.neighbours);
     v_new.merge_threshold := coalesce(merge_threshold, v_new.merge_threshold);
-    v_new.merge_inclusive := coalesce(merge_inclusive, v_new.merge_inclusive);
     v_new.judge_threshold := coalesce(judge_threshold, v_new.judge_threshold);
-    v_new.similar_threshold := coalesce(similar_threshold, v_new.similar_threshold);
     v_new.lexical_threshold := coalesce(lexical_threshold, v_new.lexical_threshold);
-    v_new.lexical_neighbours := coalesce(lexical_neighbours, v_new.lexical_neighbours);
-    v_new.session_neighbours := coalesce(session_neighbours, v_new.session_neighbours);
     v_new.guard := coalesce(guard, v_new.guard);
     v_new.merge_veto := coalesce(merge_veto, v_new.merge_veto);
     v_new.on_ambiguous := coalesce(on_ambiguous, v_new.on_ambiguous);
     v_new.on_merge := coalesce(on_merge, v_new.on_merge);
     v_new.on_refinement := coalesce(on_refinement, v_new.on_refinement);
-    v_new.on_judge_failure := coalesce(on_judge_failure, v_new.on_judge_failure);
     v_new.metadata_merge := coalesce(metadata_merge, v_new.metadata_merge);
-    v_new.metadata_max := coalesce(metadata_max, v_new.metadata_max);
     v_new.conflict := coalesce(conflict, v_new.conflict);
     v_new.confidence_floor := coalesce(confidence_floor, v_new.confidence_floor);
     v_new.notify := coalesce(notify, v_new.notify);
@@ -163,7 +151,8 @@ that policy, or in the less specific policy if there is none yet. preset: the va
 defaults), store_and_load, hash_first, replace_newer or robotics; it also sets the options of the same key (set_options). key_fields: any
 of type, subject, predicate. weights: source, extractor and repetition, which add up to 1. dedup => ''off'' stores without a hash.
 canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; requires memfold_py). embed => ''in_database'': the
-database computes the vectors with embed_model (requires memfold_py). The other arguments are the columns of memfold.policies. Raises
+database computes the vectors with embed_model (requires memfold_py). The other arguments are columns of memfold.policies; its further
+columns are set by presets. Raises
 MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no
 registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';
 
