@@ -248,6 +248,6 @@ docs: setup ## build the site of the docs into site/, links checked
 
 # What only the bench needs is not in the way of who wants to test.
 bench: setup ## measure, on the embedded server
-	@$(PY) -c 'import matplotlib, numpy' 2>/dev/null || \
+	@$(PY) -c 'import numpy, psutil' 2>/dev/null || \
 	    $(PY) -m pip install -q --disable-pip-version-check -e 'python_client[bench]'
 	@$(PY) bench/run.py

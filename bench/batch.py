@@ -326,23 +326,6 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
         ["", "bare", "ingest_memories", "wall", "CPU", "vectors apart", "wall", "CPU"],
         rows,
     )
-    report.bars(
-        "Rows a second of batches and of the bare statements that write the same rows",
-        [f"{kind.name} / {other}" for kind in KINDS for other in kind.bare],
-        {
-            label: [
-                ROWS / median(data[kind.name][variant or other]["wall"]) * 1000
-                for kind in KINDS
-                for other in kind.bare
-            ]
-            for label, variant in (
-                ("bare", None),
-                ("ingest_memories", "ingest_memories"),
-                ("vectors apart", "vectors apart"),
-            )
-        },
-        unit="rows per second",
-    )
     report.table(
         "Against our own single calls, in one psycopg pipeline and one transaction, the client's part included (wall time):",
         ["", "calls/s", "batch rows/s", "times as fast"],

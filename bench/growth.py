@@ -295,16 +295,6 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, memories:
             sizes,
             MOST,
         )
-        report.lines(
-            f"{whose}, synchronous_commit=off",
-            sizes,
-            {
-                title: [median(measured.wall[f"{title}, synchronous_commit=off"][name]) for name in names]
-                for title in SCOPED.values()
-            },
-            x_label="memories",
-            unit="us",
-        )
 
     wide = {"paraphrase": "paraphrase that merges", "new": "new fact"}
     names = [plan.name for plan in one]
@@ -323,16 +313,6 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, memories:
         "Bucket-wide tier 2, one tenant, synchronous_commit=off: median latency of a call, in us, one client.",
         measured, [*exact.values(), *hnsw.values()], names, sizes, MOST_WIDE,
     )  # fmt: skip
-    report.lines(
-        "Bucket-wide tier 2, synchronous_commit=off",
-        sizes,
-        {
-            title: [median(measured.wall[title][name]) for name in names]
-            for title in [*exact.values(), *hnsw.values()]
-        },
-        x_label="memories",
-        unit="us",
-    )
 
     asked = []
     for plan in one:

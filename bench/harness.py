@@ -23,7 +23,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import plots
 import psycopg
 from psycopg import pq, sql
 
@@ -253,13 +252,12 @@ def cpu(
 
 @dataclass
 class Report:
-    """The answer to one question: tables and plots for the reader, every single round for those who want to check."""
+    """The answer to one question: tables for the reader, every single round for those who want to check."""
 
     question: str
     title: str
     sections: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
-    plots: dict[str, str] = field(default_factory=dict)  # by file name
 
     def table(self, caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Add a table and print it."""
@@ -280,43 +278,14 @@ class Report:
         self.sections.append(f"{caption}\n\n" + "\n".join(lines))
         print(f"\n{caption}\n" + "\n".join(lines), flush=True)
 
-    def bars(
-        self, caption: str, groups: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str
-    ) -> None:
-        """Add a plot: for each group a bar of each series."""
-        self._plot(caption, plots.bars(groups, series, unit))
-
-    def lines(
-        self,
-        caption: str,
-        x: Sequence[float],
-        series: Mapping[str, Sequence[float]],
-        *,
-        x_label: str,
-        unit: str,
-    ) -> None:
-        """Add a plot: a line of each series over x, which is logarithmic."""
-        self._plot(caption, plots.lines(x, series, x_label, unit))
-
-    def _plot(self, caption: str, svg: str) -> None:
-        number = len(self.plots) + 1
-        name = f"{self.question}.svg" if number == 1 else f"{self.question}-{number}.svg"
-        self.plots[name] = svg
-        self.sections.append(f"![{caption}]({name})")
-
     def note(self, text: str) -> None:
         """Add a paragraph and print it."""
         self.sections.append(text)
         print(f"\n{text}", flush=True)
 
     def write(self, environment: dict[str, Any]) -> None:
-        """Write bench/results/<question>.md, .json and .svg (-2.svg and so on, if there are more plots)."""
+        """Write bench/results/<question>.md and .json."""
         RESULTS.mkdir(exist_ok=True)
-        for path in RESULTS.glob(f"{self.question}*.svg"):
-            if re.fullmatch(r"(-\d+)?\.svg", path.name.removeprefix(self.question)):
-                path.unlink()
-        for name, svg in self.plots.items():
-            (RESULTS / name).write_text(svg, encoding="utf-8")
         where = ", ".join(f"{key} {value}" for key, value in environment.items())
         (RESULTS / f"{self.question}.md").write_text(
             f"# {self.title}\n\n" + "\n\n".join(self.sections) + f"\n\n{where}\n", encoding="utf-8"

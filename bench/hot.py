@@ -160,13 +160,6 @@ def _grow(
             for name in SETTINGS
         ],
     )
-    report.lines(
-        f"Median time of a call over the merges that the memory had before; {CALLS:,} calls each",
-        [max(step, CALLS) for step in steps],
-        {name: [measured[name][step][0][0] for step in steps] for name in SETTINGS},
-        x_label="merges",
-        unit="us",
-    )
     report.table(
         "After the last of them:",
         ["table", "MB", "updates", "HOT, %", "dead rows", "autovacuums"],

@@ -85,13 +85,6 @@ def run(server: harness.Server, *, rows: int) -> harness.Report:
         ],
     )
     shown = [sample for sample in samples[:: -(-len(samples) // POINTS)] if sample[1]]
-    report.lines(
-        "Memory of the client and of its server session over the rows that are stored",
-        [sample[1] for sample in shown],
-        {"client": [sample[2] for sample in shown], "backend": [sample[3] for sample in shown]},
-        x_label="rows",
-        unit="MB",
-    )
     report.note(f"{stored:,} memories, {size / 2**30:.1f} GB on disk, {seconds / 60:.0f} minutes.")
     report.data = {
         "seconds": seconds,

@@ -108,17 +108,6 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, seconds: 
         ["", *VARIANTS, "ratio"],
         rows,
     )
-    report.bars(
-        "Throughput of ingest_memory over that of the bare insert of the same rows; 1 is as fast",
-        list(throughput),
-        {
-            "over the bare insert": [
-                harness.ratio(measured["ingest_memory"], measured["bare insert"])
-                for measured in throughput.values()
-            ]
-        },
-        unit="ratio of transactions a second",
-    )
     server.create("newfact_copy", "newfact")
     cpu = harness.cpu(
         server, "newfact_copy", {**VARIANTS, "reading the candidate alone": READ}, calls, rounds=rounds

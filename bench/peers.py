@@ -408,15 +408,6 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: in
         way.name: {setting: [vars(one) for one in found] for setting, found in way.measured.items()}
         for way in all_ways
     }
-    report.bars(
-        "Unique facts a second",
-        [way.name for way in all_ways],
-        {
-            setting: [median(one.rate for one in way.measured[setting]) for way in all_ways]
-            for setting in SETTINGS
-        },
-        unit="facts/s",
-    )
 
     singles = [way for way in all_ways if not way.many and way.store is not OursBySubject]
     rows = []

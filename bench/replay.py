@@ -86,17 +86,6 @@ def run(server: harness.Server, *, rounds: int, seconds: float) -> harness.Repor
         ["", *VARIANTS, "/ three writes", "/ bare upsert"],
         rows,
     )
-    report.bars(
-        "Throughput of ingest_memory over that of a hand-written statement; 1 is as fast",
-        list(throughput),
-        {
-            f"over {other}": [
-                harness.ratio(measured["ingest_memory"], measured[other]) for measured in throughput.values()
-            ]
-            for other in ("three writes", "bare upsert")
-        },
-        unit="ratio of transactions a second",
-    )
     cpu = harness.cpu(server, "replay", VARIANTS, calls, rounds=rounds)
     harness.cpu_table(report, cpu, "ingest_memory")
     report.data = {"tps": throughput, "cpu_us": cpu}

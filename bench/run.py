@@ -14,7 +14,6 @@ from pathlib import Path
 
 import adoption
 import batch
-import breakdown
 import consolidation
 import dataset
 import erasure
@@ -44,7 +43,7 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, profile, batch, hot, adopt, search, recall, sizing, storage, isolation, peers,"
+        help="replay, newfact, growth, batch, hot, adopt, search, recall, sizing, storage, isolation, peers,"
         " memory, consolidation, erasure, soak or language (default: all but the last five)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
@@ -81,7 +80,6 @@ def main() -> int:
         "growth": lambda server: growth.run(
             server, data(), rounds=given.rounds, memories=given.memories or 1_000_000
         ),
-        "profile": lambda server: breakdown.run(server, rounds=given.rounds),
         "batch": lambda server: batch.run(server, rounds=given.rounds),
         "hot": lambda server: hot.run(server, rounds=given.rounds, merges=given.merges),
         "adopt": lambda server: adoption.run(server, rounds=given.rounds, rows=given.rows or adoption.ROWS),

@@ -464,16 +464,6 @@ def _latencies(report: harness.Report, soak: _Soak) -> None:
     report.note(
         f"{soak.retries:,} calls were sent again (40001, 40P01); {soak.passed:,} came second to another."
     )
-    shown = [
-        k for k in ("replay", "new", "search", "slot", "resolve") if len(_window(soak, k, range(30))) > 100
-    ]
-    report.lines(
-        "Median latency by time",
-        [(part + 1) / soak.parts for part in range(30)],
-        {k: [float(np.median(soak.latencies.get((k, p)) or [0])) for p in range(30)] for k in shown},
-        x_label="minutes",
-        unit="ms",
-    )
 
 
 def _pages(report: harness.Report, soak: _Soak) -> None:

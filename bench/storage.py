@@ -254,12 +254,6 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
             ["", *timed, "WAL, replay", "WAL, insert", "bytes a row"],
             rows,
         )
-    report.bars(
-        "A scan of 20 vectors",
-        [f"{dimensions:,} dimensions" for dimensions in DIMENSIONS],
-        plotted,
-        unit="us of CPU",
-    )
     report.data["cosine, halfvec"] = moved = halved()
     report.note(
         "Scans, replays and inserts read the candidate's vector or id from a table, which is part of their time."

@@ -28,7 +28,6 @@ SIZES: dict[str, dict[str, Any]] = {
     "replay": {"FACTS": 40, "CALLS": 5},
     "newfact": {"SUBJECTS": 10, "POOL": 200, "CALLS": 5},
     "growth": {"SIZES": (400, 800), "TENANT": 40, "HITS": 5, "DECISIONS": 5, "WIDE": 5, "RECALL": 5},
-    "breakdown": {"CALLS": 20},
     "batch": {"ROWS": 20, "FACTS": 40, "SUBJECTS": 10},
     "hot": {"CALLS": 10, "WRITERS": 4, "SECONDS": 1, "CROWDS": (4,), "CROWD_SECONDS": 1},
     "memory": {"EVERY": 0.05},
@@ -45,7 +44,6 @@ ASKED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "replay": lambda ask, server, _: ask(server, rounds=1, seconds=0),
     "newfact": lambda ask, server, data: ask(server, data, rounds=1, seconds=0),
     "growth": lambda ask, server, data: ask(server, data, rounds=1, memories=800),
-    "breakdown": lambda ask, server, _: ask(server, rounds=1),
     "batch": lambda ask, server, _: ask(server, rounds=1),
     "hot": lambda ask, server, _: ask(server, rounds=1, merges=200),
     "adoption": lambda ask, server, _: ask(server, rounds=1, rows=500),
@@ -117,8 +115,7 @@ def test_every_question_is_asked_here(bench: Callable[[str], Any]) -> None:
     )
     assert helped.returncode == 2
     named = set(helped.stderr.partition("there are ")[2].strip().split(", "))
-    titles = {"breakdown": "profile", "adoption": "adopt"}
-    assert named == {titles.get(name, name) for name in ASKED} | ELSEWHERE
+    assert named == {"adopt", *ASKED, *ELSEWHERE} - {"adoption"}
 
 
 # Five lines in the form of HaluMem's stage3_2_preference_events.jsonl, but what the bench does not read.

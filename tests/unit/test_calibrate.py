@@ -36,7 +36,7 @@ from memfold.calibrate import (
 )
 from memfold.calibrate.bounds import at_most
 from memfold.calibrate.judged import a_share, in_band, measure_judge
-from memfold.calibrate.report import page, write_html, write_png
+from memfold.calibrate.report import page, write_html
 from memfold.errors import CalibrationRefusedError, InvalidPairError
 from memfold.judging import Answer, JudgeError, Question
 
@@ -576,8 +576,3 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     for words in ("forgetful was asked about 4 pairs", made.fingerprint.hex(), "Kept apart, but duplicates"):
         assert words in text
     assert page(made, "Refused & told.") == text
-
-
-def test_the_picture(tmp_path: Path) -> None:
-    write_png(loose(), tmp_path / "report.png")
-    assert (tmp_path / "report.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

@@ -133,12 +133,6 @@ def _fates(axes: Any, made: Calibration) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=3, frameon=False)
 
 
-def write_png(made: Calibration, path: Path) -> None:
-    figure(made).savefig(path, dpi=130, metadata={"Software": "memfold"})
-
-
-# --- the page -------------------------------------------------------------------------------------------------------
-
 _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }

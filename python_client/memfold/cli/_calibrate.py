@@ -100,7 +100,6 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     metavar="FILE.html",
     help="Write the report here, with the texts of misjudged pairs.",
 )
-@click.option("--png", type=PATH, metavar="FILE.png", help="Write the report's charts here.")
 @click.option(
     "--replay",
     "bucket",
@@ -138,7 +137,6 @@ def calibrate(
     embed_url: str | None,
     embed_model: str | None,
     html: Path | None,
-    png: Path | None,
     bucket: str | None,
     applied: bool,
     undo: bool,
@@ -207,14 +205,14 @@ def calibrate(
         )
     except CalibrationRefusedError as error:
         if error.attempt is not None:
-            _write(error.attempt, html, png, " ".join(filter(None, [error.message + ".", error.detail])))
+            _write(error.attempt, html, " ".join(filter(None, [error.message + ".", error.detail])))
         raise
     if asked is not None:
         from memfold.calibrate.judged import a_share, in_band, measure_judge
 
         made = dataclasses.replace(made, judged=measure_judge(asked, a_share(in_band(made), max_judged)))
     made = save(where, made)
-    _write(made, html, png)
+    _write(made, html)
     _tell(made)
     replayed = _replay(where, tenant, bucket, made) if tenant and bucket else None
     _report(made, applied=applied, replayed=replayed)
@@ -280,16 +278,12 @@ def _embed(pairs: list[dict[str, Any]], embedder: OpenAIEmbedder) -> None:
             pair["cosine"] = round(float(np.clip(cosine, -1, 1)), 6)
 
 
-def _write(made: Calibration, html: Path | None, png: Path | None, refused: str | None = None) -> None:
-    if html is None and png is None:
-        return
-    from memfold.calibrate.report import write_html, write_png
-
+def _write(made: Calibration, html: Path | None, refused: str | None = None) -> None:
     if html is not None:
+        from memfold.calibrate.report import write_html
+
         write_html(made, html, refused)
         say(f"{html} is written; it contains texts of pairs")
-    if png is not None:
-        write_png(made, png)
 
 
 def _replay(where: str, tenant: str, bucket: str, made: Calibration) -> Replay:
