@@ -197,7 +197,7 @@ def test_no_setting_changes_a_decision(db: DB, connect: Connect) -> None:
     db.execute("select set_policy(%s, 'words', lexical_threshold => 0.5, on_ambiguous => 'insert')", [TENANT])
     expected = decisions(connect())
     kinds = [str(value) for value in expected.values()]
-    assert sum("merged" in kind for kind in kinds) > 1
+    assert any("merged" in kind for kind in kinds)
     assert sum("escalated" in kind for kind in kinds) > 10
     assert not [name for name, value in expected.items() if isinstance(value, str)]
     wrong: list[Any] = []
