@@ -212,7 +212,7 @@ def test_they_use_nothing_that_citus_plans(nodes: citus_nodes.Nodes) -> None:
         ).fetchone()
     assert {"ingest_memory", "ingest_memories", "known_memory", "search_memories", "derive_scope"} <= set(own)
     assert types is not None
-    assert types[0] >= 7
+    assert types[0] >= 6
     named = re.compile(r"\b(?:memfold|memfold_internal)\.(\w+)")
     uses = {
         name: {

@@ -106,7 +106,8 @@ memfold.maintenance to on.';
 create or replace function memfold_internal._new_roots(tenant_id text, texts uuid[], gone uuid[])
 returns table (memory_id uuid, into_id uuid, root_id uuid)
 language sql stable
-begin atomic
+-- not a parsed body: by _memory() it would make the table depend on itself, and Citus distribute none
+as $$
     with recursive edges as materialized (
         select m.memory_id, m.merged_into, memfold_internal._root(m.memory_id, m.root_id) as root
         from pg_catalog.unnest(texts) as i (id)
@@ -132,7 +133,7 @@ begin atomic
     select n.memory_id, coalesce(n.at, h.head), h.head
     from nearest as n
     left join heads as h on h.root = n.root;
-end;
+$$;
 comment on function memfold_internal._new_roots is
 'For whole trees from which the texts gone are removed: what each text then points to. That is the nearest text above it that stays, else
 the oldest of those that have none (for that one, and for a root that stays: itself). Null: nothing of its tree stays. root_id: the new
