@@ -29,6 +29,7 @@ import recall
 import replay
 import search
 import sizing
+import slot
 import soak
 import storage
 
@@ -43,7 +44,7 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, batch, hot, adopt, search, recall, sizing, storage, isolation, peers,"
+        help="replay, newfact, growth, batch, hot, adopt, search, recall, sizing, slot, storage, isolation, peers,"
         " memory, consolidation, erasure, soak or language (default: all but the last five)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
@@ -98,6 +99,7 @@ def main() -> int:
             server, data(), minutes=given.minutes, facts=given.rows or soak.FACTS
         ),
         "sizing": lambda server: sizing.run(server),
+        "slot": lambda server: slot.run(server),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "language": lambda _: language.run(rounds=given.rounds),
         "isolation": lambda server: isolation.run(server, data(), rounds=given.rounds),
