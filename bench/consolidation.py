@@ -55,13 +55,13 @@ from waiting as w where w.pid <> %(backend)s
 SUFFIXES = ("", ", indeed", ", as it seems", ", so they say")
 
 HELD = """
-select m.content, m.status, m.metadata, o.content as merged_into, r.content as root, k.is_active, k.on_timeline, k.aliases,
+select m.content, m.status, m.metadata, o.content as merged_into, r.content as root, k.is_additive, k.on_timeline, k.aliases,
     k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.first_seen::text, k.last_seen::text,
     (select array_agg(s.source_turn_id order by s.source_turn_id) from memfold.memory_sources as s
         where s.tenant_id = m.tenant_id and s.memory_id = m.memory_id) as turns,
     (select array_agg((i.valid_from, i.valid_to)::text order by i.valid_from) from memfold.memory_intervals as i
         where i.tenant_id = m.tenant_id and i.memory_id = m.memory_id) as intervals,
-    (select array_agg((v.model, v.is_active, md5(v.embedding::text))::text) from memfold.memory_vectors as v
+    (select array_agg((v.model, v.is_live, md5(v.embedding::text))::text) from memfold.memory_vectors as v
         where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id) as vectors
 from memfold.memories as m
 left join memfold.memory_counters as k using (tenant_id, memory_id)

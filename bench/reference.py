@@ -32,8 +32,7 @@ create table reference.memories (
 create table reference.events (like memfold.memory_events including indexes including storage);
 alter table reference.events
 alter event_id set default uuidv7(), alter recorded_at set default clock_timestamp(),
-alter source_turn_ids set default '{}', alter observation set default false,
-alter on_timeline set default false;
+alter source_turn_ids set default '{}', alter observation set default false;
 create table reference.sources (like memfold.memory_sources including indexes including storage);
 alter table reference.sources alter column event_id set default gen_random_uuid();
 

@@ -247,7 +247,7 @@ export interface Functions {
   };
   set_predicate: {
     arguments: { predicate: string | null; tenant_id?: string | null; cardinality?: string | null; conflict?: string | null };
-    row: { set_predicate: null | null };
+    row: { set_predicate: string | null };
   };
   start_reembedding: {
     arguments: { from_model: string | null; to_model: string | null; tenant_id?: string | null };

@@ -53,14 +53,14 @@ def held(db: DB, bucket: str) -> list[Row]:
     return rows(
         db,
         """
-        select m.content, m.status, m.metadata, o.content as merged_into, r.content as root, k.is_active, k.on_timeline,
+        select m.content, m.status, m.metadata, o.content as merged_into, r.content as root, k.is_additive, k.on_timeline,
             k.aliases, k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.first_seen::text,
             k.last_seen::text,
             (select array_agg(s.source_turn_id order by s.source_turn_id) from memory_sources as s
                 where s.tenant_id = m.tenant_id and s.memory_id = m.memory_id) as turns,
             (select array_agg(format('%%s %%s', i.valid_from, i.valid_to) order by i.valid_from) from memory_intervals as i
                 where i.tenant_id = m.tenant_id and i.memory_id = m.memory_id) as intervals,
-            (select array_agg(format('%%s %%s %%s', v.model, v.is_active, v.embedding) order by v.model)
+            (select array_agg(format('%%s %%s %%s', v.model, v.is_live, v.embedding) order by v.model)
                 from memory_vectors as v where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id) as vectors
         from memories as m
         left join memory_totals as k using (tenant_id, memory_id)

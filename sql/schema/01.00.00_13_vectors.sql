@@ -44,14 +44,15 @@ create table memfold.memory_vectors (
     model text collate "C" not null,
     bucket_id text collate "C" not null,
     scope_key bigint not null,
-    is_active boolean not null default true,
+    is_live boolean not null default true,
     embedding vector not null,
     primary key (tenant_id, memory_id, model)
 );
 -- In the row while it fits a page: no TOAST read per neighbour. MAIN rather than PLAIN, which refuses larger vectors.
 alter table memfold.memory_vectors alter column embedding set storage main;
 create index memory_vectors_scope_idx
-on memfold.memory_vectors (tenant_id, bucket_id, scope_key, model, memory_id) where is_active;
+on memfold.memory_vectors (tenant_id, bucket_id, scope_key, model, memory_id) where is_live;
 comment on table memfold.memory_vectors is
 'One unit vector per memory and embedding model, including those of aliases; a scoped scan reads no other table.';
-comment on column memfold.memory_vectors.is_active is 'The memory, or the root of the alias, is active: it is a neighbour.';
+comment on column memfold.memory_vectors.is_live is
+'The memory, or the root of the alias, is active or superseded: it is a neighbour.';

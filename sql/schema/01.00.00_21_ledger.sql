@@ -89,8 +89,9 @@ create table memfold.memory_counters (
     tenant_id text collate "C" not null,
     memory_id uuid not null,
     root_id uuid,
-    is_active boolean not null default true,
+    is_additive boolean not null default true,
     on_timeline boolean not null default false,
+    is_related boolean not null default false,
     aliases bigint not null default 0,
     observations bigint not null default 0,
     independent bigint not null default 0,
@@ -117,13 +118,18 @@ create table memfold.memory_counters (
     valid_until timestamptz,
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+create index memory_counters_related_idx on memfold.memory_counters (tenant_id, (coalesce(root_id, memory_id))) where is_related;
 comment on table memfold.memory_counters is
 'The counters of each text, over its own observations, in a narrow table so that a merge is one HOT update; those of a root also sum up
 its aliases (alias_*). memory_totals adds the two. To change a tree or its counters, a call locks the root''s row here.';
 comment on column memfold.memory_counters.root_id is 'As in memories: aliases only.';
-comment on column memfold.memory_counters.is_active is 'A root whose status is active.';
+comment on column memfold.memory_counters.is_additive is
+'Roots: a later statement only counts, and changes nothing else. The memory is active and has no validity; if it is on a timeline, it was
+stated last there, it is current for ever, and nobody has said that two values of its slot hold together.';
 comment on column memfold.memory_counters.on_timeline is
-'Roots: the memory is one of several values on a timeline: of a single-valued slot, or after a judged contradiction.';
+'Roots: when the memory is current follows from the statements of other values too, or from a validity, and is in memory_intervals.';
+comment on column memfold.memory_counters.is_related is
+'Somebody has decided that this text contradicts another one, or that the two hold together.';
 comment on column memfold.memory_counters.aliases is 'Roots: how many texts have been merged into this one.';
 comment on column memfold.memory_counters.observations is 'Observations in force of this text.';
 comment on column memfold.memory_counters.independent is
@@ -153,18 +159,19 @@ comment on column memfold.memory_counters.decayed_confidence is
 
 create table memfold.memory_intervals (
     tenant_id text collate "C" not null,
-    bucket_id text collate "C" not null,
-    scope_key bigint not null,
-    valid_from timestamptz not null,
-    from_event uuid not null,
     memory_id uuid not null,
+    valid_from timestamptz not null,
     valid_to timestamptz,
-    primary key (tenant_id, bucket_id, scope_key, valid_from, from_event),
+    slot_key bigint,
+    primary key (tenant_id, memory_id, valid_from),
     foreign key (tenant_id, memory_id) references memfold.memories (tenant_id, memory_id)
 );
-create index memory_intervals_memory_idx on memfold.memory_intervals (tenant_id, memory_id);
+create index memory_intervals_slot_idx on memfold.memory_intervals (tenant_id, slot_key, (coalesce(valid_to, 'infinity')))
+where slot_key is not null;
 comment on table memfold.memory_intervals is
-'When a value of a single-valued slot was current: [valid_from, valid_to); valid_to null: still. Derived from the ledger.';
+'When a memory was or will be current: [valid_from, valid_to); valid_to null: for ever. Of values of slots, of contradictions, and of
+memories with a validity; all others are current from their first observation on. Derived from the ledger.';
+comment on column memfold.memory_intervals.slot_key is 'The scope (memories.scope_key) whose single value this is. Null: of no slot.';
 
 create table memfold.memory_sources (
     tenant_id text collate "C" not null,
@@ -207,7 +214,6 @@ create table memfold.memory_events (
     similar_memories jsonb,
     reason text collate "C",
     observation boolean not null default false,
-    on_timeline boolean not null default false,
     content text collate "C",
     memory_type text collate "C",
     subject text collate "C",
@@ -237,7 +243,7 @@ create unique index memory_events_undoes_key on memfold.memory_events (tenant_id
 create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) where run_id is not null;
 -- Decisions about texts, without their restatements, of which there may be many: the condition is that of the view
 -- memfold_internal._decisions. It is short, since each INSERT prepares it again.
-create index memory_events_decisions_idx on memfold.memory_events (tenant_id, memory_id, event_id) where tier <> 1 or on_timeline;
+create index memory_events_decisions_idx on memfold.memory_events (tenant_id, memory_id, event_id) where tier > 1;
 -- Rows that erasure must find by their contents: those that name other memories with the guard's signals, which contain words of both,
 -- and those whose source turn has no row in memory_sources, because they support nothing.
 create index memory_events_erasure_idx on memfold.memory_events (tenant_id, bucket_id, event_id)
@@ -268,8 +274,6 @@ comment on column memfold.memory_events.similar_memories is
 if an alias was nearer, matched_id and matched_similarity, or by words jaccard_matched_id and matched_jaccard.';
 comment on column memfold.memory_events.observation is
 'The call counts as an observation of memory_id (recalled text and decisions do not).';
-comment on column memfold.memory_events.on_timeline is
-'The row concerns a value of a timeline. For inserted, superseded and historical: of the timeline of their scope.';
 comment on column memfold.memory_events.observed_at is
 'When the candidate was observed. For a manual supersession: the time from which it applies.';
 comment on column memfold.memory_events.valid_from is 'Time from which the fact holds, as given by the caller. Null: no bound.';
@@ -277,6 +281,29 @@ comment on column memfold.memory_events.valid_until is
 'Time until which the fact holds, exclusive, as given by the caller. Null: no bound.';
 comment on column memfold.memory_events.actor is 'Login role of the caller, or the judge.';
 comment on column memfold.memory_events.cause is 'For action erased: what was erased (the text, a number of ledger rows).';
+
+create type memfold_internal.statement as (
+    root_id uuid,
+    value text,
+    slot_key bigint,
+    observed_at timestamptz,
+    event_id uuid,
+    is_timed boolean,
+    holds tstzrange
+);
+comment on type memfold_internal.statement is
+'A statement in force about a root: of which value, of which slot (null: none), when, and in which time it says that the value holds.
+is_timed: it came with a validity.';
+
+create type memfold_internal.derived_time as (
+    memory_id uuid,
+    slot_key bigint,
+    on_timeline boolean,
+    is_superseded boolean,
+    is_additive boolean,
+    times tstzmultirange
+);
+comment on type memfold_internal.derived_time is 'When a root is current, and its status and flags: the result of _derived_times().';
 
 -- Runs -------------------------------------------------------------------------------------------------------------
 
@@ -286,7 +313,7 @@ create table memfold.runs (
     bucket_id text collate "C" not null,
     kind text collate "C" not null check (kind in (
         'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'maintenance', 'reembedding', 'dropping', 'erasure',
-        'link'
+        'link', 'predicate'
     )),
     status text collate "C" not null default 'open' check (status in ('open', 'done', 'failed', 'undone')),
     arguments jsonb not null default '{}',

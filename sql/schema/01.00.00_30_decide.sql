@@ -45,7 +45,6 @@ create type memfold_internal.decision as (
     guard text[],
     similar_memories jsonb,
     reason text,
-    on_timeline boolean,
     judgement text
 );
 comment on type memfold_internal.decision is

@@ -52,7 +52,7 @@ def test_linking_while_eight_writers_continue(db: DB, connect: Connect) -> None:
     assert db.execute(
         "select count(*) from memories where status = 'active' and predicate is null"
     ).fetchone() == (30,)
-    assert db.execute("select count(distinct scope_key) from memory_intervals").fetchone() == (1,)
+    assert db.execute("select count(distinct slot_key) from memory_intervals").fetchone() == (1,)
     check(db)
 
 

@@ -652,7 +652,7 @@ def collide(dsn: str, db: psycopg.Connection) -> Callable[..., list[IngestResult
                 outcome.append(error)
 
         lock = b"select pg_advisory_lock(hashtextextended(tenant_id, scope_key)) from memfold.memories"
-        flag = "update memfold.memory_counters set is_active = {}"
+        flag = "update memfold.memory_counters set is_additive = {}"
         thread = threading.Thread(target=work)
         with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as holder:
             holder.execute(lock)
@@ -895,7 +895,7 @@ def test_async_tasks_share_a_client(dsn: str, db: psycopg.Connection, counting: 
             return await asyncio.gather(*[client.ingest(f"fact {n % 4}", subject="x") for n in range(20)])
 
     assert len(asyncio.run(work())) == 20
-    assert one(db, "select sum(observations) from memfold.memory_totals where is_active") == 20
+    assert one(db, "select sum(observations) from memfold.memory_totals where is_additive") == 20
 
 
 def test_async_survives_a_lost_connection_and_a_cancelled_call(dsn: str, db: psycopg.Connection) -> None:

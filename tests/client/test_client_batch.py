@@ -113,7 +113,7 @@ MIXED: list[Any] = [
 ]
 KEPT = """
 select m.content, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, m.status, m.metadata, r.content,
-    k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.is_active, v.model,
+    k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.is_additive, v.model,
     array(select s.source_turn_id from memfold.memory_sources as s where s.memory_id = m.memory_id order by 1)
 from memfold.memories as m
 left join memfold.memories as r on r.memory_id = m.root_id

@@ -193,10 +193,10 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
     db.execute("set jit = off")
     check(db)
     rows = db.execute(
-        "select m.content, v.embedding::text, v.is_active, m.status from memory_vectors as v"
+        "select m.content, v.embedding::text, v.is_live, m.status from memory_vectors as v"
         " join memories as m using (tenant_id, memory_id) where v.model = 'new'"
     ).fetchall()
-    assert {live for _, _, live, state in rows if state == "superseded"} == {False}
+    assert {live for _, _, live, state in rows if state == "superseded"} == {True}
     assert {live for _, _, live, state in rows if state == "merged"} == {True}
     for content, vector, *_ in rows:
         assert np.allclose(json.loads(vector), unit(new_vectors([content])[0]), atol=1e-6)

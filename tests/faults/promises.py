@@ -19,7 +19,7 @@ PROMISES = {
     "one active memory of all paraphrases": """
         select v.tenant_id, v.scope_key, count(distinct coalesce(m.root_id, m.memory_id))
         from memfold.memory_vectors as v join memfold.memories as m using (tenant_id, memory_id)
-        where v.tenant_id = any(%(tenants)s) and v.bucket_id = 'para' and v.is_active group by 1, 2
+        where v.tenant_id = any(%(tenants)s) and v.bucket_id = 'para' and v.is_live group by 1, 2
         having count(distinct coalesce(m.root_id, m.memory_id)) > 1""",
     "one value a slot": """
         select tenant_id, scope_key, count(*) from memfold.memories
@@ -27,9 +27,10 @@ PROMISES = {
         having count(*) <> 1""",
     "a slot's intervals meet": """
         select * from (
-            select tenant_id, scope_key, valid_to,
-                lead(valid_from) over (partition by tenant_id, bucket_id, scope_key order by valid_from, from_event) as next
-            from memfold.memory_intervals where tenant_id = any(%(tenants)s) and bucket_id = 'slots'
+            select i.tenant_id, i.slot_key, i.valid_to,
+                lead(i.valid_from) over (partition by i.tenant_id, i.slot_key order by i.valid_from) as next
+            from memfold.memory_intervals as i join memfold.memories as m using (tenant_id, memory_id)
+            where i.tenant_id = any(%(tenants)s) and m.bucket_id = 'slots'
         ) as i where valid_to is distinct from next""",
     "counters are the observations of the tree": """
         select k.tenant_id, k.memory_id, k.observations, o.observations

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from tests.reference_model.records import NOW, Event, Memory, State, Text, Timeline
+from tests.reference_model.records import NOW, Event, Memory, State, Text
 
 
 def shown(s: State, at: float) -> set[int]:
@@ -14,13 +14,14 @@ def shown(s: State, at: float) -> set[int]:
     observation on."""
     found = set()
     for root, k in s.counters.items():
-        since, until = k["valid"]
-        if s.status[root] not in ("active", "superseded") or not (since or at) <= at < (until or NOW):
+        if s.status[root] not in ("active", "superseded"):
             continue
         if root not in s.on_timeline:
             if k["first_seen"] <= at:
                 found.add(root)
-        elif any(root == of and start <= at < (end or NOW) for start, _, of, end in s.intervals):
+        elif any(
+            root == of and start <= at < (NOW if end is None else end) for start, of, end in s.intervals
+        ):
             found.add(root)
     return found
 
@@ -57,14 +58,49 @@ def spelling(text: Text, content: str, profile: str) -> str:
     return text.content if profile == "prose" else content
 
 
-# The actions by which a text is put on its slot's timeline; by the latter two also the one that it meets.
-PLACED = ("inserted", "superseded", "historical")
+@dataclass(frozen=True)
+class Statement:
+    """From when on a root was said to hold, and until when."""
+
+    root: int
+    value: object
+    at: float
+    number: int
+    begins: float
+    ends: float
+    timed: bool
+
+    @property
+    def said(self) -> tuple[float, int]:
+        return self.at, self.number
+
+
+def last_words(
+    s: State, events: list[Event], undone: dict[int, int], value: Callable[[int], object]
+) -> dict[Any, str]:
+    """Of each two values about whose memories somebody has decided: whether they contradict each other, or are apart."""
+    words: list[tuple[int, Event, str]] = []
+    for e in events:
+        if e.number in undone:
+            if e.action in ("superseded", "historical") and e.tier == 2:
+                words.append((undone[e.number], e, "apart"))
+        elif e.action == "superseded" and e.tier == 3:
+            words.append((e.number, e, "contradiction"))
+        elif (e.action, e.method, e.verdict) == ("judged", "person", "distinct"):
+            words.append((e.number, e, "apart"))
+    s.decided = {frozenset((s.root(e.memory or 0), s.root(e.target or 0))) for _, e, _ in words}
+    return {
+        frozenset((value(s.root(e.memory)), value(s.root(e.target)))): word
+        for _, e, word in sorted(words, key=lambda w: w[0])
+        if e.memory is not None
+        and e.target is not None
+        and s.status[s.root(e.memory)] == s.status[s.root(e.target)] == "active"
+    }
 
 
 def derive(memories: list[Memory], events: list[Event]) -> State:
     s = State()
     undone = {e.undoes: e.number for e in events if e.undoes is not None}
-    decided_late = {e.undoes for e in events if e.undoes is not None and e.tier is not None}
     in_force = [e for e in events if e.number not in undone]
     # The later of two counts: a rehash takes an alias out of its tree until it is undone.
     for e in in_force:
@@ -73,35 +109,23 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     for m in memories:
         s.trees.setdefault(s.root(m.number), []).append(m.number)
 
-    def sides(e: Event) -> set[int]:
-        return {s.root(x) for x in (e.memory, e.target) if x is not None}
-
     observed = [e for e in events if e.observation and not (e.tier == 1 and e.number in undone)]
-    decided = [e for e in in_force if e.action == "superseded" and e.tier == 3]
-    asserted = [
-        (e.at, e.number, e.memory) for e in [*observed, *decided] if e.at is not None and e.memory is not None
+    # a person who retires a memory states the one that takes its place
+    stated = [
+        *observed,
+        *(e for e in in_force if e.action == "superseded" and e.tier == 3 and e.at is not None),
     ]
     rejected = {e.memory for e in in_force if e.action == "rejected" and e.tier == 3}
-    # What was told apart by a person stays off every timeline, until someone decides between the two again.
-    for e in events:
-        taken_back = undone.get(e.number)
-        if taken_back is None or not e.on_timeline or (e.tier or 0) < 2 or e.number in decided_late:
-            continue
-        if e.fold or e.action in ("superseded", "historical"):
-            for side in {e.memory, e.target}:
-                if not any(d.number > taken_back and side in (d.memory, d.target) for d in decided):
-                    s.contested.add(side)
 
     for root, tree in s.trees.items():
         own = [e for e in observed if e.memory in tree]
-        stated_at = [at for at, _, m in asserted if m in tree]
         s.counters[root] = {
             "observations": len(own),
             "independent": independent(own),
             "source": max((e.source or 0 for e in own), default=0),
             "extractor": max((e.extractor or 0 for e in own), default=0),
             "first_seen": min((e.at or 0 for e in own), default=None),
-            "last_seen": max(stated_at, default=None),
+            "last_seen": max((e.at or 0 for e in stated if e.memory in tree), default=None),
             "aliases": len(tree) - 1,
             # as the latest observation says
             "valid": max(own, key=lambda e: (e.at or 0, e.number)).valid if own else (None, None),
@@ -110,67 +134,63 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
         s.status[root] = "rejected" if root in rejected else "active" if own else "withdrawn"
     s.sources = {(e.memory, t) for e in observed for t in e.turns if e.memory is not None}
 
-    # Who is on which timeline: the scope's, or one of those that a decision between two memories started.
-    stated = {e.memory for e in in_force if e.on_timeline and e.observation and e.action in PLACED}
-    stated |= {e.memory for e in decided if e.on_timeline}
-    # what gave way, and to whom: to a value of another slot it may have been tied by a person
-    gave_way = {
-        (e.target, e.memory)
-        for e in in_force
-        if e.on_timeline and e.action in PLACED[1:] and e.target is not None and e.memory is not None
-    }
-    groups: dict[int, object] = {x: x for e in decided for x in sides(e)}
-    for root, tree in s.trees.items():
-        if any(memories[m].scope.name == memories[root].scope.name for m in stated.intersection(tree)) or any(
-            memories[x].scope.name == memories[by].scope.name == memories[root].scope.name
-            for x, by in gave_way
-            if x in tree
-        ):
-            groups[root] = memories[root].scope.name
-            s.of_scope.add(root)
-        elif stated.intersection(tree) or any(x in tree for x, _ in gave_way):
-            groups.setdefault(root, root)
-    for e in decided:
-        pair = [groups[x] for x in sides(e)]
-        live = all(s.status[x] == "active" and x not in s.contested for x in sides(e))
-        if not e.on_timeline and len(pair) == 2 and live:
-            groups = {x: pair[0] if group == pair[1] else group for x, group in groups.items()}
-    standing = {root for e in decided for root in sides(e)}
-
     def value(root: int) -> object:
-        thing = canonical(memories[root].object)
-        return root if thing is None or root in standing else thing
+        scope, thing = memories[root].scope, canonical(memories[root].object)
+        return (scope.name, thing) if scope.slot and thing is not None else root
 
-    assertions: dict[object, list[tuple[float, int, int]]] = defaultdict(list)
-    members: dict[object, list[int]] = defaultdict(list)
-    for root, group in groups.items():
-        if root not in s.contested and s.status[root] != "rejected":
+    statements = []
+    for e in stated:
+        root = s.root(e.memory) if e.memory is not None else -1
+        if s.status.get(root) == "active" and e.at is not None:
+            since, until = e.valid
+            begins, ends = e.at if since is None else since, NOW if until is None else until
+            statements.append(
+                Statement(root, value(root), e.at, e.number, begins, ends, e.valid != (None, None))
+            )
+    statements.sort(key=lambda x: x.said)
+    words = last_words(s, events, undone, value)
+
+    def exclude(a: int, b: int) -> bool:
+        """Two roots of different values."""
+        word = words.get(frozenset((value(a), value(b))))
+        slots = memories[a].scope.slot and memories[a].scope is memories[b].scope
+        return value(a) != value(b) and (word == "contradiction" or (slots and word != "apart"))
+
+    def current(at: float) -> set[int]:
+        decides: dict[object, Statement] = {}
+        for x in statements:
+            if x.begins <= at:
+                decides[x.value] = x
+        holds = [x for x in decides.values() if at < x.ends]
+        return {x.root for x in holds if not any(y.said > x.said and exclude(x.root, y.root) for y in holds)}
+
+    alive = {x.root for x in statements}
+    s.exclusions = {frozenset((a, b)) for a in alive for b in alive if exclude(a, b)}
+    for root in alive:
+        beside = {
+            other for other in alive
+            if (memories[root].scope.slot and memories[root].scope is memories[other].scope) or exclude(root, other)
+        }  # fmt: skip
+        timed = any(x.root == root and x.timed for x in statements)
+        if memories[root].scope.slot or beside - {root} or timed:
             s.on_timeline.add(root)
-            if s.status[root] == "active":
-                members[group].append(root)
-    for at, number, stated_by in asserted:
-        if s.root(stated_by) in s.on_timeline and s.status[s.root(stated_by)] == "active":
-            assertions[groups[s.root(stated_by)]].append((at, number, s.root(stated_by)))
-    for group, stated_here in assertions.items():
-        timeline = Timeline([])
-        for assertion in sorted(stated_here):
-            if timeline.segments and value(timeline.last[2]) == value(assertion[2]):
-                timeline.segments[-1].append(assertion)
-            else:
-                timeline.segments.append([assertion])
-        for i, segment in enumerate(timeline.segments):
-            until = timeline.segments[i + 1][0][0] if i + 1 < len(timeline.segments) else None
-            seen: set[int] = set()
-            for at, number, root in segment:
-                if root not in seen:
-                    s.intervals.append((at, number, root, until))
-                    seen.add(root)
-        current = {root for _, _, root in timeline.segments[-1]}
-        for root in members[group]:
-            s.timelines[root] = timeline
-            s.status[root] = "active" if root in current else "superseded"
+        s.last_said[root] = max(x.at for x in statements if x.root in beside | {root})
+    times = sorted({t for x in statements for t in (x.begins, x.ends) if t < NOW})
+    open_since: dict[int, float] = {}
+    for t in [*times, None]:
+        now = set() if t is None else current(t)
+        for root in [r for r in open_since if r not in now]:
+            s.intervals.append((open_since.pop(root), root, t))
+        for root in now - open_since.keys():
+            assert t is not None
+            open_since[root] = t
+    s.intervals = sorted(i for i in s.intervals if i[1] in s.on_timeline)
+    for root in s.on_timeline:
+        ends = [NOW if end is None else end for _, of, end in s.intervals if of == root]
+        others = any(exclude(root, other) for other in alive) or memories[root].scope.slot
+        if others and not any(end > s.last_said[root] for end in ends):
+            s.status[root] = "superseded"
     for m in memories:
         if m.number in s.parent:
             s.status[m.number] = "merged"
-    s.intervals.sort()
     return s

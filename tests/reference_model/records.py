@@ -43,6 +43,11 @@ class Scope:
     on_merge: str
     texts: tuple[Text, ...]
 
+    @property
+    def slot(self) -> bool:
+        """One value at a time."""
+        return self.single and self.conflict != "keep_both"
+
 
 @dataclass
 class Memory:
@@ -76,7 +81,6 @@ class Event:
     similarity: float | None = None
     reason: str | None = None
     observation: bool = False
-    on_timeline: bool = False
     judgement: int | None = None
     verdict: str | None = None
     undoes: int | None = None
@@ -92,7 +96,6 @@ class Event:
     # of maintenance: its rows are taken over from the database
     run: str | None = None
     number: int = -1
-    asked: bool = False
 
     @property
     def fold(self) -> tuple[int, int] | None:
@@ -143,31 +146,24 @@ class Judgement:
 
 
 @dataclass
-class Timeline:
-    """The assertions (at, event, root) of several values, in order, cut into segments of equal value."""
-
-    segments: list[list[tuple[float, int, int]]]
-
-    @property
-    def last(self) -> tuple[float, int, int]:
-        return self.segments[-1][-1]
-
-
-@dataclass
 class State:
     """The state that follows from the ledger."""
 
     parent: dict[int, int] = field(default_factory=dict)
     status: dict[int, str] = field(default_factory=dict)
     trees: dict[int, list[int]] = field(default_factory=dict)
-    timelines: dict[int, Timeline] = field(default_factory=dict)
     counters: dict[int, dict[str, Any]] = field(default_factory=dict)
     metadata: dict[int, dict[str, Any]] = field(default_factory=dict)
     sources: set[tuple[int, str]] = field(default_factory=set)
-    intervals: list[tuple[float, int, int, float | None]] = field(default_factory=list)
+    # from when until when (None: for ever) a root is current; only of those whose times are told apart from what they hold
+    intervals: list[tuple[float, int, float | None]] = field(default_factory=list)
     on_timeline: set[int] = field(default_factory=set)
-    of_scope: set[int] = field(default_factory=set)
-    contested: set[int | None] = field(default_factory=set)
+    # pairs of roots about which somebody has decided
+    decided: set[frozenset[int]] = field(default_factory=set)
+    # pairs of roots that cannot both be current
+    exclusions: set[frozenset[int]] = field(default_factory=set)
+    # when a root, or one that it excludes or shares a slot with, was last stated
+    last_said: dict[int, float] = field(default_factory=dict)
 
     def root(self, memory: int) -> int:
         while memory in self.parent:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.reference_model.derivation import PLACED, derive, differ, spelling
+from tests.reference_model.derivation import derive, differ, spelling
 from tests.reference_model.records import (
     NEIGHBOURS,
     NOW,
@@ -18,7 +18,6 @@ from tests.reference_model.records import (
     Scope,
     State,
     Text,
-    Timeline,
 )
 
 
@@ -46,45 +45,16 @@ class Storage:
         return event
 
     def stated_now(self, event: Event) -> float:
-        """The clock's time, but not before the last statement of the memories concerned, or of the slot."""
-        roots = {self.state.root(x) for x in (event.memory, event.target) if x is not None}
-        said = [self.state.counters[r]["last_seen"] for r in roots if r in self.state.counters]
-        if event.memory is not None and (
-            event.method == "timeline" or (event.action == "inserted" and event.tier == 1)
-        ):
-            said.append(self.last_seen([event.memory]))
-        elif (
-            event.action == "inserted"
-            and event.on_timeline
-            and event.target is None
-            and event.memory is not None
-        ):
-            scope = self.memories[event.memory].scope
-            current, seen = self.current(scope)
-            said.append(seen if current is not None else self.last_seen(self.slot(scope)))
-        return max([self.clock, *(at for at in said if at is not None)])
+        """The clock's time, but not before the last statement of the memories concerned, or of their slots."""
+        concerned = {self.state.root(x) for x in (event.memory, event.target) if x is not None}
+        slots = {self.memories[x].scope.name for x in concerned if self.memories[x].scope.slot}
+        concerned |= {r for r in self.state.trees if self.memories[r].scope.name in slots}
+        return max([self.clock, *(self.last_said(root) for root in concerned)])
 
-    def slot(self, scope: Scope) -> list[int]:
-        return [m.number for m in self.memories if m.scope.name == scope.name]
-
-    def last_seen(self, memories: Iterable[int]) -> float:
-        """The last observation of these and of all that are, or ever were, on one timeline with them."""
-        known: set[int] = set()
-        new = set(memories)
-        while new:
-            new = {m for x in new for m in self.state.trees.get(self.state.root(x), [x])} - known
-            known |= new
-            beside: set[int] = set()
-            for e in self.events:
-                if e.on_timeline and e.action in PLACED:
-                    for x in {e.memory, e.target} & new:
-                        beside.update(self.slot(self.memories[x].scope))
-                if e.action == "superseded" and e.tier == 3 and {e.memory, e.target} & new:
-                    beside |= {x for x in (e.memory, e.target) if x is not None}
-            new = beside - known
-        seen = [self.state.counters[r]["last_seen"] for r in {self.state.root(x) for x in known}
-                if r in self.state.counters]  # fmt: skip
-        return max((at for at in seen if at is not None), default=0.0)
+    def last_said(self, root: int) -> float:
+        """When it, or one that excludes it, was last stated."""
+        seen = self.state.counters.get(root, {}).get("last_seen")
+        return max(self.state.last_said.get(root, 0.0), 0.0 if seen is None else seen)
 
     def store(self, scope: Scope, text: Text, content: str, thing: str | None, embedded: bool) -> int:
         now = self.rules[scope.bucket].now
@@ -192,14 +162,19 @@ class Storage:
         text: Text,
         thing: str | None,
         apart_from: int | None = None,
-        also: int | None = None,
     ) -> list[Near]:
-        """Active memories near to a text, by any of their texts; the nearest by any, and the nearest by their own."""
+        """Memories near to a text, current or not: the nearest by any of their texts, and the nearest by their own."""
         cosines: dict[int, dict[int, float]] = defaultdict(dict)
         for m in self.memories:
             root = self.state.root(m.number)
-            seen = self.state.status[root] == "active" or root == also
-            if m.scope is scope and m.embedded and seen and root != apart_from:
+            another_value = scope.single and differ(thing, self.memories[root].object)
+            if (
+                m.scope is scope
+                and m.embedded
+                and self.alive(root)
+                and root != apart_from
+                and not another_value
+            ):
                 cosine = sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True))
                 cosines[root][m.number] = cosine
         found = []
@@ -217,22 +192,24 @@ class Storage:
         m = self.memories[root]
         return sum(x * y for x, y in zip(m.text.vector, text.vector, strict=True)) if m.embedded else None
 
-    def active_pair(self, a: int, b: int) -> bool:
-        return a != b and self.state.status[a] == self.state.status[b] == "active"
+    def alive(self, root: int) -> bool:
+        return self.state.status[root] in ("active", "superseded")
 
-    def present(self, timeline: Timeline) -> tuple[int, float]:
-        """The memory that states the present value, where several do the one last seen; and when it was."""
-        roots = {root for _, _, root in timeline.segments[-1]}
-        seen, current = max((self.state.counters[root]["last_seen"], root) for root in roots)
-        return current, seen
+    def live_pair(self, a: int, b: int) -> bool:
+        return a != b and self.alive(a) and self.alive(b)
 
-    def current(self, scope: Scope) -> tuple[int | None, float]:
-        """The value that another one competes with. Nobody competes with what is contested."""
+    def current(self, roots: Iterable[int]) -> tuple[int | None, float]:
+        """Of these the one that is current, where several are the one last seen; and when it was."""
         s = self.state
         values = [
-            (root in s.on_timeline, s.counters[root]["last_seen"], root)
-            for root in s.trees
-            if self.memories[root].scope is scope and s.status[root] == "active" and root not in s.contested
+            (s.counters[r]["last_seen"], r) for r in roots if r in s.on_timeline and s.status[r] == "active"
         ]
-        _, seen, current = max(values, default=(False, 0.0, None))
+        seen, current = max(values, default=(0.0, None))
         return current, seen
+
+    def rivals(self, root: int) -> list[int]:
+        """Those that exclude it."""
+        return [r for r in self.state.trees if r != root and frozenset((root, r)) in self.state.exclusions]
+
+    def in_slot(self, scope: Scope) -> list[int]:
+        return [r for r in self.state.trees if scope.slot and self.memories[r].scope is scope]

@@ -23,7 +23,7 @@ class World(Ingesting):
         if j.state != "open":
             raise RefusedError("MF027")
         newer, older = self.newer_first(self.state.root(j.memory), self.state.root(j.other))
-        if not self.active_pair(newer, older) and not self.retired_by_a_third(newer, older):
+        if not self.live_pair(newer, older):
             j.state = "obsolete"
             return "obsolete", None
         if (newer, older) != (j.memory, j.other):
@@ -45,15 +45,15 @@ class World(Ingesting):
                 longer = len(self.memories[newer].content) > len(self.memories[older].content)
                 richer_memory_id = newer if longer else older
             self.fold(event, older if richer_memory_id == newer else newer, richer_memory_id)
-        elif verdict == "contradiction" or self.different_values(newer, older):
+        elif verdict == "contradiction" or self.against_the_slot(newer, older, method, verdict):
             conflict = self.conflict(newer, older)
             if j.kind == "review" and (verdict == "contradiction" or conflict == "review"):
                 conflict = "newest_wins"
-            if conflict == "newest_wins":
+            if conflict == "newest_wins" and verdict == "contradiction":
                 winner, loser = newer, older
-                if self.last_said(older) > self.last_said(newer):
+                if self.last_said_by(older) > self.last_said_by(newer):
                     winner, loser = older, newer
-                self.supersession(event, winner, loser)
+                event.action, event.memory, event.target = "superseded", winner, loser
             elif conflict == "keep_existing":
                 event.action, event.target = "rejected", None
             elif conflict == "review":
@@ -63,28 +63,23 @@ class World(Ingesting):
         self.record(event)
         return "done", event
 
-    def retired_by_a_third(self, a: int, b: int) -> bool:
-        """One is history of the scope that the other one is of, and the other one did not retire it."""
-        if {self.state.status[a], self.state.status[b]} != {"active", "superseded"}:
-            return False
-        winner, loser = (a, b) if self.state.status[a] == "active" else (b, a)
-        here, there = self.memories[a].scope, self.memories[b].scope
-        return here is there and not any(
-            (e.action, e.memory, e.target) == ("superseded", winner, loser) for e in self.events
-        )
-
-    def different_values(self, a: int, b: int) -> bool:
-        """They cannot both hold: two values of what has one at a time."""
+    def against_the_slot(self, a: int, b: int, method: str, verdict: str) -> bool:
+        """Two values of a slot, and it is not a person who has told them apart."""
         one, other = self.memories[a], self.memories[b]
         same = one.object is not None and canonical(one.object) == canonical(other.object)
-        return one.scope is other.scope and one.scope.single and not same
+        return (
+            one.scope is other.scope
+            and one.scope.slot
+            and not same
+            and (method, verdict) != ("person", "distinct")
+        )
 
     def conflict(self, a: int, b: int) -> str:
         """The predicate's policy where both sides are of one, else the bucket's."""
         one, other = self.memories[a].scope, self.memories[b].scope
         return one.conflict if one is other else one.bucket_conflict
 
-    def last_said(self, root: int) -> tuple[float, int]:
+    def last_said_by(self, root: int) -> tuple[float, int]:
         undone = {e.undoes for e in self.events}
         return max(
             (e.at or 0, e.number)
@@ -98,17 +93,11 @@ class World(Ingesting):
         )
 
     def fold(self, event: Event, folded: int, into: int) -> None:
-        event.on_timeline = bool({folded, into} & self.state.on_timeline)
         # the newer of the two is the event's memory
         if folded > into:
             event.action, event.memory, event.target = "merged", folded, into
         else:
             event.action, event.memory, event.target = "replaced", into, folded
-
-    def supersession(self, event: Event, winner: int, loser: int) -> None:
-        event.action, event.memory, event.target = "superseded", winner, loser
-        scope = self.memories[winner].scope
-        event.on_timeline = scope.single and self.memories[loser].scope is scope
 
     def refuse(self, *roots: int) -> None:
         if any(self.state.status[r] in ("rejected", "withdrawn") for r in roots) or len(set(roots)) < len(
@@ -127,17 +116,21 @@ class World(Ingesting):
     def merge(self, memory: int, into: int) -> Event:
         folded, into = self.state.root(memory), self.state.root(into)
         self.refuse(folded, into)
-        on_timeline = bool({folded, into} & self.state.on_timeline)
-        return self.record(Event("merged", folded, 3, "person", into, on_timeline=on_timeline))
+        return self.record(Event("merged", folded, 3, "person", into))
 
     def supersede(self, memory: int, by: int, now: Callable[[float], float]) -> Event:
         loser, winner = self.state.root(memory), self.state.root(by)
         self.refuse(loser, winner)
-        event = Event("superseded", winner, 3, "person", loser)
-        self.supersession(event, winner, loser)
-        beside = self.slot(self.memories[loser].scope) if event.on_timeline else []
-        event.at = now(self.last_seen([loser, winner, *beside]))
-        return self.record(event)
+        return self.record(
+            Event(
+                "superseded",
+                winner,
+                3,
+                "person",
+                loser,
+                at=now(max(self.last_said(loser), self.last_said(winner))),
+            )
+        )
 
     def update(self, memory: int, text: Text, thing: str | None, embedded: bool) -> Event:
         root = self.state.root(memory)
@@ -149,9 +142,7 @@ class World(Ingesting):
             event.memory = self.state.root(known.number)
             if event.memory == root or self.state.status[event.memory] == "rejected":
                 raise RefusedError("MF034")
-            event.on_timeline = bool({event.memory, root} & self.state.on_timeline)
             return self.record(event)
-        event.on_timeline = root in self.state.on_timeline
         event.memory = self.store(old.scope, text, text.content, thing or old.object, embedded)
         event.content = text.content
         self.record(event)
@@ -186,18 +177,13 @@ class World(Ingesting):
             raise RefusedError("MF033")
         withdrawn = e.tier == 1 and e.observation
         cut = e.fold is not None or ((e.tier or 0) >= 2 and e.action in ("superseded", "historical"))
-        if not withdrawn and not cut and not (e.action == "rejected" and e.tier == 3):
+        if not withdrawn and not cut and not (e.tier == 3 and e.action in ("rejected", "judged")):
             raise RefusedError("MF032")
         event = self.record(Event("undone", e.memory, target=e.target, undoes=number))
         # a text that had no hash for it is placed
         self.take_over_rehashed()
-        if cut and e.memory is not None and e.target is not None:
-            a, b = self.state.root(e.memory), self.state.root(e.target)
-            if not e.fold or e.on_timeline:
-                if self.active_pair(a, b):
-                    self.queue("review", a, b, e.similarity)
-            elif e.run is None:
-                self.told_apart(*self.newer_first(*e.fold), e.similarity)
-            if e.fold and e.run is not None:
-                self.part(e)
+        if e.fold and e.run is None:
+            self.told_apart(*self.newer_first(*e.fold), e.similarity)
+        elif e.fold:
+            self.part(e)
         return event

@@ -36,7 +36,7 @@ STATE = {
     "vectors": "select v.* from memory_vectors v where v.tenant_id = %s order by memory_id, model",
     "sources": "select s.source_turn_id, s.memory_id from memory_sources s where s.tenant_id = %s order by 1, 2",
     "intervals": "select i.* from memory_intervals i where i.tenant_id = %s"
-    " order by scope_key, valid_from, from_event, memory_id",
+    " order by slot_key, valid_from, memory_id",
     "ledger": "select e.* from memory_events e where e.tenant_id = %s order by event_id",
     "judgements": "select j.* from judgements j where j.tenant_id = %s order by judgement_id",
     "keys": "select k.* from idempotency_keys k where k.tenant_id = %s order by bucket_id,"

@@ -132,7 +132,7 @@ def test_of_facts_about_nobody_the_newest_thousand_are_compared(db: DB) -> None:
             [first, last],
         )
         db.execute(
-            "insert into memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_active, embedding)"
+            "insert into memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_live, embedding)"
             " select m.tenant_id, m.memory_id, 'm', m.bucket_id, m.scope_key, true, '[0,0,0,1]' from memories as m"
             " where not exists (select from memory_vectors as v where v.memory_id = m.memory_id)"
         )

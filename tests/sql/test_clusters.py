@@ -237,20 +237,6 @@ def test_the_newest_value_is_the_one_stated_last(db: DB) -> None:
     check(db)
 
 
-@pytest.mark.parametrize("confidence", [0.9, 0.5])
-def test_distinct_values_of_one_slot(db: DB, confidence: float) -> None:
-    model(db)
-    storing(db)
-    made = near(db, 3, predicate="ritual")
-    db.execute("select set_predicate('ritual', 'acme')")
-    policy(db, preset="three_tier", guard="off", merge_threshold=1)
-    rows(db, "select * from consolidate('acme', 'default', dry_run => false)")
-    found = resolve(db, the_question(db), "distinct", confidence=confidence, model="m")
-    assert (found.action, found.memory_id) == ("superseded", made[2])
-    assert statuses(db, made) == ["superseded", "superseded", "active"]
-    check(db)
-
-
 @pytest.mark.parametrize(("verdict", "confidence"), [("distinct", 0.9), ("duplicate", 0.5)])
 def test_what_is_kept_is_not_asked_about_again(db: DB, verdict: str, confidence: float) -> None:
     made = asking(db, 4)

@@ -132,7 +132,7 @@ def test_the_index_is_read_on_past_what_recall_may_not_show(large: DB, app: Conn
     large.execute("select create_vector_index('m')")
     order = np.argsort(-(vectors @ vectors[0]))
     large.execute(
-        "update memfold.memory_counters set valid_until = now() - interval '1 day' where memory_id = any(%s)",
+        "update memfold.memory_counters set on_timeline = true where memory_id = any(%s)",
         [[ids[n] for n in order[:40]]],
     )
     mine = app("acme")
@@ -210,7 +210,7 @@ def test_a_large_bucket_is_counted_once_a_minute(large: DB) -> None:
         assert again[0]["memory_id"] == ids[0]
         assert all(row["complete"] for row in again)
     large.execute(
-        "update memory_vectors set is_active = false where bucket_id = 'wide' and memory_id <> all(%s)",
+        "update memory_vectors set is_live = false where bucket_id = 'wide' and memory_id <> all(%s)",
         [ids[:5]],
     )
     with Scans(large) as scans:

@@ -167,7 +167,7 @@ def test_the_order_of_undos_does_not_matter(db: DB, seed: int) -> None:
     def state(bucket: str) -> list[Any]:
         return db.execute(
             "select m.content, m.predicate, m.status, r.content, k.observations, k.independent, k.source_confidence,"
-            " k.last_seen, (select array_agg((valid_from, valid_to)::text order by valid_from, from_event)"
+            " k.last_seen, (select array_agg((valid_from, valid_to)::text order by valid_from)"
             "  from memory_intervals i where i.memory_id = m.memory_id)"
             " from memories m left join memories r on r.memory_id = m.root_id"
             " left join memory_totals k on k.memory_id = m.memory_id and m.root_id is null"

@@ -196,10 +196,6 @@ def test_an_undone_contradiction_says_nothing(db: DB) -> None:
     event = resolve(db, newer.judgement_id, "contradiction", model="a judge").event_id
     db.execute("select undo(%s, 'acme', 'no')", [event])
     assert collect(db) == {}
-    asked = db.execute("select judgement_id from judgements where status = 'open'").fetchone()
-    assert asked is not None
-    resolve(db, asked[0], "distinct")
-    assert collect(db) == {("person", "distinct"): 1}
 
 
 def test_a_persons_hand_and_other_values(db: DB) -> None:

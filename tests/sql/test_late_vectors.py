@@ -19,8 +19,8 @@ UNCLEAR = [("Ida wohnt in Bonn", BONN), ("Ida lebt bei Bonn", NEAR)]
 # What was decided, but for ids, times of writing and the ledger's way there.
 STATE = """
 select jsonb_build_object(
-  'memories', (select jsonb_agg(jsonb_build_array(m.content, m.status, p.content, k.observations, k.on_timeline, k.is_active,
-        v.is_active) order by m.content)
+  'memories', (select jsonb_agg(jsonb_build_array(m.content, m.status, p.content, k.observations, k.on_timeline,
+        v.is_live) order by m.content)
     from memfold.memories as m left join memfold.memories as p on p.tenant_id = m.tenant_id and p.memory_id = m.merged_into
         left join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
             and m.root_id is null
@@ -101,7 +101,6 @@ def test_two_phrasings_of_one_value_are_one(db: DB, order: tuple[int, ...]) -> N
     new, old = PARAPHRASES[1][0], PARAPHRASES[0][0]
     assert rows == [
         ("superseded", 2, "predicate", new, old, None, None),
-        ("undone", 2, "vector", new, old, "superseded", "predicate"),
         ("merged", 2, "vector", new, old, None, None),
     ]
 
@@ -188,7 +187,7 @@ def test_a_value_that_was_stated_again(db: DB) -> None:
     again = say(db, "acme", UNCLEAR[1][0], {}, 3)
     assert (b.action, again.action, again.method) == ("historical", "superseded", "timeline")
     assert attach(db, a, BONN)[0] == "embedded"
-    assert attach(db, b, NEAR)[0] == "embedded"
+    assert attach(db, b, NEAR)[0] == "escalated"
     assert [row[1] for row in state(db, "acme")["memories"]] == ["active", "superseded"]
 
 
@@ -221,17 +220,17 @@ def test_what_a_person_has_decided_stays(db: DB) -> None:
     assert attach(db, b, DAHEIM)[0] == "embedded"
 
 
-def test_what_a_person_has_undone_is_already_asked(db: DB) -> None:
+def test_what_a_person_has_undone_is_not_asked(db: DB) -> None:
     prepare(db)
     a, b = (say(db, "acme", text, {}, day + 1) for day, (text, _) in enumerate(PARAPHRASES))
     db.execute("select undo(%s, tenant_id => 'acme')", [b.event_id])
     assert attach(db, a, BONN)[0] == "embedded"
     assert attach(db, b, DAHEIM)[0] == "embedded"
-    assert db.execute("select kind, status from judgements").fetchall() == [("review", "open")]
+    assert db.execute("select kind, status from judgements").fetchall() == []
 
 
 def test_the_merge_can_be_undone(db: DB) -> None:
-    """Like a merge made at once: both are active, and a person is asked."""
+    """Like a merge made at once: two memories, and the text stated last is current."""
     prepare(db)
     both(db, [(*PARAPHRASES[0], 1), (*PARAPHRASES[1], 2)], (0, 1))
     for tenant in ("acme", "at once"):
@@ -241,14 +240,10 @@ def test_the_merge_can_be_undone(db: DB) -> None:
         )
     check(db)
     assert state(db, "acme") == state(db, "at once")
-    assert [row[1] for row in state(db, "acme")["memories"]] == ["active", "active"]
-    with pytest.raises(psycopg.Error) as error:
-        db.execute("select undo(event_id, tenant_id => 'acme') from memory_events where method = 'predicate'")
-    assert error.value.sqlstate == "MF033"
+    assert [row[1] for row in state(db, "acme")["memories"]] == ["active", "superseded"]
 
 
 def test_the_next_value_after_an_unclear_one(db: DB) -> None:
-    """A supersession undone because of vectors is not contested: the value competes as it would have."""
     prepare(db)
     both(db, [(*UNCLEAR[0], 1), (*UNCLEAR[1], 2)], (0, 1))
     for tenant in ("acme", "at once"):
@@ -279,10 +274,10 @@ def test_nothing_is_written_for_texts_that_are_not_alike(db: DB) -> None:
     a = say(db, "acme", "Ida wohnt in Bonn", {}, 1)
     b = say(db, "acme", "Ida wohnt in Oslo", {}, 2)
     attach(db, a, BONN)
-    before = db.execute("select xmin, is_active from memory_vectors").fetchall()
+    before = db.execute("select xmin, is_live from memory_vectors").fetchall()
     attach(db, b, OSLO)
     after = db.execute(
-        "select xmin, is_active from memory_vectors where memory_id = %s", [a.memory_id]
+        "select xmin, is_live from memory_vectors where memory_id = %s", [a.memory_id]
     ).fetchall()
     assert before == after
     assert json.dumps(state(db, "acme")["judgements"]) == "null"

@@ -25,6 +25,11 @@ memories as (
     select 'acme', id, 'Fact ' || n, case when slot then 'Subject ' || n end, case when slot then 'lives_in' end,
         case when slot then 'Town ' || n end, 'prose/1', 'type,subject,predicate'
     from texts
+),
+intervals as (
+    insert into memfold.memory_intervals (tenant_id, memory_id, valid_from, slot_key)
+    select 'acme', id, now(), memfold_internal._scope_key('default', 'fact', 'Subject ' || n, 'lives_in')
+    from texts where slot
 )
 insert into memfold.memory_counters
     (tenant_id, memory_id, on_timeline, observations, independent, first_seen, last_seen)
@@ -45,7 +50,7 @@ CALLS = {
     "a batch": "select * from memfold.ingest_memories('{batch}')",
 }
 CURRENT = (
-    "select v.* from memfold.memories as m, memfold_internal._current_value('acme', 'default', m.scope_key) as v"
+    "select v.* from memfold.memories as m, memfold_internal._current_value('acme', '{}', m.scope_key) as v"
     " where m.tenant_id = 'acme' and m.memory_id = %s"
 )
 # A call writes to some ten indexes. Where the wrong one is used, it is a page for each row or so.

@@ -243,8 +243,8 @@ tokens as (
     insert into memfold.memory_tokens select tenant, 'default', 'word ' || n % 300, id from texts
 ),
 intervals as (
-    insert into memfold.memory_intervals (tenant_id, bucket_id, scope_key, valid_from, from_event, memory_id)
-    select tenant_id, 'default', scope_key, now(), memory_id, memory_id from memories
+    insert into memfold.memory_intervals (tenant_id, memory_id, valid_from, slot_key)
+    select tenant_id, memory_id, now(), scope_key from memories
 ),
 events as (
     insert into memfold.memory_events (tenant_id, bucket_id, action, memory_id, observation, run_id, actor)
@@ -275,7 +275,7 @@ PLANS = {
     ),
     "the vectors of a scope": (
         "select v.memory_id, v.embedding from memfold.memory_vectors as v"
-        " where v.tenant_id = 'acme' and v.bucket_id = 'default' and v.scope_key = {scope} and v.model = 'm' and v.is_active"
+        " where v.tenant_id = 'acme' and v.bucket_id = 'default' and v.scope_key = {scope} and v.model = 'm' and v.is_live"
         " order by v.memory_id desc limit 20",
         "memory_vectors_scope_idx",
     ),
@@ -322,13 +322,13 @@ PLANS = {
         "judgements_memory_idx",
     ),
     "a slot's intervals": (
-        "select i.* from memfold.memory_intervals as i where i.tenant_id = 'acme' and i.bucket_id = 'default'"
-        " and i.scope_key = {scope} order by i.valid_from desc limit 1",
-        "memory_intervals_pkey",
+        "select i.* from memfold.memory_intervals as i where i.tenant_id = 'acme' and i.slot_key = {scope}"
+        " order by coalesce(i.valid_to, 'infinity') desc limit 1",
+        "memory_intervals_slot_idx",
     ),
     "intervals of a memory": (
         "select i.* from memfold.memory_intervals as i where i.tenant_id = 'acme' and i.memory_id = {id}",
-        "memory_intervals_memory_idx",
+        "memory_intervals_pkey",
     ),
     "an idempotency key": (
         "select k.event_id from memfold.idempotency_keys as k where k.tenant_id = 'acme' and k.bucket_id = 'default'"

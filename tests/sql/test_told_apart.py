@@ -37,10 +37,11 @@ def datakynd(db: DB, **options: Any) -> tuple[Result, Result]:
 
 
 @pytest.mark.parametrize("confidence", [0.91, 0.5])
-def test_distinct_values_of_one_slot_go_by_the_conflict_policy(db: DB, confidence: float) -> None:
+def test_a_model_that_says_distinct_leaves_one_value_current(db: DB, confidence: float) -> None:
     older, newer = datakynd(db)
+    assert statuses(db, older, newer) == ["superseded", "active"]
     found = resolve(db, newer.judgement_id, "distinct", confidence=confidence, model="m")
-    assert (found.action, found.memory_id) == ("superseded", newer.memory_id)
+    assert (found.action, found.memory_id) == ("judged", newer.memory_id)
     assert statuses(db, older, newer) == ["superseded", "active"]
     assert rows(db, "select verdict from judgements") == [
         {"verdict": "distinct" if confidence > 0.75 else "unsure"}
@@ -74,12 +75,12 @@ def test_values_that_a_plain_insert_has_brought(db: DB, verdict: str, plain: tup
         db.execute("select attach_embedding(%s, %s, 'm', 'acme')", vectors)
     [asked] = rows(db, "select judgement_id from judgements where status = 'open'")
     found = resolve(db, asked["judgement_id"], verdict, model="m")
-    assert (found.action, found.memory_id) == ("superseded", ids[1])
-    for _ in range(2):
-        held = rows(db, "select status from memories order by memory_id")
-        assert [row["status"] for row in held] == ["superseded", "active"]
-        db.execute("select ingest_plain_rows('acme')")
-        check(db)
+    action = "superseded" if verdict == "contradiction" else "judged"
+    assert (found.action, found.memory_id) == (action, ids[1])
+    db.execute("select ingest_plain_rows('acme')")
+    held = rows(db, "select status from memories order by memory_id")
+    assert [row["status"] for row in held] == ["superseded", "active"]
+    check(db)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_values_that_a_plain_insert_has_brought(db: DB, verdict: str, plain: tup
     [
         ("keep_existing", "rejected", ["active", "rejected"]),
         ("keep_both", "judged", ["active", "active"]),
-        ("review", "escalated", ["active", "active"]),
+        ("review", "escalated", ["superseded", "active"]),
     ],
 )
 def test_distinct_values_under_the_other_policies(
@@ -100,18 +101,19 @@ def test_distinct_values_under_the_other_policies(
     if conflict == "review":
         [asked] = rows(db, "select judgement_id, kind from judgements where status = 'open'")
         assert asked["kind"] == "review"
-        assert resolve(db, asked["judgement_id"], "distinct").action == "superseded"
-        assert statuses(db, older, newer) == ["superseded", "active"]
+        # a person has the last word
+        assert resolve(db, asked["judgement_id"], "distinct").action == "judged"
+        assert statuses(db, older, newer) == ["active", "active"]
     check(db)
 
 
-def test_distinct_texts_of_one_value_are_both_current(db: DB) -> None:
+def test_of_distinct_texts_of_one_value_the_last_is_shown(db: DB) -> None:
     model(db)
     db.execute("select set_predicate('employer', 'acme')")
     one = employer(db, "User works for VW", "2026-01-01", 1, object="VW")
     other = employer(db, "User is at VW in Berlin", "2026-03-01", 0.87, object="vw")
     assert resolve(db, other.judgement_id, "distinct", model="m").action == "judged"
-    assert statuses(db, one, other) == ["active", "active"]
+    assert statuses(db, one, other) == ["superseded", "active"]
     check(db)
 
 
@@ -121,7 +123,7 @@ def test_the_older_value_does_not_win_because_its_question_came_late(db: DB) -> 
     newer = employer(db, "User recently sold Datakynd", "2026-03-01", 1)
     older = employer(db, "User runs Datakynd", "2026-01-01", 0.87)
     found = resolve(db, older.judgement_id, "distinct", model="m")
-    assert (found.action, found.memory_id) == ("superseded", newer.memory_id)
+    assert found.action == "judged"
     assert statuses(db, older, newer) == ["superseded", "active"]
     check(db)
 
@@ -130,7 +132,7 @@ def test_the_older_value_does_not_win_because_its_question_came_late(db: DB) -> 
 def test_a_value_that_comes_while_two_are_asked_about_retires_both(db: DB, verdict: str) -> None:
     older, newer = datakynd(db)
     later = employer(db, "User teaches", "2026-06-01", 0.1)
-    assert later.superseded_id == older.memory_id
+    assert later.superseded_id == newer.memory_id
     assert resolve(db, newer.judgement_id, verdict, model="m").status == "done"
     assert statuses(db, older, newer, later) == [
         "superseded", "superseded" if verdict == "distinct" else "merged", "active",

@@ -14,6 +14,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from tests.reference_model.derivation import derive
+from tests.reference_model.records import Event, Memory, Scope, Text
 from tests.support import Result, check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
@@ -31,7 +33,7 @@ def rows(db: DB, query: str, *arguments: Any) -> list[Row]:
 
 
 def recomputed(db: DB, bucket: str) -> State:
-    """Every memory of a bucket from its ledger rows in force: an independent second derivation."""
+    """Every memory of a bucket from its ledger rows in force, by the reference model."""
     events = rows(
         db,
         "select * from memory_events where tenant_id = 'acme' and bucket_id = %s order by event_id",
@@ -39,136 +41,61 @@ def recomputed(db: DB, bucket: str) -> State:
     )
     memories = rows(
         db,
-        "select memory_id, object, predicate, scope_key from memories where tenant_id = 'acme' and bucket_id = %s",
+        "select memory_id, object, predicate, scope_key::text as scope, memfold_internal._slot_key(m) is not null as slot"
+        " from memories m where tenant_id = 'acme' and bucket_id = %s order by memory_id",
         bucket,
     )
-    undone: dict[UUID, UUID] = {e["undoes"]: e["event_id"] for e in events if e["undoes"]}
-    in_force = [e for e in events if e["event_id"] not in undone]
-    texts = {m["memory_id"]: m for m in memories}
-
-    parent: dict[UUID, UUID] = {}
-    for e in in_force:
-        if e["action"] == "merged" and e["tier"] >= 2:
-            parent[e["memory_id"]] = e["target_id"]
-        elif e["action"] == "replaced":
-            parent[e["target_id"]] = e["memory_id"]
-
-    def root(memory_id: UUID) -> UUID:
-        while memory_id in parent:
-            memory_id = parent[memory_id]
-        return memory_id
-
-    # an undone restatement is withdrawn; undoing any other event leaves its observation to its own text
-    observed = [e for e in events if e["observation"] and not (e["tier"] == 1 and e["event_id"] in undone)]
-    by_root: dict[UUID, list[Row]] = defaultdict(list)
-    for e in observed:
-        by_root[root(e["memory_id"])].append(e)
-
-    retirements = [e for e in in_force if e["action"] in ("superseded", "historical")]
-    answers = [e for e in retirements if e["action"] == "superseded" and e["tier"] == 3]
-    contested: set[UUID] = set()
-    for e in events:
-        related = e["action"] in ("superseded", "historical", "merged", "replaced") and (e["tier"] or 0) >= 2
-        if related and e["on_timeline"] and e["event_id"] in undone:
-            for side in (e["memory_id"], e["target_id"]):
-                if not any(
-                    side in (a["memory_id"], a["target_id"]) and a["event_id"] > undone[e["event_id"]]
-                    for a in answers
-                ):
-                    contested.add(side)
-    rejected = {e["memory_id"] for e in in_force if e["action"] == "rejected" and e["tier"] == 3}
-
-    # every memory that was stated on the slot, won it by a judge or a person, or lost it
-    in_slot = {
-        root(e["memory_id"])
-        for e in in_force
-        if e["on_timeline"] and e["action"] in ("inserted", "superseded", "historical")
-    } | {root(e["target_id"]) for e in retirements if e["on_timeline"]}
-    judged = {root(side) for e in answers for side in (e["memory_id"], e["target_id"])}
-    values = (in_slot | judged) - contested - rejected
-    values = {m for m in values if m not in parent}
-
-    def scope(memory_id: UUID) -> int:
-        return int(texts[memory_id]["scope_key"])
-
-    # a value that was merged into a text of another scope, or gave way to one, puts nothing on that scope's timeline
-    placed = {
-        root(e["memory_id"])
-        for e in in_force
-        if e["on_timeline"] and e["action"] in ("inserted", "superseded", "historical")
-        and (e["observation"] or e["action"] == "superseded") and scope(e["memory_id"]) == scope(root(e["memory_id"]))
-    } | {
-        root(e["target_id"])
-        for e in retirements
-        if e["on_timeline"] and scope(e["target_id"]) == scope(e["memory_id"]) == scope(root(e["target_id"]))
-    }  # fmt: skip
-    # timelines: a slot is one; elsewhere one that was judged against another is on one with it
-    timeline: dict[UUID, Any] = {
-        m: scope(m) if m in placed and texts[m]["predicate"] is not None else m for m in values if by_root[m]
-    }
-    for e in answers:
-        here, there = timeline.get(root(e["memory_id"])), timeline.get(root(e["target_id"]))
-        if not e["on_timeline"] and here is not None and there is not None:
-            timeline = {m: here if label == there else label for m, label in timeline.items()}
-
-    intervals: dict[UUID, set[Any]] = defaultdict(set)
-    current: set[UUID] = set()
-    for label in set(timeline.values()):
-        stated = sorted(
-            (
-                (e["observed_at"], e["event_id"], root(e["memory_id"]))
-                for e in [*observed, *(a for a in answers if a["observed_at"])]
-                if timeline.get(root(e["memory_id"])) == label
-            ),
+    given = [e[key] for e in events for key in ("observed_at", "valid_from", "valid_until") if e[key]]
+    times = {at.timestamp(): at for at in given}
+    scopes = {
+        m["scope"]: Scope(
+            m["scope"], bucket, m["predicate"] or "", m["slot"], "newest_wins", "", "", "merge", "", ()
         )
-        segments: list[tuple[Any, Any, dict[UUID, Any]]] = []
-        for at, event, memory in stated:
-            told = texts[memory]["object"]
-            value = memory if told is None or memory in judged else told.lower()
-            if not segments or segments[-1][0] != value:
-                segments.append((value, at, {}))
-            segments[-1][2].setdefault(memory, (at, event))
-        ends = [start for _, start, _ in segments[1:]] + [None]
-        for (_, _, members), end in zip(segments, ends, strict=True):
-            for memory, (at, event) in members.items():
-                intervals[memory].add((at, event, end))
-                if end is None:
-                    current.add(memory)
+        for m in memories
+    }
+    ids = [m["memory_id"] for m in memories]
+    number = {m: i for i, m in enumerate(ids)}
+    event_number = {e["event_id"]: i for i, e in enumerate(events)}
 
+    def seconds(at: Any) -> float | None:
+        return None if at is None else float(at.timestamp())
+
+    found = derive(
+        [
+            Memory(i, scopes[m["scope"]], Text("", ()), "", m["object"], False) for i, m in enumerate(memories)
+        ],
+        [
+            Event(
+                e["action"], number.get(e["memory_id"]), e["tier"], e["method"], number.get(e["target_id"]),
+                observation=e["observation"], verdict=e["verdict"], undoes=event_number.get(e["undoes"]),
+                turns=tuple(e["source_turn_ids"]), source=e["source_confidence"], extractor=e["extractor_confidence"],
+                metadata=e["metadata"] or {}, at=seconds(e["observed_at"]),
+                valid=(seconds(e["valid_from"]), seconds(e["valid_until"])), number=i,
+            )
+            for i, e in enumerate(events)
+        ],
+    )  # fmt: skip
     state: State = {}
-    for m in texts:
-        mine = by_root[m] if m not in parent else []
-        turns: set[str] = set()
-        independent = 0
-        for e in sorted(mine, key=lambda e: e["event_id"]):
-            independent += not e["source_turn_ids"] or not turns.issuperset(e["source_turn_ids"])
-            turns.update(e["source_turn_ids"])
-        told_at = [e["observed_at"] for e in mine]
-        claimed_at = [e["observed_at"] for e in answers if root(e["memory_id"]) == m and e["observed_at"]]
-        metadata: dict[str, Any] = {}
-        for e in sorted(mine, key=lambda e: (e["observed_at"], e["event_id"])):
-            metadata |= e["metadata"]
-        on_timeline = m in values
+    for i, m in enumerate(ids):
+        k = found.counters.get(i, {})
         state[m] = {
-            "status": "merged" if m in parent
-            else "rejected" if m in rejected
-            else "withdrawn" if not mine
-            else "superseded" if on_timeline and m not in current
-            else "active",
-            "merged_into": parent.get(m),
-            "root_id": root(m) if m in parent else None,
-            "on_timeline": on_timeline,
-            "aliases": sum(root(a) == m for a in texts) - 1 if m not in parent else 0,
-            "observations": len(mine),
-            "independent": independent,
-            "source_confidence": max((e["source_confidence"] for e in mine), default=0),
-            "extractor_confidence": max((e["extractor_confidence"] for e in mine), default=0),
-            "first_seen": min(told_at, default=None),
-            "last_seen": max([*told_at, *claimed_at] if m not in parent else [], default=None),
-            "metadata": metadata,
-            "sources": {t for e in observed if e["memory_id"] == m for t in e["source_turn_ids"]},
-            "intervals": intervals[m],
-        }  # fmt: skip
+            "status": found.status[i],
+            "merged_into": ids[found.parent[i]] if i in found.parent else None,
+            "root_id": ids[found.root(i)] if i in found.parent else None,
+            "on_timeline": i in found.on_timeline,
+            "aliases": k.get("aliases", 0),
+            "observations": k.get("observations", 0),
+            "independent": k.get("independent", 0),
+            "source_confidence": k.get("source", 0),
+            "extractor_confidence": k.get("extractor", 0),
+            "first_seen": times.get(k.get("first_seen")),
+            "last_seen": times.get(k.get("last_seen")),
+            "metadata": found.metadata.get(i, {}),
+            "sources": {t for of, t in found.sources if of == i},
+            "intervals": {
+                (times[since], times.get(until)) for since, of, until in found.intervals if of == i
+            },
+        }
     return state
 
 
@@ -193,8 +120,9 @@ def stored(db: DB, bucket: str) -> State:
     for s in rows(db, "select memory_id, source_turn_id from memory_sources where tenant_id = 'acme'"):
         if s["memory_id"] in found:
             found[s["memory_id"]]["sources"].add(s["source_turn_id"])
-    for i in rows(db, "select * from memory_intervals where tenant_id = 'acme' and bucket_id = %s", bucket):
-        found[i["memory_id"]]["intervals"].add((i["valid_from"], i["from_event"], i["valid_to"]))
+    for i in rows(db, "select * from memory_intervals where tenant_id = 'acme'"):
+        if i["memory_id"] in found:
+            found[i["memory_id"]]["intervals"].add((i["valid_from"], i["valid_to"]))
     return found
 
 
@@ -631,45 +559,62 @@ def says(db: DB, place: str, at: str, **more: Any) -> Result:
     return ingest(db, f"Ann works at {place}", **{**arguments, **more})
 
 
-@pytest.mark.parametrize(
-    ("verdict", "statuses"),
-    [
-        ("contradiction", ("superseded", "active")),
-        # of a predicate with one value at a time, which the two cannot both be
-        ("distinct", ("superseded", "active")),
-        ("duplicate", ("active", "merged")),
-    ],
-)
-def test_a_supersession_and_the_review_it_leaves(db: DB, verdict: str, statuses: tuple[str, str]) -> None:
+def test_a_supersession_by_ingest(db: DB) -> None:
+    """The two values hold together, nobody is asked, and the next one takes the place of both."""
     db.execute("select set_predicate('works_at', 'acme')")
-    a = says(db, "VW", "01-01")
-    b = says(db, "Stripe", "03-01")
+    a, b = says(db, "VW", "01-01"), says(db, "Stripe", "03-01")
     told = undo(db, b.event_id)
     assert [row[1] for row in told] == ["active", "active"]
-    assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
-    assert open_judgements(db) == [("review", b.memory_id, a.memory_id)]
-    same(db)
-    answered = answer(db, verdict)
-    assert answered[:2] == ("done", verdict)
-    assert (status(db, a.memory_id), status(db, b.memory_id)) == statuses
+    assert db.execute("select count(*) from memory_intervals where valid_to is null").fetchone() == (2,)
     assert open_judgements(db) == []
+    same(db)
+    # restated, they still hold together
+    assert says(db, "VW", "04-01").action == "merged"
+    assert [status(db, m.memory_id) for m in (a, b)] == ["active", "active"]
+    same(db)
+    says(db, "BMW", "05-01")
+    assert [status(db, m.memory_id) for m in (a, b)] == ["superseded", "superseded"]
+    same(db)
+    check(db)
+
+
+def test_a_person_who_tells_values_apart(db: DB) -> None:
+    """`distinct` from a person lets two values of a slot hold together; undone, they exclude each other again."""
+    model(db)
+    db.execute("select set_predicate('works_at', 'acme')")
+    slot = {"subject": "Ann", "predicate": "works_at"}
+    a = ingest(db, "Ann works at VW", observed_at="2026-01-01", **slot, **vector(1.0))
+    b = ingest(db, "Ann works with VW", observed_at="2026-02-01", **slot, **vector(0.9, axis=2))
+    assert b.action == "escalated"
+    assert [status(db, m.memory_id) for m in (a, b)] == ["superseded", "active"]
+    judged = answer(db, "distinct")[4]
+    assert [status(db, m.memory_id) for m in (a, b)] == ["active", "active"]
+    same(db)
+    undo(db, judged)
+    assert [status(db, m.memory_id) for m in (a, b)] == ["superseded", "active"]
     same(db)
     check(db)
 
 
 def test_a_supersession_before_others(db: DB) -> None:
-    """VW, Stripe, BMW: if the first supersession is undone, BMW keeps its place, and VW and Stripe are contested."""
+    """VW, Stripe, BMW: if the first supersession is undone, VW and Stripe hold together until BMW."""
     db.execute("select set_predicate('works_at', 'acme')")
     a, b, c = says(db, "VW", "01-01"), says(db, "Stripe", "03-01"), says(db, "BMW", "05-01")
     undo(db, b.event_id)
-    assert [status(db, m.memory_id) for m in (a, b, c)] == ["active", "active", "active"]
+    assert [status(db, m.memory_id) for m in (a, b, c)] == ["superseded", "superseded", "active"]
     same(db)
     undo(db, c.event_id)
-    assert [status(db, m.memory_id) for m in (a, b, c)] == ["active", "active", "active"]
+    # VW was not told to hold beside BMW
+    assert [status(db, m.memory_id) for m in (a, b, c)] == ["superseded", "active", "active"]
     same(db)
-    # nothing is retired by it, and a value stated again finds its place
     d = says(db, "Seat", "07-01")
-    assert d.action in ("superseded", "inserted")
+    assert d.action == "superseded"
+    assert [status(db, m.memory_id) for m in (a, b, c, d)] == [
+        "superseded",
+        "superseded",
+        "superseded",
+        "active",
+    ]
     same(db)
     check(db)
 
@@ -705,10 +650,7 @@ def test_a_judged_supersession(db: DB, by: str) -> None:
     undo(db, event)
     assert (status(db, a.memory_id), status(db, b.memory_id)) == ("active", "active")
     assert counters(db, a.memory_id)["observations"] == 2
-    assert open_judgements(db) == [("review", b.memory_id, a.memory_id)]
-    same(db)
-    assert answer(db, "contradiction")[2:4] == ("superseded", a.memory_id)
-    assert status(db, b.memory_id) == "superseded"
+    assert open_judgements(db) == []
     same(db)
     check(db)
 
@@ -734,9 +676,8 @@ def test_a_merge_across_scopes(db: DB) -> None:
     merged = person(db, "merge_memories", c.memory_id, b.memory_id)
     assert counters(db, b.memory_id)["observations"] == 2
     undo(db, merged.event_id)
-    # the edge touched a timeline, so which of the two holds is a person's to say
     assert (status(db, b.memory_id), status(db, c.memory_id)) == ("active", "active")
-    assert open_judgements(db) == [("review", c.memory_id, b.memory_id)]
+    assert open_judgements(db) == []
     same(db)
     check(db)
 
@@ -763,13 +704,12 @@ def test_what_cannot_be_undone(db: DB) -> None:
     model(db)
     first = ingest(db, "User likes tea", **vector(1.0))
     second = ingest(db, "User likes no tea", **vector(0.97))
-    judged = answer(db, "distinct")[4]
     recalled = ingest(db, "Something else", origin="recalled")
     rejection = person(db, "reject_memory", first.memory_id)
     tombstone = ingest(db, "User likes tea")
     undone = db.execute("select event_id from undo(%s, tenant_id => 'acme')", [rejection.event_id]).fetchone()
     assert undone is not None
-    for event in (first.event_id, second.event_id, judged, recalled.event_id, tombstone.event_id, undone[0]):
+    for event in (first.event_id, second.event_id, recalled.event_id, tombstone.event_id, undone[0]):
         with pytest.raises(psycopg.Error) as error:
             undo(db, event)
         assert error.value.sqlstate == "MF032"

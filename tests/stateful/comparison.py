@@ -115,18 +115,18 @@ class Comparison(Tenant):
                 "into": name("m", s.parent.get(m.number)),
                 "root": name("m", root) if root != m.number else None,
                 "pending": not m.embedded,
-                "vector live": s.status[root] == "active" if m.embedded else None,
+                "vector live": w.alive(root) if m.embedded else None,
             }
             if root == m.number:
                 k = s.counters[root]
                 own["metadata"] = s.metadata[root]
                 own["counters"] = [
-                    s.status[root] == "active", root in s.on_timeline, k["aliases"], k["observations"],
+                    root in s.on_timeline, k["aliases"], k["observations"],
                     k["independent"], k["source"], k["extractor"], k["first_seen"], k["last_seen"], list(k["valid"]),
                 ]  # fmt: skip
             expected[f"m{m.number}"] = own
-        actual["intervals"] = sorted([i[0], n(i[1]), n(i[2]), i[3]] for i in held["intervals"])
-        expected["intervals"] = sorted([f, f"e{e}", f"m{m}", t] for f, e, m, t in s.intervals)
+        actual["intervals"] = sorted([f, n(m), t] for f, m, t in held["intervals"])
+        expected["intervals"] = sorted([f, f"m{m}", t] for f, m, t in s.intervals)
         actual["sources"] = sorted((n(m), t) for m, t in held["sources"])
         expected["sources"] = sorted((f"m{m}", t) for m, t in s.sources)
         actual["judgements"] = [
@@ -167,7 +167,7 @@ class Comparison(Tenant):
             expected[f"e{e.number}"] = {
                 "action": e.action, "memory": name("m", e.memory), "tier": e.tier, "method": e.method,
                 "target": name("m", e.target), "similarity": e.similarity, "reason": e.reason,
-                "observation": e.observation, "on_timeline": e.on_timeline, "judgement": name("j", e.judgement),
+                "observation": e.observation, "judgement": name("j", e.judgement),
                 "verdict": e.verdict, "undoes": name("e", e.undoes), "content": e.content, "turns": sorted(e.turns),
                 "source": e.source, "extractor": e.extractor, "metadata": None if e.source is None else e.metadata,
                 "at": e.at, "valid": list(e.valid),

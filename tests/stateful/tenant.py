@@ -22,14 +22,14 @@ STEPS = int(os.environ.get("MEMFOLD_STEPS", "30"))
 READ = """
 select jsonb_build_object(
   'memories', (select jsonb_agg(jsonb_build_array(m.memory_id, m.bucket_id, m.predicate, m.content, m.object, m.status,
-        m.merged_into, m.root_id, m.metadata, m.embedding_pending, k.is_active, k.on_timeline, k.aliases, k.observations,
+        m.merged_into, m.root_id, m.metadata, m.embedding_pending, k.on_timeline, k.aliases, k.observations,
         k.independent, k.source_confidence, k.extractor_confidence, extract(epoch from nullif(k.first_seen, '-infinity')),
         extract(epoch from nullif(k.last_seen, '-infinity')), jsonb_build_array(extract(epoch from k.valid_from),
-        extract(epoch from k.valid_until)), v.is_active, m.canonicalizer)
+        extract(epoch from k.valid_until)), v.is_live, m.canonicalizer)
         order by m.memory_id)
     from memfold.memories as m left join memfold.memory_totals as k using (tenant_id, memory_id)
         left join memfold.memory_vectors as v using (tenant_id, memory_id) where m.tenant_id = %(tenant)s),
-  'intervals', (select jsonb_agg(jsonb_build_array(extract(epoch from i.valid_from), i.from_event, i.memory_id,
+  'intervals', (select jsonb_agg(jsonb_build_array(extract(epoch from i.valid_from), i.memory_id,
         extract(epoch from i.valid_to))) from memfold.memory_intervals as i where i.tenant_id = %(tenant)s),
   'sources', (select jsonb_agg(jsonb_build_array(o.memory_id, o.source_turn_id))
     from memfold.memory_sources as o where o.tenant_id = %(tenant)s),
@@ -37,7 +37,7 @@ select jsonb_build_object(
         j.similarity)
         order by j.judgement_id) from memfold.judgements as j where j.tenant_id = %(tenant)s and j.kind <> 'identity'),
   'events', (select jsonb_agg(jsonb_build_array(e.event_id, e.action, e.memory_id, e.tier, e.method, e.target_id,
-        e.similarity, e.reason, e.observation, e.on_timeline, e.judgement_id, e.verdict, e.undoes, e.content,
+        e.similarity, e.reason, e.observation, e.judgement_id, e.verdict, e.undoes, e.content,
         e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.metadata, extract(epoch from e.observed_at),
         jsonb_build_array(extract(epoch from e.valid_from), extract(epoch from e.valid_until)), e.similar_memories, e.run_id)
         order by e.event_id) from memfold.memory_events as e
@@ -45,7 +45,7 @@ select jsonb_build_object(
   'invariants', case when %(check)s then (select jsonb_agg(c) from memfold.check_invariants(%(tenant)s) as c) end)
 """
 # of a row of READ's events
-EVENT = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "on_timeline", "judgement",
+EVENT = ["action", "memory", "tier", "method", "target", "similarity", "reason", "observation", "judgement",
          "verdict", "undoes", "content", "turns", "source", "extractor", "metadata", "at", "valid", "similar",
          "run"]  # fmt: skip
 NONE = UUID(int=0)
@@ -76,7 +76,7 @@ class Tenant(RuleBasedStateMachine):
         # of each run of maintenance its rows in the ledger; and which judgements are its
         self.runs: dict[str, set[int]] = {}
         self.asked: dict[str, set[int]] = {}
-        # buckets in which ALIAS is linked to Ann; and those where a text has first come by it
+        # buckets in which ALIAS is linked to Ann; and those where something was stated under it
         self.linked: set[str] = set()
         self.told_by_alias: set[str] = set()
 
@@ -197,7 +197,7 @@ class Tenant(RuleBasedStateMachine):
                 state = self.world.state
                 for side in event.fold:
                     assert side not in state.parent, event
-                    assert state.status[side] == "active", event
+                    assert state.status[side] in ("active", "superseded"), event
                 if event.tier == 2:
                     assert not self.world.pair(*event.fold, ("done", "open")), event
             else:

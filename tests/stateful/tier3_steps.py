@@ -63,7 +63,7 @@ class Tier3Steps(IngestSteps):
             for j in world.judgements
             if j.state == "open"
             and j.number not in self.asked_by_runs()
-            and world.active_pair(world.state.root(j.memory), world.state.root(j.other))
+            and world.live_pair(world.state.root(j.memory), world.state.root(j.other))
         ]
 
     def open(self) -> list[int]:
@@ -176,7 +176,7 @@ class Tier3Steps(IngestSteps):
             for e in self.world.events
             if e.number not in undone
             and e.method != "rehash"
-            and e.action in ("merged", "replaced", "superseded", "historical", "rejected")
+            and e.action in ("merged", "replaced", "superseded", "historical", "rejected", "judged")
             and (e.tier != 1 or e.observation)
         ]
 

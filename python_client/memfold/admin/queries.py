@@ -368,7 +368,7 @@ select v.model, pg_catalog.count(*) as buckets
 from (
     select w.model, w.tenant_id, w.bucket_id
     from memfold.memory_vectors as w
-    where w.is_active
+    where w.is_live
     group by w.model, w.tenant_id, w.bucket_id
     having pg_catalog.count(*) > memfold_internal._search_limit()
 ) as v

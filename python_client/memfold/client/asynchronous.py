@@ -335,9 +335,9 @@ class AsyncMemfold(AsyncNameCalls):
         cardinality: Cardinality = "one",
         conflict: Conflict | None = None,
         tenant_id: str | None = None,
-    ) -> None:
+    ) -> UUID | None:
         """As ``Memfold.set_predicate``."""
-        await self._drive(self._core.set_predicate(predicate, cardinality, conflict, tenant_id))
+        return await self._drive(self._core.set_predicate(predicate, cardinality, conflict, tenant_id))
 
     async def set_policy(
         self, bucket_id: str = "*", memory_type: str = "*", tenant_id: str | None = None, **rules: Any

@@ -343,9 +343,12 @@ class Memfold(NameCalls):
         cardinality: Cardinality = "one",
         conflict: Conflict | None = None,
         tenant_id: str | None = None,
-    ) -> None:
-        """Set how many values a predicate has at a time, and which of two wins (conflict; None: as the policy says)."""
-        self._drive(self._core.set_predicate(predicate, cardinality, conflict, tenant_id))
+    ) -> UUID | None:
+        """Set how many values a predicate has at a time, and which of two wins (conflict; None: as the policy says).
+
+        Returns the run that takes up what is stored, or None if nothing that is stored is concerned.
+        """
+        return self._drive(self._core.set_predicate(predicate, cardinality, conflict, tenant_id))
 
     def set_policy(
         self, bucket_id: str = "*", memory_type: str = "*", tenant_id: str | None = None, **rules: Any

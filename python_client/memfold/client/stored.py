@@ -77,9 +77,11 @@ class Stored(Sending):
 
     def set_predicate(
         self, predicate: str, cardinality: str, conflict: str | None, tenant_id: str | None
-    ) -> Steps[None]:
+    ) -> Steps[UUID | None]:
         given = {"predicate": predicate, "cardinality": cardinality, "conflict": conflict}
-        yield from self.run(queries.SET_PREDICATE, self._arguments(given, tenant_id), repeatable=True)
+        rows = yield from self.run(queries.SET_PREDICATE, self._arguments(given, tenant_id), repeatable=True)
+        run_id: UUID | None = rows[0]["set_predicate"]
+        return run_id
 
     def set_rules(
         self,

@@ -63,7 +63,7 @@ limit 200
 INTERVALS = """
 select valid_from, valid_to from memfold.memory_intervals
 where tenant_id = %(tenant_id)s and memory_id = %(memory_id)s
-order by valid_from, from_event
+order by valid_from
 limit 200
 """
 _TEXTS = """array(

@@ -8,17 +8,17 @@ set jit = off
 as $$
 begin
     select coalesce(pg_catalog.array_agg(k.memory_id) filter (
-            where not k.is_active or k.on_timeline or k.valid_from is not null or k.valid_until is not null
+            where not k.is_additive or k.on_timeline
         ), '{}'),
         coalesce(pg_catalog.bool_or(case
             -- checked for each row before waiting for the next one; erased: there is no row
-            when i.hit and k.is_active is not true then memfold_internal._fail_changed_root()
+            when i.hit and k.is_additive is not true then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
         max(greatest(k.last_seen, k.alias_last_seen))
     into changed, aliased, latest
     from unnest(memory_ids, hits) as i (id, hit)
     left join lateral (
-        select k.memory_id, k.is_active, k.on_timeline, k.aliases, k.last_seen, k.alias_last_seen, k.valid_from, k.valid_until
+        select k.memory_id, k.is_additive, k.on_timeline, k.aliases, k.last_seen, k.alias_last_seen
         from memfold.memory_counters as k
         where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
         for no key update

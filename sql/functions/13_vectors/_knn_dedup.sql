@@ -13,7 +13,7 @@ begin atomic
             and v.bucket_id = _scope_similarities.bucket_id collate "C"
             and v.scope_key = _scope_similarities.scope_key
             and v.model = embedding_model collate "C"
-            and v.is_active
+            and v.is_live
             and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
         order by v.memory_id desc
         limit newest
@@ -71,7 +71,7 @@ begin
                     where v.tenant_id = _near_texts.tenant_id collate "C"
                         and v.bucket_id = _near_texts.bucket_id collate "C"
                         and v.model = embedding_model collate "C"
-                        and v.is_active
+                        and v.is_live
                         and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
                     order by v.memory_id desc
                     limit case when v_ids is null or scan_ended then newest else 0 end

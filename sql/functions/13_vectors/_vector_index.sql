@@ -39,7 +39,7 @@ begin
         where v.tenant_id = _exceeds_exact_limit.tenant_id collate "C"
             and v.bucket_id = _exceeds_exact_limit.bucket_id collate "C"
             and v.model = embedding_model collate "C"
-            and v.is_active
+            and v.is_live
             and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
         offset newest limit 1
     );
@@ -98,7 +98,7 @@ begin
         ' from ('
         ' select v.memory_id, memfold_internal._similarity(v.embedding, $3) as similarity'
         ' from memfold.memory_vectors as v'
-        ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_active'
+        ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_live'
         ' and (v.memory_id > $5 and v.memory_id <= $6) is not true'
         ' order by v.embedding::%s operator(%s.<#>) $3::%s'
         ' limit $4) as s',

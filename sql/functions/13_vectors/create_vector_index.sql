@@ -36,7 +36,7 @@ begin
         return;
     end if;
     return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), format(
-        'memory_vectors using hnsw ((embedding::%s.%s(%s)) %s.%s_ip_ops) where model = %L and is_active',
+        'memory_vectors using hnsw ((embedding::%s.%s(%s)) %s.%s_ip_ops) where model = %L and is_live',
         v_schema, v_type, v_dimensions, v_schema, v_type, embedding_model)) as s;
 end;
 $$;

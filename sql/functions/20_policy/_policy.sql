@@ -108,3 +108,31 @@ begin atomic
     ), _conflict.conflict);
 end;
 comment on function memfold_internal._conflict is 'The conflict policy of a predicate: its own, else (conflict) that of the bucket.';
+
+create or replace function memfold_internal._are_two_values(tenant_id text, predicate text, object text, other_object text)
+returns boolean
+language plpgsql stable
+as $$
+begin
+    return memfold.canonicalize(object, 'prose/1') <> memfold.canonicalize(other_object, 'prose/1')
+        and memfold_internal._is_single(tenant_id, predicate);
+end;
+$$;
+comment on function memfold_internal._are_two_values is
+'Whether two statements with a predicate of one value at a time name different values: they are not compared, whatever their texts say.';
+
+create or replace function memfold_internal._is_slot(tenant_id text, bucket_id text, memory_type text, predicate text) returns boolean
+language plpgsql stable
+as $$
+declare
+    v_policy memfold.policies;
+begin
+    if predicate is null or not memfold_internal._is_single(tenant_id, predicate) then
+        return false;
+    end if;
+    v_policy := memfold_internal._policy(tenant_id, bucket_id, memory_type);
+    return v_policy.dedup = 'on' and memfold_internal._conflict(tenant_id, predicate, v_policy.conflict) <> 'keep_both';
+end;
+$$;
+comment on function memfold_internal._is_slot is
+'Whether subjects have one value of this predicate at a time, and another value takes its place (conflict is not keep_both). Only reads.';

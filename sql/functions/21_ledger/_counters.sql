@@ -6,7 +6,7 @@ create or replace view memfold.memory_totals with (security_invoker = true) as
 select
     k.tenant_id,
     k.memory_id,
-    k.is_active,
+    k.is_additive,
     k.on_timeline,
     k.aliases,
     k.observations + coalesce(k.alias_observations, 0) as observations,
@@ -112,7 +112,7 @@ begin
         v_new := memfold_internal._add_turns(tenant_id, memory_id, source_turn_ids, event_id);
     end if;
     insert into memfold.memory_counters as k (
-        tenant_id, memory_id, root_id, is_active, observations, independent, source_confidence, extractor_confidence, first_seen,
+        tenant_id, memory_id, root_id, is_additive, observations, independent, source_confidence, extractor_confidence, first_seen,
         last_seen, has_metadata, has_validity, last_event
     ) values (
         tenant_id, memory_id, root_id, root_id is null, 1, case when source_turn_ids = '{}' or v_new is not null then 1 else 0 end, source_confidence,

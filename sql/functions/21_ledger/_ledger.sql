@@ -21,16 +21,15 @@ create or replace view memfold_internal._decisions with (security_invoker = true
 select e.*
 from memfold_internal._ledger as e
 -- the condition of memory_events_decisions_idx
-where e.tier <> 1 or e.on_timeline;
+where e.tier > 1;
 comment on view memfold_internal._decisions is
-'The decisions about texts in tier 2 or 3, and all rows of values of timelines: found without reading the other observations of a text
-(memory_events_decisions_idx).';
+'The decisions about texts in tier 2 or 3: found without reading their observations (memory_events_decisions_idx).';
 
 create or replace function memfold_internal._is_undoable(action text, tier integer, observation boolean) returns boolean
 language sql immutable parallel safe
 return coalesce(
     action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2
-    or action in ('rejected', 'pruned') and tier = 3
+    or action in ('rejected', 'pruned', 'judged') and tier = 3
     or tier = 1 and observation, false
 );
 grant execute on function memfold_internal._is_undoable to memfold_app, memfold_auditor;

@@ -13,7 +13,11 @@ declare
 begin
     loop
         -- everything the call may change: their trees, and the memories on a timeline with them
-        v_texts := memfold_internal._timeline_texts(tenant_id, memory_ids);
+        v_texts := case when exists (
+            select from memfold.memory_counters as k where k.tenant_id = _lock_memories.tenant_id collate "C" and k.is_related
+        ) then memfold_internal._timeline_texts(tenant_id, memory_ids)
+            -- other values of a slot are of its scope
+            else memfold_internal._trees(tenant_id, memory_ids) end;
         select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
             memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
         into strict v_bucket_id, v_scope_key, v_wide
@@ -53,10 +57,10 @@ declare
 begin
     -- in parts, because the time grows faster than the size
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
-        -- except those of trees and timelines already found
-        v_texts := v_texts || memfold_internal._timeline_texts(tenant_id, array(
+        -- except those of trees already found
+        v_texts := v_texts || memfold_internal._trees(tenant_id, array(
             select i.id from pg_catalog.unnest(memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
-        ));
+        )) || memfold_internal._restated_with(tenant_id, memory_ids[v_from:v_from + 199]);
     end loop;
     return array(
         select distinct on (m.root_id is not null, m.memory_id) m.memory_id
@@ -67,4 +71,4 @@ begin
 end;
 $$;
 comment on function memfold_internal._texts_to_lock is
-'All texts that derive_scope() of memory_ids may change, in the order in which every caller locks. Only reads.';
+'All texts that derive_scope() of memory_ids may change and others may restate, in the order in which every caller locks. Only reads.';

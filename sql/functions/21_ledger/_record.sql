@@ -9,11 +9,11 @@ begin
     -- rule ledger_row
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
-        reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
+        reason, observation, content, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
     ) values (
         c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
-        d.reason, observation, d.on_timeline, c.content, c.memory_type, c.told_subject, c.told_predicate, c.object,
+        d.reason, observation, c.content, c.memory_type, c.told_subject, c.told_predicate, c.object,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         c.observed_at, c.valid_from, c.valid_until, judgement_id, memfold_internal._actor()
     );
@@ -41,18 +41,18 @@ begin
     --     v_event_id => event_id
     --     d.action, d.tier, d.method => 'inserted', null, null
     --     d.target_id, d.similarity, d.guard, d.similar_memories => null, null, null, null
-    --     d.reason, observation, d.on_timeline => null, true, false
+    --     d.reason, observation => null, true
     --     c.told_subject => subject
     --     c.told_predicate => predicate
     --     c.observed_at, c.valid_from, c.valid_until, judgement_id => observed_at, null, null, null
     --     c. =>
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
-        reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
+        reason, observation, content, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
     ) values (
         tenant_id, event_id, bucket_id, 'inserted', null, null, memory_id, null, null, null, null,
-        null, true, false, content, memory_type, subject, predicate, object,
+        null, true, content, memory_type, subject, predicate, object,
         source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata,
         observed_at, null, null, null, memfold_internal._actor()
     );
@@ -129,7 +129,6 @@ create or replace function memfold_internal._record_relation(
 language plpgsql volatile
 as $$
 declare
-    v_on_timeline boolean;
     v_event_id uuid;
 begin
     if content is null and action <> 'judged' then
@@ -138,34 +137,26 @@ begin
     if target_id is not null and action <> 'judged' then
         perform memfold_internal._adopt_row(j.tenant_id, target_id);
     end if;
-    if action = 'superseded' then
-        select a.scope_key = b.scope_key and memfold_internal._is_single(a.tenant_id, a.predicate) into strict v_on_timeline
-        from memfold.memories as a
-        join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _record_relation.target_id
-        where a.tenant_id = j.tenant_id collate "C" and a.memory_id = _record_relation.memory_id;
-    else
-        v_on_timeline := action in ('merged', 'replaced') and exists (
-            select from memfold.memory_totals as k
-            where k.tenant_id = j.tenant_id collate "C"
-                and k.memory_id in (_record_relation.memory_id, _record_relation.target_id) and k.on_timeline
-        );
-    end if;
     v_event_id := memfold_internal._new_event_id(j.tenant_id);
     insert into memfold.memory_events (
-        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline, content,
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, content,
         observed_at, judgement_id, verdict, run_id, actor
     ) values (
         j.tenant_id, v_event_id, j.bucket_id, action, 3,
         memfold_internal._method(j), memory_id, target_id,
-        j.similarity, j.guard, j.reason, v_on_timeline, content, stated_at, j.judgement_id, j.verdict, j.run_id,
+        j.similarity, j.guard, j.reason, content, stated_at, j.judgement_id, j.verdict, j.run_id,
         memfold_internal._actor()
     );
     if stated_at is not null then
         insert into memfold.memory_counters (tenant_id, memory_id) values (j.tenant_id, _record_relation.memory_id) on conflict do nothing;
         perform memfold_internal._recount(j.tenant_id, array[memory_id]);
     end if;
-    if action <> 'judged' then
-        perform memfold.derive_scope(pg_catalog.array_remove(array[memory_id, target_id], null), j.tenant_id);
+    -- rows of plain INSERTs wait until they are ingested
+    if action <> 'judged' or j.verdict = 'distinct' and j.model is null and not exists (
+        select from memfold_internal._roots(j.tenant_id, array[memory_id, target_id]) as r where not r.is_ingested
+    ) then
+        perform memfold_internal._derive(j.tenant_id, pg_catalog.array_remove(array[memory_id, target_id], null),
+            action in ('merged', 'replaced'));
     end if;
     return v_event_id;
 end;
@@ -255,7 +246,7 @@ begin
     cross join lateral (values (memory_ids[p.place]), (into_ids[p.place])) as i (id);
     v_newest := memfold_internal._newest_event(r.tenant_id);
     insert into memfold.memory_events (
-        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, on_timeline,
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason,
         judgement_id, verdict, run_id, actor
     )
     select r.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), r.bucket_id, _merge_all.action, tier, method,
@@ -267,10 +258,6 @@ begin
             where j.tenant_id = r.tenant_id and j.judgement_id = judgement_ids[p.place]
         ), '{}'),
         reasons[p.place],
-        exists (
-            select from memfold.memory_totals as k
-            where k.tenant_id = r.tenant_id and k.memory_id in (memory_ids[p.place], into_ids[p.place]) and k.on_timeline
-        ),
         judgement_ids[p.place], _merge_all.verdict, r.run_id, memfold_internal._actor()
     from pg_catalog.unnest(v_places) with ordinality as p (place, turn)
     order by p.turn;
@@ -279,7 +266,7 @@ begin
         from pg_catalog.unnest(v_places) as p (place)
         cross join lateral (values (memory_ids[p.place]), (into_ids[p.place])) as x (id)
         order by 1
-    ));
+    ), true);
     return v_places;
 end;
 $$;

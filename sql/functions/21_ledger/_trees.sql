@@ -82,10 +82,9 @@ $$;
 comment on function memfold_internal._validity is
 'The validity of a tree with texts memory_ids: that of the latest observation in force, by (observed_at, event_id). Only reads.';
 
--- Longer than 150 lines: one statement, whose parts read one another.
 create or replace function memfold_internal._derived_trees(tenant_id text, memory_ids uuid[])
 returns table (
-    memory_id uuid, merged_into uuid, root_id uuid, contested boolean, rejected boolean, on_timeline boolean,
+    memory_id uuid, merged_into uuid, root_id uuid, rejected boolean,
     aliases bigint, observations bigint, alias_observations bigint, alias_independent bigint, alias_source_confidence double precision,
     alias_extractor_confidence double precision, alias_first_seen timestamptz, alias_last_seen timestamptz, metadata jsonb,
     valid_from timestamptz, valid_until timestamptz
@@ -111,66 +110,6 @@ begin
         select p.child as id, p.ancestor as root
         from paths as p
         where not exists (select from edges as e where e.child = p.ancestor)
-    ),
-    relations as (
-        -- what puts two memories on one timeline, from either side
-        select m.id, m.root, e.*
-        from members as m
-        cross join lateral (
-            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
-            from memfold_internal._decisions as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
-                and (e.action in ('superseded', 'historical') or e.action in ('merged', 'replaced') and e.tier >= 2 and e.undone)
-            offset 0
-        ) as e
-        union all
-        select m.id, m.root, e.*
-        from members as m
-        cross join lateral (
-            -- Pairs and their order, as above: of a list of actions each is a descent of the index on the target, and where most tenants
-            -- are small, one over all rows of the tenant looks cheaper. From tier 2 on: of restatements a root has many.
-            select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
-            from (values ('superseded', 0), ('historical', 0), ('merged', 2), ('replaced', 2)) as a (action, tier)
-            cross join lateral (
-                select e.memory_id, e.target_id, e.event_id, e.action, e.tier, e.on_timeline, e.observed_at, e.undone
-                from memfold_internal._ledger as e
-                where e.tenant_id = _derived_trees.tenant_id collate "C" and e.target_id is not null
-                    and (e.target_id, e.action, e.tier) >= (m.id, a.action collate "C", a.tier::smallint)
-                    and (e.target_id, e.action, e.tier) <= (m.id, a.action collate "C", 3::smallint)
-                    and (a.tier = 0 or e.undone)
-                order by e.target_id, e.action, e.tier
-                offset 0
-            ) as e
-        ) as e
-    ),
-    contests as (
-        -- until a judge or a person has decided between them again
-        select distinct r.id
-        from relations as r
-        cross join lateral (
-            select u.event_id, u.tier from memfold.memory_events as u
-            where u.tenant_id = _derived_trees.tenant_id collate "C" and u.undoes = r.event_id
-            offset 0
-        ) as u
-        -- a supersession undone because of later vectors is decided (tier 2), not contested
-        where r.tier >= 2 and r.on_timeline and u.tier is null and not exists (
-            select from relations as d
-            where d.id = r.id and d.action = 'superseded' and d.tier = 3 and not d.undone and d.event_id > u.event_id
-        )
-    ),
-    values_of_timelines as (
-        select m.root as id
-        from members as m
-        cross join lateral (
-            select from memfold_internal._decisions as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = m.id
-                and e.observation and e.on_timeline and not e.undone and e.action in ('inserted', 'superseded', 'historical')
-            limit 1
-        ) as e
-        union
-        select r.root
-        from relations as r
-        where r.action in ('superseded', 'historical') and not r.undone and (r.id = r.target_id and r.on_timeline or r.tier = 3)
     ),
     rejections as (
         select distinct i.id
@@ -248,17 +187,12 @@ begin
         ) as x
         group by x.root
     )
-    select m.id, g.parent, nullif(m.root, m.id),
-        c.id is not null,
-        j.id is not null,
-        m.root = m.id and v.id is not null and c.id is null and j.id is null,
+    select m.id, g.parent, nullif(m.root, m.id), j.id is not null,
         coalesce(s.aliases, 0), coalesce(s.n, 0), s.alias_n, s.alias_independent - coalesce(t.observations, 0), s.alias_source,
         s.alias_extractor, s.alias_first, s.alias_last, coalesce(d.metadata, '{}') || coalesce(x.metadata, '{}'), y.valid_from, y.valid_until
     from members as m
     left join edges as g on g.child = m.id
-    left join contests as c on c.id = m.id
     left join rejections as j on j.id = m.id
-    left join values_of_timelines as v on v.id = m.id
     left join sums as s on s.root = m.id
     left join memfold_internal._repeated_evidence(
         _derived_trees.tenant_id,

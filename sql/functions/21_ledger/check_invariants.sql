@@ -19,21 +19,18 @@ begin
     with derived as materialized (
         select * from memfold_internal._derived_trees(v_tenant_id, v_ids)
     ),
-    current_values as (
-        select i.memory_id, bool_or(i.valid_to is null) as is_current
-        from memfold.memory_intervals as i where i.tenant_id = v_tenant_id group by i.memory_id
-    ),
     expected as (
-        select d.memory_id, to_jsonb(d) - '{memory_id,contested,rejected,observations}'::text[] || jsonb_build_object(
+        select d.memory_id, to_jsonb(d) - '{memory_id,rejected,observations}'::text[] || jsonb_build_object(
             'status', case when d.root_id is not null then 'merged' when d.rejected then 'rejected'
                 when d.observations = 0 or memfold_internal._is_pruned(v_tenant_id, d.memory_id) then 'withdrawn'
-                when d.on_timeline and not coalesce(c.is_current, false) then 'superseded' else 'active' end) as state
+                -- see the times below
+                when m.status = 'superseded' then 'superseded' else 'active' end) as state
         from derived as d
-        left join current_values as c on c.memory_id = d.memory_id
+        join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = d.memory_id
     ),
     actual as (
         select m.memory_id, coalesce(to_jsonb(k), '{}') || to_jsonb(m) || jsonb_build_object(
-            'on_timeline', coalesce(k.on_timeline, false), 'aliases', coalesce(k.aliases, 0)) as state,
+            'aliases', coalesce(k.aliases, 0)) as state,
             not m.is_ingested and not exists (
                 select from memfold.memory_events as o
                 where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation
@@ -102,7 +99,6 @@ begin
     from memfold.memory_counters as d
     join memfold.memories as m on m.tenant_id = d.tenant_id and m.memory_id = d.memory_id
     cross join lateral (values
-        ('is_active', (m.status = 'active')::text, d.is_active::text),
         ('root_id', m.root_id::text, d.root_id::text)
     ) as x (name, expected, actual)
     where d.tenant_id = v_tenant_id and x.expected is distinct from x.actual;
@@ -113,7 +109,7 @@ begin
     join memfold.memories as m on m.tenant_id = v.tenant_id and m.memory_id = v.memory_id
     join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
     cross join lateral (values
-        ('is_active', (r.status = 'active')::text, v.is_active::text),
+        ('is_live', (r.status in ('active', 'superseded'))::text, v.is_live::text),
         ('bucket_id', m.bucket_id, v.bucket_id),
         ('scope_key', m.scope_key::text, v.scope_key::text),
         ('norm', '1.0000', round(memfold_internal._norm(v.embedding)::numeric, 4)::text)
@@ -154,22 +150,7 @@ begin
     ) as x (name, expected, actual)
     where x.expected is distinct from x.actual;
 
-    -- timelines
-    return query
-    with expected as (
-        select m.bucket_id, m.scope_key, t.*
-        from memfold_internal._derived_timelines(v_tenant_id, v_ids) as t
-        join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = t.memory_id
-    ),
-    actual as (
-        select i.* from memfold.memory_intervals as i where i.tenant_id = v_tenant_id
-    )
-    select coalesce(e.memory_id, a.memory_id), 'interval',
-        format('%s to %s', e.valid_from, e.valid_to), format('%s to %s', a.valid_from, a.valid_to)
-    from expected as e
-    full join actual as a on a.bucket_id = e.bucket_id and a.scope_key = e.scope_key and a.memory_id = e.memory_id
-        and a.valid_from = e.valid_from and a.from_event = e.from_event
-    where (e.valid_to is distinct from a.valid_to) or e.memory_id is null or a.memory_id is null;
+    return query select t.* from memfold_internal._check_times(v_tenant_id) as t;
 
     -- order: later rows have higher ids
     return query

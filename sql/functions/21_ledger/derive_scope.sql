@@ -25,63 +25,21 @@ end;
 $$;
 comment on function memfold_internal._is_pruned is 'Whether a root was pruned, and not stated since. Only reads.';
 
--- Longer than 150 lines: steps under one lock whose order is the order of locks.
-create or replace function memfold.derive_scope(
-    memory_ids uuid[],
-    tenant_id text default current_setting('memfold.tenant_id', true)
-) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp
--- replanning these statements, as their arrays of ids tempt the planner to, takes longer than they do
+create or replace function memfold_internal._derive_trees(tenant_id text, members uuid[]) returns void
+language plpgsql volatile
 set plan_cache_mode = force_generic_plan
--- Ranges of pairs look expensive: compiling the plan takes seconds, and the scope is locked.
 set jit = off
 as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_members uuid[];
-    v_slot_members uuid[];
-    v_values uuid[];
-    v_buckets text[] collate "C";
-    v_scopes bigint[];
-    v_from timestamptz[];
-    v_events uuid[];
-    v_to timestamptz[];
     v_id uuid;
     d record;
-    e record;
 begin
-    perform memfold_internal._assert_local_shard(tenant_id);
-    -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; instead of a removed one an
-    -- older one may apply again, which points to another tree.
-    v_members := memfold_internal._trees(v_tenant_id, array(
-        -- not by ||, which fails for an array of two dimensions
-        select i.id from unnest(memory_ids) as i (id)
-        union all
-        select e.into_id from memfold_internal._merges_in_force(v_tenant_id, memory_ids) as e
-    ));
-    -- and every value on a timeline with them, because each may become or cease to be current
-    v_slot_members := memfold_internal._timeline_texts(v_tenant_id, v_members);
-
-    insert into memfold.memory_counters (tenant_id, memory_id)
-    select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
-    on conflict do nothing;
-    -- roots by id, then aliases by id: the order in which every caller locks
-    for v_id in
-        select i.id
-        from unnest(v_slot_members) as i (id)
-        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
-        order by m.root_id is not null, i.id
-    loop
-        perform from memfold.memory_counters as k
-        where k.tenant_id = v_tenant_id and k.memory_id = v_id
-        for no key update;
-    end loop;
-
     for d in
         -- unchanged rows are not written: in a large tree that is most of them
         select t.*, n.status
-        from memfold_internal._derived_trees(v_tenant_id, v_members) as t
+        from memfold_internal._derived_trees(v_tenant_id, members) as t
         cross join lateral (
             select k.* from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
             offset 0
@@ -92,22 +50,22 @@ begin
                 when t.root_id is not null then 'merged'
                 when t.rejected then 'rejected'
                 when t.observations = 0 then 'withdrawn'
-                when t.on_timeline and m.status = 'superseded' then 'superseded'
+                when m.status = 'superseded' then 'superseded'
                 else 'active'
             end as status
         ) as n
         where (m.merged_into, m.root_id, m.metadata, m.status) is distinct from (t.merged_into, t.root_id, t.metadata, n.status)
             or (
-                k.root_id, k.on_timeline, k.aliases, k.alias_observations, k.alias_independent, k.alias_source_confidence,
+                k.root_id, k.aliases, k.alias_observations, k.alias_independent, k.alias_source_confidence,
                 k.alias_extractor_confidence, k.alias_first_seen, k.alias_last_seen, k.valid_from, k.valid_until
             ) is distinct from (
-                t.root_id, t.on_timeline, t.aliases, t.alias_observations, t.alias_independent, t.alias_source_confidence,
+                t.root_id, t.aliases, t.alias_observations, t.alias_independent, t.alias_source_confidence,
                 t.alias_extractor_confidence, t.alias_first_seen, t.alias_last_seen, t.valid_from, t.valid_until
             )
         order by t.memory_id
     loop
         update memfold.memory_counters as k
-        set root_id = d.root_id, on_timeline = d.on_timeline, aliases = d.aliases, alias_observations = d.alias_observations,
+        set root_id = d.root_id, aliases = d.aliases, alias_observations = d.alias_observations,
             alias_independent = d.alias_independent, alias_source_confidence = d.alias_source_confidence,
             alias_extractor_confidence = d.alias_extractor_confidence, alias_first_seen = d.alias_first_seen,
             alias_last_seen = d.alias_last_seen, valid_from = d.valid_from, valid_until = d.valid_until
@@ -117,11 +75,11 @@ begin
         where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
     end loop;
     -- the next restatement must come after this
-    for e in
+    for d in
         select x.root_id as memory_id, x.event_id
         from (
             select r.root_id, (array_agg(n.event_id order by n.event_id desc))[1] as event_id
-            from unnest(v_members) as i (id)
+            from unnest(members) as i (id)
             cross join lateral (
                 select memfold_internal._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
                 where m.tenant_id = v_tenant_id and m.memory_id = i.id
@@ -144,97 +102,216 @@ begin
         order by x.root_id
     loop
         update memfold.memory_counters as k
-        set last_event = e.event_id
-        where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id;
+        set last_event = d.event_id
+        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
     end loop;
     -- whether they were stated since depends on the present trees
     for v_id in
-        select i.id from unnest(v_members) as i (id) where memfold_internal._is_pruned(v_tenant_id, i.id) order by i.id
+        select i.id from unnest(members) as i (id) where memfold_internal._is_pruned(v_tenant_id, i.id) order by i.id
     loop
         update memfold.memories as m
         set status = 'withdrawn'
         where m.tenant_id = v_tenant_id and m.memory_id = v_id and m.status in ('active', 'superseded');
     end loop;
+end;
+$$;
+comment on function memfold_internal._derive_trees is
+'Derives edges, roots, sums over aliases, metadata, and whether a root is alive, for all texts of some trees. The caller holds their rows.';
 
+create or replace function memfold_internal._derive_times(tenant_id text, members uuid[], regroups boolean) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_timed uuid[];
+    v_roots uuid[];
+    v_derived memfold_internal.derived_time[];
+    d record;
+begin
+    v_roots := array(select r.memory_id from memfold_internal._roots(v_tenant_id, members) as r);
+    if regroups then
+        v_derived := memfold_internal._regrouped(v_tenant_id, members);
+    end if;
+    -- of all others the times are known without their statements
+    v_timed := array(
+        select r.memory_id
+        from memfold_internal._roots(v_tenant_id, members) as r
+        where v_derived is null and (memfold_internal._slot_key(r) is not null or memfold_internal._related(v_tenant_id, array[r.memory_id]) <> '{}')
+        union
+        -- and those that were on a timeline, with what they leave behind there
+        select k.memory_id
+        from unnest(members) as i (id)
+        cross join lateral (
+            select k.memory_id from memfold.memory_counters as k
+            where k.tenant_id = v_tenant_id and k.memory_id = i.id and (k.on_timeline or k.has_validity)
+            offset 0
+        ) as k
+        where v_derived is null
+    );
+    if v_timed <> '{}' then
+        v_timed := memfold_internal._timed_with(v_tenant_id, v_timed);
+        v_derived := array(
+            select t
+            from memfold_internal._derived_times(v_tenant_id, memfold_internal._timed_with(v_tenant_id, v_timed)) as t
+            where t.memory_id = any(v_timed)
+        );
+        v_roots := array(select x.id from unnest(v_roots || v_timed) as x (id) group by x.id);
+    end if;
     -- in a long timeline nearly everything is unchanged, and not written again
-    select array_agg(t.memory_id), array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(t.valid_from),
-        array_agg(t.from_event), array_agg(t.valid_to)
-    into v_values, v_buckets, v_scopes, v_from, v_events, v_to
-    from memfold_internal._derived_timelines(v_tenant_id, v_slot_members) as t
-    cross join lateral memfold_internal._memory(v_tenant_id, t.memory_id) as m;
-    for e in
-        select o.bucket_id, o.scope_key, o.valid_from, o.from_event
-        from unnest(v_slot_members) as i (id)
+    delete from memfold.memory_intervals as o
+    using (
+        select o.memory_id, o.valid_from
+        from unnest(v_roots || members) as i (id)
         cross join lateral (
             select o.* from memfold.memory_intervals as o where o.tenant_id = v_tenant_id and o.memory_id = i.id
             offset 0
         ) as o
-        left join unnest(v_values, v_buckets, v_scopes, v_from, v_events, v_to)
-            as t (memory_id, bucket_id, scope_key, valid_from, from_event, valid_to)
-            on t.memory_id = o.memory_id and t.from_event = o.from_event and t.valid_from = o.valid_from
-            and t.bucket_id = o.bucket_id and t.scope_key = o.scope_key and t.valid_to is not distinct from o.valid_to
+        left join (
+            select t.memory_id, t.slot_key, lower(r.r) as valid_from, upper(r.r) as valid_to
+            from unnest(v_derived) as t, unnest(t.times) as r (r)
+            where t.on_timeline
+        ) as t on t.memory_id = o.memory_id and t.valid_from = o.valid_from and t.valid_to is not distinct from o.valid_to
+            and t.slot_key is not distinct from o.slot_key
         where t.memory_id is null
-    loop
-        delete from memfold.memory_intervals as o
-        where o.tenant_id = v_tenant_id and o.bucket_id = e.bucket_id and o.scope_key = e.scope_key
-            and o.valid_from = e.valid_from and o.from_event = e.from_event;
-    end loop;
-    insert into memfold.memory_intervals (tenant_id, bucket_id, scope_key, memory_id, valid_from, from_event, valid_to)
-    select v_tenant_id, t.bucket_id, t.scope_key, t.memory_id, t.valid_from, t.from_event, t.valid_to
-    from unnest(v_values, v_buckets, v_scopes, v_from, v_events, v_to)
-        as t (memory_id, bucket_id, scope_key, valid_from, from_event, valid_to)
+    ) as x
+    where o.tenant_id = v_tenant_id and o.memory_id = x.memory_id and o.valid_from = x.valid_from;
+    insert into memfold.memory_intervals (tenant_id, memory_id, valid_from, valid_to, slot_key)
+    select v_tenant_id, t.memory_id, lower(r.r), upper(r.r), t.slot_key
+    from unnest(v_derived) as t, unnest(t.times) as r (r)
+    where t.on_timeline
     on conflict do nothing;
-    -- a separate statement, not one with the INSERT in it: to Citus that is work for several nodes
-    for e in
-        select i.id as memory_id, case when bool_or(t.valid_to is null) then 'active' else 'superseded' end as status
-        from unnest(v_slot_members) as i (id)
+    for d in
+        select m.memory_id, n.*
+        from unnest(v_roots || members) as i (id)
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         cross join lateral (
-            select t.valid_to from memfold.memory_intervals as t
-            where t.tenant_id = v_tenant_id and t.memory_id = i.id
+            select k.* from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
             offset 0
-        ) as t
-        group by i.id
-        order by i.id
+        ) as k
+        left join unnest(v_derived) as t on t.memory_id = m.memory_id
+        cross join lateral (
+            select case when m.status not in ('active', 'superseded') then m.status
+                    when t.is_superseded then 'superseded' else 'active' end as status,
+                m.status in ('active', 'superseded') and coalesce(t.is_additive, true)
+                    and num_nonnulls(k.valid_from, k.valid_until) = 0 as is_additive,
+                coalesce(t.on_timeline, false) as on_timeline
+        ) as n
+        where (m.status, k.is_additive, k.on_timeline) <> (n.status, n.is_additive, n.on_timeline)
+        order by m.memory_id
     loop
         update memfold.memories as m
-        set status = e.status
-        where m.tenant_id = v_tenant_id and m.memory_id = e.memory_id and m.status <> e.status;
-    end loop;
-
-    for e in
-        select i.id as memory_id, m.status = 'active' as is_active, r.status = 'active' as root_is_active
-        from unnest(v_slot_members) as i (id)
-        cross join lateral (
-            select m.status, memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
-            where m.tenant_id = v_tenant_id and m.memory_id = i.id
-            offset 0
-        ) as m
-        cross join lateral memfold_internal._memory(v_tenant_id, m.root) as r
-        cross join lateral (
-            select from memfold.memory_counters as k
-            where k.tenant_id = v_tenant_id and k.memory_id = i.id and k.is_active <> (m.status = 'active')
-            union all
-            select from memfold.memory_vectors as v
-            where v.tenant_id = v_tenant_id and v.memory_id = i.id and v.is_active <> (r.status = 'active')
-            limit 1
-        ) as changed
-        order by i.id
-    loop
+        set status = d.status
+        where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id and m.status <> d.status;
         update memfold.memory_counters as k
-        set is_active = e.is_active
-        where k.tenant_id = v_tenant_id and k.memory_id = e.memory_id and k.is_active <> e.is_active;
-        update memfold.memory_vectors as v
-        set is_active = e.root_is_active
-        where v.tenant_id = v_tenant_id and v.memory_id = e.memory_id and v.is_active <> e.root_is_active;
+        set is_additive = d.is_additive, on_timeline = d.on_timeline
+        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
     end loop;
 end;
 $$;
-comment on function memfold.derive_scope is
-'Derives the state of the trees that contain memory_ids, and of the timelines they belong to, from the ledger rows in force: status,
-edges, roots, sums over aliases, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees span scopes) and
-has written the ledger, and counted each text''s own observations. Only the owner may call it.';
+comment on function memfold_internal._derive_times is
+'Derives when the roots among members are current, and all whose times may change with theirs: intervals, status and
+flags. regroups: the caller has only added or removed merges. The caller holds the rows of all that are current.';
 
-create or replace function memfold_internal._derive_all(tenant_id text, memory_ids uuid[]) returns void
+create or replace function memfold_internal._derive(tenant_id text, memory_ids uuid[], regroups boolean) returns void
+language plpgsql volatile
+-- replanning these statements, as their arrays of ids tempt the planner to, takes longer than they do
+set plan_cache_mode = force_generic_plan
+-- Ranges of pairs look expensive: compiling the plan takes seconds, and the scope is locked.
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_members uuid[];
+    v_id uuid;
+    d record;
+begin
+    perform memfold_internal._assert_local_shard(tenant_id);
+    -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; instead of a removed one an
+    -- older one may apply again, which points to another tree.
+    v_members := memfold_internal._trees(v_tenant_id, array(
+        -- not by ||, which fails for an array of two dimensions
+        select i.id from unnest(memory_ids) as i (id)
+        union all
+        select e.into_id from memfold_internal._merges_in_force(v_tenant_id, memory_ids) as e
+    ));
+    insert into memfold.memory_counters (tenant_id, memory_id)
+    select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
+    on conflict do nothing;
+    -- Roots by id, then aliases by id: the order in which every caller locks.
+    for v_id in
+        select i.id
+        from (
+            select x.id from unnest(v_members || memfold_internal._restated_with(v_tenant_id, v_members)) as x (id) group by x.id
+        ) as i
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
+        cross join lateral (
+            select k.is_additive from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = i.id
+            offset 0
+        ) as k
+        where k.is_additive or i.id = any(v_members)
+        order by m.root_id is not null, i.id
+    loop
+        perform from memfold.memory_counters as k
+        where k.tenant_id = v_tenant_id and k.memory_id = v_id
+        for no key update;
+    end loop;
+    perform memfold_internal._derive_trees(v_tenant_id, v_members);
+    for d in
+        select k.memory_id, k.is_related
+        from unnest(memory_ids) as i (id)
+        cross join lateral (
+            select k.memory_id, not k.is_related as is_related from memfold.memory_counters as k
+            where k.tenant_id = v_tenant_id and k.memory_id = i.id
+                and k.is_related <> exists (select from memfold_internal._last_words(v_tenant_id, array[i.id]))
+            offset 0
+        ) as k
+    loop
+        update memfold.memory_counters as k
+        set is_related = d.is_related
+        where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
+    end loop;
+    perform memfold_internal._derive_times(v_tenant_id, v_members, regroups);
+    for d in
+        select v.memory_id, r.status in ('active', 'superseded') as is_live
+        from unnest(v_members) as i (id)
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
+        cross join lateral memfold_internal._memory(v_tenant_id, memfold_internal._root(m.memory_id, m.root_id)) as r
+        cross join lateral (
+            select v.memory_id from memfold.memory_vectors as v
+            where v.tenant_id = v_tenant_id and v.memory_id = i.id and v.is_live <> (r.status in ('active', 'superseded'))
+            limit 1
+        ) as v
+        order by v.memory_id
+    loop
+        update memfold.memory_vectors as v
+        set is_live = d.is_live
+        where v.tenant_id = v_tenant_id and v.memory_id = d.memory_id and v.is_live <> d.is_live;
+    end loop;
+end;
+$$;
+comment on function memfold_internal._derive is
+'derive_scope(). regroups: the caller has only added or removed merges, so that the statements are the same.';
+
+create or replace function memfold.derive_scope(
+    memory_ids uuid[],
+    tenant_id text default current_setting('memfold.tenant_id', true)
+) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform memfold_internal._derive(tenant_id, memory_ids, false);
+end;
+$$;
+comment on function memfold.derive_scope is
+'Derives the state of the trees that contain memory_ids, and when they and all that may exclude them are current, from the ledger rows in
+force: status, edges, roots, sums over aliases, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees
+span scopes) and has written the ledger, and counted each text''s own observations. Only the owner may call it.';
+
+create or replace function memfold_internal._derive_all(tenant_id text, memory_ids uuid[], regroups boolean default false) returns void
 language plpgsql volatile
 as $$
 begin
@@ -242,7 +319,7 @@ begin
         perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id, memory_ids));
     end if;
     for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
-        perform memfold.derive_scope(memory_ids[v_from:v_from + 199], tenant_id);
+        perform memfold_internal._derive(tenant_id, memory_ids[v_from:v_from + 199], regroups);
     end loop;
 end;
 $$;

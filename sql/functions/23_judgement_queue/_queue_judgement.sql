@@ -94,22 +94,11 @@ begin
     if a.memory_id = b.memory_id then
         j.status := 'obsolete';
         j.reason := 'both ids are the same memory';
-    elsif (a.status <> 'active' or b.status <> 'active')
-        -- A value that a third one superseded while the question was open: the other one must find its place on the slot's timeline, or
-        -- it would stay active next to the current value.
-        and not (a.scope_key = b.scope_key and a.predicate is not null
-            and (a.status, b.status) in (('active', 'superseded'), ('superseded', 'active'))
-            and not exists (
-                select from memfold.memory_events as e
-                where e.tenant_id = j.tenant_id and e.action = 'superseded'
-                    and e.memory_id = case a.status when 'active' then a.memory_id else b.memory_id end
-                    and e.target_id = case a.status when 'active' then b.memory_id else a.memory_id end
-            ))
-    then
+    elsif a.status in ('rejected', 'withdrawn') or b.status in ('rejected', 'withdrawn') then
         j.status := 'obsolete';
         j.reason := pg_catalog.format('memory %s is %s',
-            case when a.status <> 'active' then a.memory_id else b.memory_id end,
-            case when a.status <> 'active' then a.status else b.status end);
+            case when a.status in ('rejected', 'withdrawn') then a.memory_id else b.memory_id end,
+            case when a.status in ('rejected', 'withdrawn') then a.status else b.status end);
     elsif (a.memory_id, b.memory_id) <> (j.memory_id, j.other_id) then
         -- one of them was merged: the question is now about its root
         if (case j.kind

@@ -57,11 +57,7 @@ begin
         perform memfold_internal._assign_hashes(tenant_id, v_ids, run_id, null);
     end if;
     -- the slot that it was in, and the one that it is now in; a text that was merged here is derived with it
-    if pg_catalog.cardinality(v_texts) > 1 or exists (
-        select from memfold.memory_events as e where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.on_timeline
-    ) then
-        perform memfold.derive_scope(v_texts || memory_id, tenant_id);
-    end if;
+    perform memfold.derive_scope(v_texts || memory_id, tenant_id);
 end;
 $$;
 comment on function memfold_internal._rename_text is
@@ -152,21 +148,28 @@ language plpgsql stable
 as $$
 declare
     e memfold.memory_events;
+    v_id uuid := memory_id;
 begin
-    select o.* into e
-    from memfold.memory_events as o
-    where o.tenant_id = _told_name.tenant_id collate "C" and o.memory_id = _told_name.memory_id and o.observation
-        and o.memory_type is not null
-    order by o.event_id
-    limit 1;
-    if not found then
+    -- a text that a person or a judge wrote has no observation: it is about whom the first text was that it replaced
+    for v_step in 1..100 loop
+        select o.* into e
+        from memfold.memory_events as o
+        where o.tenant_id = _told_name.tenant_id collate "C" and o.memory_id = v_id
+            and (o.observation and o.memory_type is not null or o.action = 'replaced' and o.tier = 3)
+        order by o.observation desc, o.event_id
+        limit 1;
+        exit when e.observation is not false or e.target_id is null;
+        v_id := e.target_id;
+    end loop;
+    if e.observation is not true then
         return own_name;
     end if;
     return case when kind = 'predicate' then e.predicate else e.subject end;
 end;
 $$;
 comment on function memfold_internal._told_name is
-'The subject, or predicate, that a stored text first came with. For one without an observation, own_name. Only reads.';
+'The subject, or predicate, that a stored text first came with, or the text that it first replaced. For one without either, own_name. Only
+reads.';
 
 create or replace function memfold_internal._give_back(tenant_id text, bucket_id text, kind text, name text, run_id uuid) returns bigint
 language plpgsql volatile

@@ -3,12 +3,10 @@ language plpgsql stable
 as $$
 declare
     d memfold_internal.decision;
-    v_status text;
-    v_current_id uuid;
-    v_last_seen timestamptz;
+    r memfold.memories;
 begin
-    select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id, m.status
-    into d.memory_id, d.root_id, d.target_id, v_status
+    select m.memory_id, memfold_internal._root(m.memory_id, m.root_id), m.root_id
+    into d.memory_id, d.root_id, d.target_id
     from memfold_internal._known_candidate(c) as m;
     if d.memory_id is null then
         return null;
@@ -18,77 +16,46 @@ begin
     end if;
     d.tier := 1;
     d.method := memfold_internal._hit_method(d.memory_id, d.root_id);
-    d.on_timeline := false;
-    if d.target_id is not null then
-        select m.status into strict v_status
-        from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
-    end if;
-    if v_status = 'active' then
+    select m.* into strict r
+    from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
+    if r.status = 'active' then
         -- row 3
         d.action := 'merged';
         return d;
-    end if;
-    if v_status = 'rejected' then
+    elsif r.status = 'rejected' then
         -- row 2
         d.action := 'rejected';
         d.method := 'tombstone';
         return d;
-    elsif v_status = 'withdrawn' and c.origin = 'recalled' then
+    elsif r.status = 'withdrawn' and c.origin = 'recalled' then
         -- row 11
         d := null;
         d.action := 'rejected';
         d.reason := 'recalled';
-        d.on_timeline := false;
-        return d;
-    elsif v_status = 'superseded' or v_status = 'withdrawn' and memfold_internal._is_single(c.tenant_id, c.predicate)
-        -- contested: if restated it is active, in addition to the value of its slot
-        and not exists (
-            select from memfold_internal._derived_trees(c.tenant_id, memfold_internal._trees(c.tenant_id, array[d.root_id])) as t
-            where t.memory_id = d.root_id and t.contested
-        )
-    then
-        -- row 4
-        d.method := 'timeline';
-        if v_status = 'superseded' then
-            with timelines as (
-                select t.* from memfold_internal._derived_timelines(c.tenant_id,
-                    memfold_internal._timeline_texts(c.tenant_id, array[d.root_id])) as t
-            ),
-            own as (
-                select t.timeline, t.of_scope from timelines as t where t.memory_id = d.root_id limit 1
-            )
-            select o.of_scope, k.memory_id, k.last_seen into d.on_timeline, v_current_id, v_last_seen
-            from own as o
-            join timelines as t on t.timeline = o.timeline and t.valid_to is null
-            join memfold.memory_totals as k on k.tenant_id = c.tenant_id collate "C" and k.memory_id = t.memory_id
-            order by k.last_seen desc, k.memory_id desc
-            limit 1;
-        else
-            d.on_timeline := true;
-            select v.memory_id, v.last_seen into v_current_id, v_last_seen
-            from memfold_internal._current_value(c.tenant_id, c.bucket_id,
-                memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate)) as v;
-        end if;
-        if c.origin <> 'recalled' and (v_current_id is null or (c.observed_at >= v_last_seen) is not false) then
-            d.action := case when v_current_id is null then 'inserted' else 'superseded' end;
-            d.target_id := v_current_id;
-        elsif v_status = 'withdrawn' then
-            d.action := 'historical';
-            d.target_id := v_current_id;
-        else
-            d.action := 'merged';
-            d.target_id := null;
-        end if;
         return d;
     end if;
-    -- withdrawn: treated as new
-    d.action := 'inserted';
     d.target_id := null;
+    if r.status = 'withdrawn' then
+        -- decided as if it were new
+        return d;
+    end if;
+    -- row 4
+    d.action := 'merged';
+    d.method := 'timeline';
+    if c.origin <> 'recalled' then
+        select v.memory_id into d.target_id
+        from memfold_internal._current_value(c.tenant_id, memfold_internal._rivals(c.tenant_id, d.root_id), memfold_internal._slot_key(r)) as v
+        where (c.observed_at >= v.last_seen) is not false;
+    end if;
+    if d.target_id is not null then
+        d.action := 'superseded';
+    end if;
     return d;
 end;
 $$;
 comment on function memfold_internal._decide_known is
-'Tier 1: rows 2 to 4 of the decision table (docs/rules.md). Null: the bucket does not hold this text. Only reads.';
+'Tier 1: rows 2 to 4 of the decision table (docs/rules.md). action null: the bucket does not hold this text (memory_id null), or it is
+withdrawn. Only reads.';
 
 create or replace function memfold_internal._decide_new(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
@@ -96,7 +63,7 @@ as $$
 declare
     d memfold_internal.decision;
     v_policy constant memfold.policies := c.policy;
-    v_single boolean := false;
+    v_slot boolean := false;
     v_conflict text := v_policy.conflict;
     v_object text;
     v_current_id uuid;
@@ -105,17 +72,16 @@ declare
     v_values_differ boolean;
     v_lexical memfold_internal.decision;
 begin
-    if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' then
-        v_single := memfold_internal._is_single(c.tenant_id, c.predicate);
-    end if;
-    if v_single then
+    if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' and memfold_internal._is_single(c.tenant_id, c.predicate) then
         v_conflict := memfold_internal._conflict(c.tenant_id, c.predicate, v_conflict);
+        v_slot := v_conflict <> 'keep_both';
+    end if;
+    if v_slot then
         v_object := memfold.canonicalize(c.object, 'prose/1');
         select v.memory_id, v.object, v.last_seen into v_current_id, v_current_object, v_last_seen
-        from memfold_internal._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
+        from memfold_internal._current_value(c.tenant_id, '{}', c.scope_key) as v;
         v_values_differ := v_current_object <> v_object;
     end if;
-    d.on_timeline := v_single;
 
     -- rows 5 and 6
     if v_values_differ then
@@ -158,11 +124,9 @@ begin
         if v_policy.on_ambiguous <> 'insert' then
             d.action := 'escalated';
             d.judgement := memfold_internal._judgement_kind(v_policy.on_ambiguous);
-            d.on_timeline := false;
             return d;
         end if;
         d.target_id := null;
-        d.on_timeline := false;
     end if;
 
     -- row 10
@@ -185,11 +149,21 @@ language plpgsql stable
 as $$
 declare
     d memfold_internal.decision := memfold_internal._decide_known(c);
+    n memfold_internal.decision;
 begin
-    if d.action is null then
-        return memfold_internal._decide_new(c);
+    if d.action is not null then
+        return d;
     end if;
-    return d;
+    n := memfold_internal._decide_new(c);
+    if d.memory_id is not null and n.action <> 'rejected' then
+        n.memory_id := d.memory_id;
+        n.root_id := d.root_id;
+        if n.tier is null then
+            n.tier := d.tier;
+            n.method := d.method;
+        end if;
+    end if;
+    return n;
 end;
 $$;
 comment on function memfold_internal._decide is
@@ -212,9 +186,8 @@ begin
         d.action := 'rejected';
         d.reason := 'keep_existing';
     else
-        d.on_timeline := false;
-        d.action := case conflict when 'keep_both' then 'inserted' else 'escalated' end;
-        d.judgement := case conflict when 'review' then 'review' end;
+        d.action := 'escalated';
+        d.judgement := 'review';
     end if;
     if d.action = 'escalated' and (d.similar_memories @> pg_catalog.jsonb_build_array(
         pg_catalog.jsonb_build_object('memory_id', current_id))) is not true
@@ -251,7 +224,6 @@ begin
     else
         d.action := 'escalated';
         d.judgement := memfold_internal._judgement_kind((c.policy).on_ambiguous);
-        d.on_timeline := false;
     end if;
     return d;
 end;
@@ -271,7 +243,6 @@ begin
     elsif (c.policy).on_merge = 'synthesise' then
         d.action := 'escalated';
         d.judgement := 'synthesis';
-        d.on_timeline := false;
     elsif exists (
         select from memfold.memory_totals as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id

@@ -46,11 +46,12 @@ begin
             offset 0
         ) as m
         cross join lateral memfold_internal._memory(c.tenant_id, m.root_id) as r
-        where r.status = 'active' and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key)
+        where r.status in ('active', 'superseded') and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key)
         order by s.shared desc, s.memory_id
     loop
         -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
         exit when v_trees >= v_policy.lexical_neighbours and v_owns >= v_policy.lexical_neighbours;
+        continue when memfold_internal._are_two_values(c.tenant_id, c.predicate, c.object, v_neighbour.root_object);
         v_entry := v_entries -> v_neighbour.root_id::text;
         v_is_new := v_entry is null;
         v_texts := v_texts + 1;

@@ -125,6 +125,7 @@ begin
             where m.tenant_id = c.tenant_id collate "C" and m.memory_id in (v_neighbour.root_id, v_neighbour.matched_id)
                 and m.session_id = c.session_id collate "C"
         );
+        continue when memfold_internal._are_two_values(c.tenant_id, c.predicate, c.object, v_neighbour.object);
         v_guard := null;
         v_signals := null;
         v_veto := null;

@@ -41,32 +41,22 @@ end;
 $$;
 comment on function memfold_internal._event_result is 'The result of an ingest call, read from its ledger row.';
 
-create or replace function memfold_internal._stated_at(c memfold_internal.candidate, d memfold_internal.decision) returns timestamptz
+create or replace function memfold_internal._stated_at(
+    c memfold_internal.candidate, d memfold_internal.decision, slot_key bigint
+) returns timestamptz
 language plpgsql stable
 as $$
-declare
-    v_last_seen timestamptz;
-    v_slot_seen timestamptz;
 begin
-    select max(k.last_seen) into v_last_seen
-    from memfold.memory_totals as k
-    where k.tenant_id = c.tenant_id collate "C" and k.memory_id in (d.root_id, d.target_id);
-    if d.method = 'timeline' or d.action = 'inserted' and d.memory_id is not null then
-        -- a superseded or withdrawn memory becomes active again, on its former timelines and with the other memories now on them
-        v_slot_seen := memfold_internal._last_seen(c.tenant_id, array[d.root_id]);
-    elsif d.on_timeline and d.target_id is null then
-        select v.last_seen into v_slot_seen from memfold_internal._current_value(c.tenant_id, c.bucket_id, c.scope_key) as v;
-        if not found then
-            -- its last value may have been superseded by a fact of another scope, with which its timeline now ends
-            v_slot_seen := memfold_internal._last_seen(c.tenant_id, memfold_internal._slot_memories(c.tenant_id, c.bucket_id, c.scope_key));
-        end if;
+    if slot_key is null and pg_catalog.num_nonnulls(d.root_id, d.target_id) = 0 then
+        return memfold_internal._clock();
     end if;
-    return greatest(memfold_internal._clock(), v_last_seen, v_slot_seen);
+    return greatest(memfold_internal._clock(), memfold_internal._last_said(c.tenant_id, c.bucket_id,
+        pg_catalog.array_remove(array[d.root_id, d.target_id], null), slot_key));
 end;
 $$;
 comment on function memfold_internal._stated_at is
 'When a candidate without observed_at was observed: now. That is the clock''s time, but not before the last statement of the memories
-concerned, or of the slot, so that a clock that was ahead for a while makes nothing historical. Only reads.';
+concerned, of their slots and of slot_key, so that a clock that was ahead for a while makes nothing historical. Only reads.';
 
 create or replace function memfold_internal._insert_text(
     tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text,
@@ -159,39 +149,128 @@ $$;
 comment on function memfold_internal._insert_counters is
 'What _count_statement() writes for a new root, as plain INSERTs, which take less time.';
 
+create or replace function memfold_internal._append_value(tenant_id text, root_id uuid, slot_key bigint, bucket_id text, at timestamptz)
+returns boolean
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_variable
+declare
+    r record;
+    v_values uuid[];
+    v_begins timestamptz;
+begin
+    select m.status, num_nonnulls(k.valid_from, k.valid_until) > 0 as is_timed into strict r
+    from memfold.memories as m
+    join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    where m.tenant_id = tenant_id collate "C" and m.memory_id = root_id;
+    if r.status not in ('active', 'superseded') or r.is_timed or memfold_internal._related(tenant_id, array[root_id]) <> '{}' then
+        return false;
+    end if;
+    select array_agg(i.memory_id), max(i.valid_from) into v_values, v_begins
+    from (
+        select i.memory_id, i.valid_from from memfold.memory_intervals as i
+        where i.tenant_id = tenant_id collate "C" and i.slot_key = slot_key and coalesce(i.valid_to, 'infinity') > at
+        limit 2
+    ) as i;
+    if v_values is null then
+        -- the first value, unless others are not on the timeline yet
+        if exists (
+            select from memfold.memories as m
+            where m.tenant_id = tenant_id collate "C" and m.bucket_id = bucket_id collate "C" and m.scope_key = slot_key
+                and m.memory_id <> root_id
+        ) then
+            return false;
+        end if;
+    elsif cardinality(v_values) > 1 or v_values[1] = root_id or v_begins > at then
+        return false;
+    end if;
+    for r in
+        select i.id from unnest(v_values || root_id) as i (id) order by i.id
+    loop
+        perform from memfold.memory_counters as k
+        where k.tenant_id = tenant_id collate "C" and k.memory_id = r.id
+        for no key update;
+    end loop;
+    if v_values is not null then
+        -- not if it was stated later by now, or other things matter too
+        update memfold.memory_counters as k
+        set is_additive = false
+        where k.tenant_id = tenant_id collate "C" and k.memory_id = v_values[1] and k.is_additive
+            and greatest(k.last_seen, k.alias_last_seen) <= at;
+        if not found then
+            return false;
+        end if;
+        update memfold.memories as m
+        set status = 'superseded'
+        where m.tenant_id = tenant_id collate "C" and m.memory_id = v_values[1];
+        delete from memfold.memory_intervals as i
+        where i.tenant_id = tenant_id collate "C" and i.memory_id = v_values[1] and i.valid_from = at;
+        update memfold.memory_intervals as i
+        set valid_to = at
+        where i.tenant_id = tenant_id collate "C" and i.memory_id = v_values[1] and i.valid_from = v_begins and v_begins < at;
+    end if;
+    -- another one that was current from this moment on is no longer
+    update memfold.memory_intervals as i
+    set valid_to = null
+    where i.tenant_id = tenant_id collate "C" and i.memory_id = root_id and i.valid_to = at;
+    if not found then
+        insert into memfold.memory_intervals (tenant_id, memory_id, valid_from, slot_key)
+        values (tenant_id, root_id, at, slot_key);
+    end if;
+    update memfold.memories as m
+    set status = 'active'
+    where m.tenant_id = tenant_id collate "C" and m.memory_id = root_id and m.status <> 'active';
+    update memfold.memory_counters as k
+    set is_additive = true, on_timeline = true
+    where k.tenant_id = tenant_id collate "C" and k.memory_id = root_id;
+    return true;
+end;
+$$;
+comment on function memfold_internal._append_value is
+'The common case of _derive_times(): a value that was stated after all others of its slot, without a validity, takes the place of the
+current one. false: nothing was changed, as it is not that simple. The caller holds the scope''s lock, and adds the statement.';
+
 create or replace function memfold_internal._apply(c memfold_internal.candidate, d memfold_internal.decision) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
     v_memory_id uuid := d.memory_id;
     v_observation constant boolean := d.action <> 'rejected' and c.origin <> 'recalled';
+    v_timed constant boolean := pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0;
+    v_slot_key bigint;
     v_judgement_id uuid;
     v_event_id uuid;
-    v_on_timeline boolean;
     v_said record;
-    v_derive boolean := d.on_timeline or v_memory_id is not null or pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0;
+    v_derive boolean;
+    v_counted boolean := false;
 begin
     if v_memory_id is not null then
         -- the first observation of a row derives it: a recalled text is not one
         if c.origin <> 'recalled' then
             perform memfold_internal._adopt_row(c.tenant_id, v_memory_id);
         end if;
+    end if;
+    if v_observation and (v_memory_id is not null or d.action in ('merged', 'replaced')) then
+        select memfold_internal._slot_key(m) into v_slot_key
+        from memfold.memories as m
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = coalesce(d.root_id, d.target_id);
+    elsif v_observation and memfold_internal._is_slot(c.tenant_id, c.bucket_id, c.memory_type, c.predicate) then
+        v_slot_key := c.scope_key;
+    end if;
+    if c.observed_at is null then
+        c.observed_at := memfold_internal._stated_at(c, d, v_slot_key);
+    end if;
+    v_derive := v_memory_id is not null or v_timed;
+    if v_memory_id is not null and v_observation then
+        if v_slot_key is not null and not v_timed then
+            v_derive := not memfold_internal._append_value(c.tenant_id, d.root_id, v_slot_key, c.bucket_id, c.observed_at);
+        end if;
         -- so that its id is above those that others, who hold the root's row but no scope, give to restatements
-        if v_observation then
+        if v_derive then
             perform memfold_internal._lock_texts(c.tenant_id, memfold_internal._texts_to_lock(c.tenant_id,
                 pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null)));
         end if;
-        if d.action = 'merged' then
-            d.on_timeline := exists (
-                select from memfold.memory_totals as k
-                where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.root_id and k.on_timeline
-            );
-        end if;
-    end if;
-    if c.observed_at is null and d.root_id is null and d.target_id is null and not d.on_timeline then
-        c.observed_at := memfold_internal._clock();
-    elsif c.observed_at is null then
-        c.observed_at := memfold_internal._stated_at(c, d);
     end if;
     -- a batch has assigned its own, in the order of its candidates, since it took the locks
     if c.event_id is null then
@@ -200,11 +279,20 @@ begin
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
         -- only a ledger row
         v_derive := false;
+    elsif v_memory_id is not null and not v_derive then
+        v_said := memfold_internal._record_observation(c, v_memory_id, d.root_id, 0, c.event_id);
+        c.event_id := coalesce(v_said.event_id, c.event_id);
+        v_derive := not v_said.is_added;
     elsif v_memory_id is null and d.action in ('merged', 'replaced') then
-        -- locks the root before its new alias exists, or what it becomes an alias of
-        select k.on_timeline into v_on_timeline
-        from memfold.memory_counters as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.is_active
+        -- locks the root before its new alias exists, or what it becomes an alias of; before it those of its slot with a lower id
+        if v_slot_key is not null then
+            perform memfold_internal._lock_texts(c.tenant_id, array(
+                select i.id from pg_catalog.unnest(d.target_id || memfold_internal._restated_with(c.tenant_id, array[d.target_id])) as i (id)
+                group by i.id order by i.id
+            ));
+        end if;
+        perform from memfold.memory_counters as k
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.root_id is null
         for no key update;
         if not found then
             return null;
@@ -213,13 +301,15 @@ begin
         if v_memory_id is null then
             return null;
         end if;
-        d.on_timeline := v_on_timeline;
         v_derive := d.action = 'replaced';
         if not v_derive then
+            if v_slot_key is not null and not v_timed then
+                perform memfold_internal._append_value(c.tenant_id, d.target_id, v_slot_key, c.bucket_id, c.observed_at);
+            end if;
             v_said := memfold_internal._record_observation(c, v_memory_id, d.target_id, 1, c.event_id);
             c.event_id := coalesce(v_said.event_id, c.event_id);
             c.observed_at := coalesce(v_said.observed_at, c.observed_at);
-            v_derive := v_said.on_timeline is null;
+            v_derive := not v_said.is_added;
         end if;
     elsif v_memory_id is null then
         v_memory_id := memfold_internal._insert_memory(c, null);
@@ -229,17 +319,20 @@ begin
         if not v_derive then
             perform memfold_internal._insert_counters(c.tenant_id, v_memory_id, c.source_turn_ids, c.source_confidence,
                 c.extractor_confidence, c.observed_at, c.event_id, c.metadata <> '{}');
+            v_derive := v_slot_key is not null
+                and not memfold_internal._append_value(c.tenant_id, v_memory_id, v_slot_key, c.bucket_id, c.observed_at);
+            v_counted := v_derive;
         end if;
-        if d.judgement is not null then
-            -- the similarity of a judgement is a cosine
-            v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
-                case when d.method <> 'lexical' then d.similarity end, d.guard, null);
-        end if;
+    end if;
+    if d.judgement is not null then
+        -- the similarity of a judgement is a cosine
+        v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
+            case when d.method <> 'lexical' then d.similarity end, d.guard, null);
     end if;
 
     v_event_id := memfold_internal._record(c, d, v_memory_id, v_observation, v_judgement_id);
     if v_derive then
-        if v_observation then
+        if v_observation and not v_counted then
             perform memfold_internal._count_statement(c.tenant_id, v_memory_id, null, c.source_turn_ids, c.source_confidence,
                 c.extractor_confidence, c.observed_at, v_event_id, c.metadata <> '{}',
                 pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0);

@@ -8,7 +8,6 @@ as $$
 declare
     v_memory_id uuid;
     v_aliases bigint;
-    v_on_timeline boolean;
     v_new bigint;
     v_turns constant bigint := pg_catalog.cardinality(source_turn_ids);
     v_seen timestamptz;
@@ -55,13 +54,12 @@ begin
             else memfold_internal._id_after(v_event_id, k.last_event) end
     where k.tenant_id = _ingest_fast_path.tenant_id collate "C"
         and k.memory_id = v_memory_id
-        and k.is_active
-        and k.valid_from is null and k.valid_until is null
+        and k.is_additive
         and (not k.on_timeline and _ingest_fast_path.metadata = '{}' or (_ingest_fast_path.observed_at >= greatest(k.last_seen, k.alias_last_seen)) is not false)
-    returning k.aliases, k.on_timeline,
+    returning k.aliases,
         case when k.last_event <= null::uuid then v_event_id else k.last_event end,
         case when _ingest_fast_path.observed_at is null then k.last_seen else v_seen end
-    into v_aliases, v_on_timeline, v_last_event, v_stated_at;
+    into v_aliases, v_last_event, v_stated_at;
     -- end of copy
     if v_aliases is null then
         -- it may have waited for the row, and hold it now: the caller must not wait for the scope's lock
@@ -103,18 +101,18 @@ begin
     --     v_event_id => v_last_event
     --     d.action, d.tier, d.method => 'merged', 1, 'hash'
     --     memory_id, d.target_id, d.similarity, d.guard, d.similar_memories => v_memory_id, null, null, null, null
-    --     d.reason, observation, d.on_timeline => null, true, v_on_timeline
+    --     d.reason, observation => null, true
     --     c.told_subject => subject
     --     c.told_predicate => predicate
     --     c.observed_at, c.valid_from, c.valid_until, judgement_id => v_stated_at, null, null, null
     --     c. =>
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
-        reason, observation, on_timeline, content, memory_type, subject, predicate, object, source_turn_ids,
+        reason, observation, content, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
     ) values (
         tenant_id, v_last_event, bucket_id, 'merged', 1, 'hash', v_memory_id, null, null, null, null,
-        null, true, v_on_timeline, content, memory_type, subject, predicate, object,
+        null, true, content, memory_type, subject, predicate, object,
         source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata,
         v_stated_at, null, null, null, memfold_internal._actor()
     );

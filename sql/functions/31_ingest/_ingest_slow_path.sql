@@ -40,8 +40,7 @@ begin
     if d.action = 'merged' and d.method <> 'timeline' then
         -- a single call has no id yet, so a new one: null would be the memory's last
         v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, coalesce(c.event_id, memfold_internal._new_id()));
-        d.on_timeline := v_said.on_timeline;
-        if d.on_timeline is not null then
+        if v_said.is_added then
             c.event_id := v_said.event_id;
             c.observed_at := v_said.observed_at;
             return memfold_internal._result(d, d.memory_id, null,
@@ -96,8 +95,7 @@ begin
             perform memfold_internal._try_root(c.tenant_id, d.root_id);
         end if;
         v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, memfold_internal._new_id());
-        d.on_timeline := v_said.on_timeline;
-        if d.on_timeline is not null then
+        if v_said.is_added then
             c.event_id := v_said.event_id;
             c.observed_at := v_said.observed_at;
             return memfold_internal._result(d, d.memory_id, null,

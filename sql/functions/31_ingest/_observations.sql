@@ -81,18 +81,18 @@ changes nothing.';
 
 create or replace function memfold_internal._record_observation(
     c memfold_internal.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
-    out observed_at timestamptz, out on_timeline boolean
+    out observed_at timestamptz, out is_added boolean
 )
 language plpgsql volatile
 as $$
 declare
     v_aliases bigint;
-    v_on_timeline boolean;
     v_seen constant timestamptz := coalesce(c.observed_at, memfold_internal._clock());
     v_turns bigint := pg_catalog.cardinality(c.source_turn_ids);
     v_new bigint;
     v_last_event uuid;
 begin
+    is_added := false;
     observed_at := v_seen;
     if c.origin = 'recalled' then
         -- against erasure alone (_lock_erased): restatements do not wait for it, nor it for them
@@ -105,8 +105,8 @@ begin
         update memfold.memory_counters as k
         set aliases = k.aliases + new_aliases
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = _record_observation.root_id and new_aliases > 0;
-        select k.on_timeline, case when c.observed_at is null then greatest(k.last_seen, v_seen) else v_seen end
-        into on_timeline, observed_at
+        select true, case when c.observed_at is null then greatest(k.last_seen, v_seen) else v_seen end
+        into is_added, observed_at
         from memfold.memory_totals as k
         where k.tenant_id = c.tenant_id collate "C" and k.memory_id = _record_observation.root_id;
         -- it holds no row with the last id; a batch has assigned its own
@@ -136,13 +136,12 @@ begin
                 else memfold_internal._id_after(_record_observation.event_id, k.last_event) end
         where k.tenant_id = c.tenant_id collate "C"
             and k.memory_id = _record_observation.root_id
-            and k.is_active
-            and k.valid_from is null and k.valid_until is null
+            and k.is_additive
             and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= greatest(k.last_seen, k.alias_last_seen)) is not false)
-        returning k.aliases, k.on_timeline,
+        returning k.aliases,
             case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,
             case when c.observed_at is null then k.last_seen else v_seen end
-        into v_aliases, v_on_timeline, v_last_event, observed_at;
+        into v_aliases, v_last_event, observed_at;
         -- end of rule
     else
         update memfold.memory_counters as k
@@ -157,13 +156,12 @@ begin
                 else memfold_internal._id_after(_record_observation.event_id, k.last_event) end
         where k.tenant_id = c.tenant_id collate "C"
             and k.memory_id = _record_observation.root_id
-            and k.is_active
-            and k.valid_from is null and k.valid_until is null
+            and k.is_additive
             and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= greatest(k.last_seen, k.alias_last_seen)) is not false)
-        returning k.aliases, k.on_timeline,
+        returning k.aliases,
             case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,
             case when c.observed_at is null then k.alias_last_seen else v_seen end
-        into v_aliases, v_on_timeline, v_last_event, observed_at;
+        into v_aliases, v_last_event, observed_at;
     end if;
     if v_aliases is null then
         return;
@@ -206,11 +204,11 @@ begin
                 m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
     end if;
     -- end of rule
-    on_timeline := v_on_timeline;
+    is_added := true;
 end;
 $$;
 comment on function memfold_internal._record_observation is
-'Adds one observation of memory_id to it and its root by addition alone: counters, sources, metadata. Returns whether the root is a value
-of a single-valued slot (on_timeline), and the values for its ledger row: event_id (as given if it is above those of the root''s rows) and
-observed_at (without one, now, but not before what the root has). on_timeline null: nothing was added, because the root is no longer
-active or the observation cannot simply be added; its row may then be locked.';
+'Adds one observation of memory_id to it and its root by addition alone: counters, sources, metadata. Returns whether it could (is_added),
+and the values for its ledger row: event_id (as given if it is above those of the root''s rows) and observed_at (without one, now, but not
+before what the root has). is_added false: nothing was added, because the root is no longer additive, or the observation cannot simply be
+added (a late one, metadata out of order, validity); its row may then be locked.';

@@ -10,8 +10,7 @@ begin
     return query
     select k.memory_id
     from memfold.memory_counters as k
-    where k.tenant_id = _additive_roots.tenant_id collate "C" and k.memory_id = any(root_ids) and k.is_active and not k.on_timeline
-        and k.valid_from is null and k.valid_until is null;
+    where k.tenant_id = _additive_roots.tenant_id collate "C" and k.memory_id = any(root_ids) and k.is_additive and not k.on_timeline;
 end;
 $$;
 comment on function memfold_internal._additive_roots is
@@ -249,8 +248,8 @@ begin
             continue when v_classes[v_i] <> 'rest';
             d := memfold_internal._decide(v_items[v_i]);
             v_touched := array_remove(array[d.root_id, d.target_id], null);
-            if d.on_timeline and v_touched <> '{}' then
-                v_touched := v_touched || memfold_internal._timeline_texts(b.tenant_id, v_touched);
+            if v_touched <> '{}' then
+                v_touched := memfold_internal._trees(b.tenant_id, v_touched) || memfold_internal._restated_with(b.tenant_id, v_touched);
             end if;
             v_ids := v_ids || v_touched;
         end loop;

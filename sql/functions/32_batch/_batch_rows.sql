@@ -156,7 +156,7 @@ begin
     -- An upsert finds each row by the key; a join may read all of a tenant that was small when it was planned. Rows of roots are already
     -- locked, and with them those of their aliases.
     insert into memfold.memory_counters as k (
-        tenant_id, memory_id, root_id, is_active, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
+        tenant_id, memory_id, root_id, is_additive, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
         has_metadata, last_event
     )
     select b.tenant_id, o.memory_id, (array_agg(o.root_id) filter (where o.seen is not null))[1], bool_and(o.root_id is null),

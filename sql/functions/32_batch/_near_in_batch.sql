@@ -52,7 +52,7 @@ begin
     cross join unnest(memfold_internal._trees(b.tenant_id, array[r.root_id])) as t (id)
     cross join lateral (
         select v.bucket_id, v.scope_key from memfold.memory_vectors as v
-        where v.tenant_id = b.tenant_id and v.memory_id = t.id and not v.is_active
+        where v.tenant_id = b.tenant_id and v.memory_id = t.id and not v.is_live
         offset 0
     ) as v
     where v_classes[c.ordinality] = 'rest' and v_firsts[c.ordinality] is null;
@@ -119,7 +119,7 @@ begin
             from (
                 select n.embedding from memfold.memory_vectors as n
                 where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.scope_key = v.scope_key
-                    and n.model = v.model and n.is_active
+                    and n.model = v.model and n.is_live
                 order by n.memory_id desc
                 limit v.newest + v_slack
             ) as n
@@ -138,7 +138,7 @@ begin
                 select
                 from (
                     select n.embedding from memfold.memory_vectors as n
-                    where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.model = v.model and n.is_active
+                    where n.tenant_id = v_tenant_id and n.bucket_id = v.bucket_id and n.model = v.model and n.is_live
                     order by n.memory_id desc
                     limit v.newest + v_slack
                 ) as n

@@ -175,7 +175,6 @@ as $$
 declare
     r memfold.resolution;
     o memfold.resolution;
-    m memfold.memories;
     v_oldest memfold.memories;
     v_slot memfold.memories[];
     v_event_id uuid;
@@ -189,14 +188,13 @@ begin
     loop
         v_slot := array(select u from pg_catalog.unnest(members) as u where u.scope_key = v_scope order by u.memory_id);
         v_oldest := v_slot[1];
-        -- a slot has at most one current value, whatever a judge says
-        if memfold_internal._is_single(j.tenant_id, v_oldest.predicate) and exists (
-            select from pg_catalog.unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
-        ) then
-            v_conflict := memfold_internal._conflict_of(v_slot);
-            if j.kind = 'review' and v_conflict = 'review' then
-                v_conflict := 'newest_wins';
-            end if;
+        v_conflict := memfold_internal._conflict_of(v_slot);
+        -- Values of a slot: one that the policy refuses, or about which it asks a person, who has the last word.
+        if (v_conflict = 'keep_existing' or v_conflict = 'review' and j.kind <> 'review')
+            and not (j.verdict = 'distinct' and j.model is null) and memfold_internal._slot_key(v_oldest) is not null and exists (
+                select from pg_catalog.unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
+            )
+        then
             o := memfold_internal._contradict(j, v_slot, v_conflict, false);
             if o.action <> 'judged' then
                 r.action := o.action;
@@ -205,8 +203,11 @@ begin
             end if;
             v_event_id := o.event_id;
         else
-            foreach m in array v_slot[2:] loop
-                v_event_id := memfold_internal._record_relation(j, 'judged', m.memory_id, v_oldest.memory_id, null, null);
+            -- each two of them: a person may have said which values of a slot hold together
+            for i in 2..pg_catalog.cardinality(v_slot) loop
+                for k in 1..case when j.verdict = 'distinct' and j.model is null then i - 1 else 1 end loop
+                    v_event_id := memfold_internal._record_relation(j, 'judged', (v_slot[i]).memory_id, (v_slot[k]).memory_id, null, null);
+                end loop;
             end loop;
         end if;
         if v_oldest.memory_id <> (members[1]).memory_id then
@@ -219,7 +220,7 @@ end;
 $$;
 comment on function memfold_internal._keep_apart is
 'The outcome for memories (oldest to newest) that are distinct, or of which the judge is unsure: all are kept, except unequal values of a
-single-valued slot, which the conflict policy decides. The caller holds the lock.';
+slot whose policy refuses another value, or asks a person about it. The caller holds the lock.';
 
 create or replace function memfold_internal._conflict_of(members memfold.memories[]) returns text
 language plpgsql stable

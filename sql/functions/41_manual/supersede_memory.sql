@@ -15,9 +15,7 @@ begin
     -- It holds from now on, even if statements about memories now (or again) on a timeline with these two have later dates. A row of a
     -- plain INSERT has no counters yet.
     v_stated_at := greatest(memfold_internal._clock(), case when not a.is_ingested then a.created_at end,
-        memfold_internal._last_seen(a.tenant_id, array[a.memory_id, b.memory_id]
-            || case when b.scope_key = a.scope_key and memfold_internal._is_single(a.tenant_id, a.predicate) then
-                memfold_internal._slot_memories(a.tenant_id, a.bucket_id, a.scope_key) end));
+        memfold_internal._last_said(a.tenant_id, a.bucket_id, array[a.memory_id, b.memory_id], null));
     return memfold_internal._person_result('superseded', b.memory_id, a.memory_id,
         memfold_internal._record_relation(memfold_internal._person(tenant_id, a.bucket_id, reason), 'superseded',
             b.memory_id, a.memory_id, null, v_stated_at));

@@ -104,22 +104,17 @@ begin
         where x.id is not null
         order by 1
     );
-    perform memfold_internal._derive_all(_undo.tenant_id, v_sides);
+    perform memfold_internal._derive_all(_undo.tenant_id, v_sides, not exists (
+        select from memfold_internal._events(_undo.tenant_id, v_undone) as v
+        where v.action not in ('merged', 'replaced') or v.tier is distinct from 2 and v.tier is distinct from 3
+    ));
     perform memfold_internal._settle_rehash_aliases(_undo.tenant_id, v_sides);
 
     for e in
         select v.*
         from memfold_internal._events(_undo.tenant_id, v_undone) as v
     loop
-        if e.action in ('superseded', 'historical') and e.tier >= 2
-            or e.action in ('merged', 'replaced') and e.tier >= 2 and e.on_timeline
-        then
-            -- a person must say which of the two holds
-            perform memfold_internal._queue_judgement(e.tenant_id, 'review', a.memory_id, b.memory_id, e.similarity, e.guard, true)
-            from memfold_internal._memory_root(e.tenant_id, e.memory_id, '{}') as a
-            cross join memfold_internal._memory_root(e.tenant_id, e.target_id, '{}') as b
-            where a.memory_id <> b.memory_id and a.status = 'active' and b.status = 'active';
-        elsif e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null then
+        if e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null then
             -- so that nothing merges or asks about it again; those of runs are separated together, below
             insert into memfold.judgements (
                 tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence,
@@ -198,6 +193,6 @@ $$;
 grant execute on function memfold.undo to memfold_app;
 comment on function memfold.undo is
 'Undoes one event of the ledger, no matter who made it, in any order: a merge (both texts are memories of their own again, each with the
-observations that arrived by it), a supersession (both are active, and a person is asked), a rejection, a pruning, or one restatement (tier
-1: the observation no longer counts). Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with
+observations that arrived by it), a supersession by ingest (the two values hold together until another one comes), a judgement, a rejection, a pruning, or one
+restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with
 action undone. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone).';

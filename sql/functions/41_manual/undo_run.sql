@@ -1,3 +1,30 @@
+create or replace function memfold_internal._undo_predicate(r memfold.runs) returns setof memfold.undone_memory
+language plpgsql volatile
+as $$
+declare
+    v_run_id uuid;
+begin
+    if r.status = 'undone' or (r.run_id = (
+        select o.run_id from memfold.runs as o
+        where o.tenant_id = r.tenant_id and o.kind = 'predicate' and o.arguments ->> 'predicate' = r.arguments ->> 'predicate'
+        order by o.run_id desc
+        limit 1
+    )) is not true then
+        perform memfold_internal._fail('MF039', 'the run was undone, or is not the last of its predicate',
+            pg_catalog.format('Run %s is about the predicate %s.', r.run_id, r.arguments ->> 'predicate'),
+            'Call set_predicate() with the rule that is to hold.');
+    end if;
+    v_run_id := memfold.set_predicate(r.arguments ->> 'predicate', r.tenant_id,
+        coalesce(r.arguments -> 'was' ->> 'cardinality', 'many'), r.arguments -> 'was' ->> 'conflict');
+    update memfold.runs as o
+    set status = 'undone', report = o.report || pg_catalog.jsonb_build_object('undone_by', v_run_id)
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
+end;
+$$;
+comment on function memfold_internal._undo_predicate is
+'Undoes set_predicate(): the rule is again what it was, in a run of its own, which takes up what is stored. Returns no rows. Raises MF039,
+40001, 55P03.';
+
 create or replace function memfold.undo_run(
     run_id uuid,
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -17,7 +44,10 @@ begin
             case r.kind when 'rehash' then 'call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...) undoes it.'
                 else 'Runs that merge or prune can be undone: consolidation, sweep, session, cleaning and pruning.' end);
     end if;
-    if r.kind = 'link' then
+    if r.kind = 'predicate' then
+        return query select u.* from memfold_internal._undo_predicate(r) as u;
+        return;
+    elsif r.kind = 'link' then
         perform memfold_internal._lock_links(tenant_id, r.bucket_id);
     else
         perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
@@ -64,5 +94,6 @@ comment on function memfold.undo_run is
 made since remain, and count for the memory that now holds their text. Open judgements of the run become obsolete. A text that a judge
 wrote for the run is withdrawn. The texts that the run had merged into one memory are marked as distinct from each other: no run merges
 them or asks about them again. Returns the memories concerned as they are now. Blocks writers of the bucket: up to three seconds for 1,000
-merges. For a run of link_subject() or link_predicate() it removes the link (unlink_subject()) and returns no row. Raises MF001 to MF003,
+merges. For a run of link_subject() or link_predicate() it removes the link (unlink_subject()), for one of set_predicate() it sets the
+rule from before (the last run of a predicate only), and returns no row. Raises MF001 to MF003,
 MF025, MF038 (no such run), MF039 (it is already undone, or of a kind that cannot be).';

@@ -8,6 +8,7 @@ declare
     v_texts memfold.memories[];
     v_events memfold.memory_events[];
     v_policies memfold.policies[];
+    v_predicates memfold.predicates[];
 begin
     -- two conditions for the two indexes that begin with a bucket
     v_texts := array(
@@ -27,6 +28,7 @@ begin
         ) as e
     );
     v_policies := array(select p from memfold.policies as p where p.tenant_id = _copy_known.tenant_id collate "C");
+    v_predicates := array(select p from memfold.predicates as p where p.tenant_id = _copy_known.tenant_id collate "C");
     -- row-level security shows one tenant at a time
     perform pg_catalog.set_config('memfold.tenant_id', into_tenant, true);
     for v_i in 1..pg_catalog.cardinality(v_policies) loop
@@ -34,6 +36,8 @@ begin
         v_policies[v_i].rehash_run := null;
     end loop;
     insert into memfold.policies select p.* from pg_catalog.unnest(v_policies) as p;
+    insert into memfold.predicates (tenant_id, predicate, cardinality, conflict)
+    select into_tenant, p.predicate, p.cardinality, p.conflict from pg_catalog.unnest(v_predicates) as p;
     -- without a hash, which no state depends on
     insert into memfold.memories (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, key_fields, created_at, is_ingested
@@ -41,12 +45,12 @@ begin
     select into_tenant, m.memory_id, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, m.content, '', m.created_at, true
     from pg_catalog.unnest(v_texts) as m;
     insert into memfold.memory_events (
-        tenant_id, event_id, recorded_at, bucket_id, action, tier, method, memory_id, target_id, observation, on_timeline, source_turn_ids,
-        source_confidence, extractor_confidence, observed_at, valid_from, valid_until, undoes, actor
+        tenant_id, event_id, recorded_at, bucket_id, action, tier, method, memory_id, target_id, observation, source_turn_ids,
+        source_confidence, extractor_confidence, observed_at, valid_from, valid_until, verdict, undoes, actor
     )
     select into_tenant, e.event_id, e.recorded_at, e.bucket_id, e.action, e.tier, e.method, e.memory_id, e.target_id, e.observation,
-        e.on_timeline, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observed_at, e.valid_from, e.valid_until,
-        e.undoes, e.actor
+        e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observed_at, e.valid_from, e.valid_until,
+        e.verdict, e.undoes, e.actor
     from pg_catalog.unnest(v_events) as e;
     insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
     select distinct on (t.turn, o.memory_id) into_tenant, t.turn, o.memory_id, o.event_id

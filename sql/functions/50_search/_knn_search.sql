@@ -58,7 +58,7 @@ begin
             and v.bucket_id = _exceeds_search_limit.bucket_id collate "C"
             and v.scope_key = _exceeds_search_limit.scope_key
             and v.model = embedding_model collate "C"
-            and v.is_active
+            and v.is_live
         offset memfold_internal._search_limit() limit 1
     );
 end;
@@ -209,14 +209,14 @@ begin
                         from memfold.memory_vectors as v
                         where not v_is_scoped and v_is_whole
                             and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
-                            and v.model = _knn_search.embedding_model collate "C" and v.is_active
+                            and v.model = _knn_search.embedding_model collate "C" and v.is_live
                         union all
                         select v.memory_id, v.embedding
                         from memfold.memory_vectors as v
                         where v_is_scoped and v_is_whole
                             and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
                             and v.scope_key = _knn_search.scope_key
-                            and v.model = _knn_search.embedding_model collate "C" and v.is_active
+                            and v.model = _knn_search.embedding_model collate "C" and v.is_live
                         union all
                         select n.memory_id, w.embedding
                         from (
@@ -224,7 +224,7 @@ begin
                             from memfold.memory_vectors as v
                             where not v_is_scoped and not v_is_whole
                                 and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
-                                and v.model = _knn_search.embedding_model collate "C" and v.is_active
+                                and v.model = _knn_search.embedding_model collate "C" and v.is_live
                             order by v.memory_id desc
                             limit v_newest
                         ) as n
@@ -242,7 +242,7 @@ begin
                             where v_is_scoped and not v_is_whole
                                 and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
                                 and v.scope_key = _knn_search.scope_key
-                                and v.model = _knn_search.embedding_model collate "C" and v.is_active
+                                and v.model = _knn_search.embedding_model collate "C" and v.is_live
                             order by v.memory_id desc
                             limit v_newest
                         ) as n
@@ -316,7 +316,7 @@ begin
             ' select n.root_id, v.memory_id as text_id, memfold_internal._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'
             ' from memfold.memory_vectors as v'
             ' cross join lateral memfold_internal._recallable($1, v.memory_id, $5, $6, $7, null, $8, $13, $9, $10, null, $11, $12) as n'
-            ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_active'
+            ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_live'
             ' order by v.embedding::%s operator(%s.<#>) $3::%s'
             ' limit $4) as s',
             embedding_model, v_type, v_schema, v_type)

@@ -24,8 +24,8 @@ as $$
     cross join
         lateral (
             select
-                c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen, c.valid_from,
-                c.valid_until, c.last_accessed, c.helpful_count, c.harmful_count
+                c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen,
+                c.last_accessed, c.helpful_count, c.harmful_count
             from memfold.memory_totals as c
             where c.tenant_id = _recallable.tenant_id collate "C" and c.memory_id = t.id
             offset 0
@@ -61,17 +61,20 @@ as $$
     where
         case
             when as_of is null then r.status = 'active'
-            when r.status not in ('active', 'superseded') then false
-            when not k.on_timeline then k.first_seen <= as_of
+            else r.status in ('active', 'superseded')
+        end
+        and case
+            when not k.on_timeline then as_of is null or k.first_seen <= as_of
             else exists (
                 select
                 from memfold.memory_intervals as i
                 where
                     i.tenant_id = _recallable.tenant_id collate "C" and i.memory_id = r.memory_id
-                    and i.valid_from <= as_of and (i.valid_to > as_of or i.valid_to is null)
+                    -- what was stated last is current, even if the clock was ahead then
+                    and i.valid_from <= coalesce(as_of, greatest(at, k.last_seen))
+                    and (i.valid_to > coalesce(as_of, greatest(at, k.last_seen)) or i.valid_to is null)
             )
         end
-        and (k.valid_from <= at) is not false and (at < k.valid_until) is not false
         and (_recallable.memory_type is null or r.memory_type = _recallable.memory_type collate "C")
         and (_recallable.session_id is null or r.session_id = _recallable.session_id collate "C")
         and (_recallable.subject is null or memfold_internal._prose_1(r.subject) = _recallable.subject collate "C")
@@ -83,6 +86,6 @@ as $$
     offset 0;
 $$;
 comment on function memfold_internal._recallable is
-'The root of a text, if recall may show it at a time (it is active, and valid): with its effective confidence then, and its feedback in
+'The root of a text, if recall may show it at a time (it is current then): with its effective confidence then, and its feedback in
 (0, 1). Null: no such filter; subject and predicate are canonical. types, rules: those of the bucket (_recall_rules). Inlined by its
 callers, so that the scans of vectors continue until enough have passed.';

@@ -13,8 +13,6 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_bucket_id constant text collate "C" := bucket_id;
-    v_as_of constant timestamptz := coalesce(as_of, 'infinity');
-    v_at constant timestamptz := coalesce(as_of, now());
 begin
     perform memfold_internal._authorize_reader(v_tenant_id);
     if coalesce(v_tenant_id, '') = '' then
@@ -40,14 +38,15 @@ begin
     end if;
     return query
     select m.memory_id, m.content::text, m.memory_type::text, m.subject::text, m.predicate::text, m.object::text,
-        greatest(v.valid_from, k.valid_from), least(v.valid_to, k.valid_until), k.observations - 1,
+        v.valid_from, v.valid_to, k.observations - 1,
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition)
     from memfold.memories as m
     -- from each to its own, whatever the statistics say: a tenant may be new
     cross join lateral (
-        select k.on_timeline, k.first_seen, k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.valid_from,
-            k.valid_until
+        select k.on_timeline, k.first_seen, k.observations, k.independent, k.source_confidence, k.extractor_confidence,
+            -- what was stated last is current, even if the clock was ahead then
+            coalesce(as_of, greatest(now(), k.last_seen)) as at
         from memfold.memory_totals as k
         where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
         offset 0
@@ -56,18 +55,17 @@ begin
         select i.valid_from, i.valid_to
         from memfold.memory_intervals as i
         where k.on_timeline and i.tenant_id = m.tenant_id and i.memory_id = m.memory_id
-            and (i.valid_from <= v_as_of and (i.valid_to > v_as_of or i.valid_to is null))
+            and i.valid_from <= k.at and (i.valid_to > k.at or i.valid_to is null)
         union all
         select k.first_seen, null
-        where not k.on_timeline and k.first_seen <= v_as_of
+        where not k.on_timeline and k.first_seen <= k.at
     ) as v
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     -- two conditions for the two indexes that begin with a bucket
     where (m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is not null
             or m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is null)
-        and m.root_id is null and m.status in ('active', 'superseded')
-        and (k.valid_from <= v_at) is not false and (v_at < k.valid_until) is not false
-    order by greatest(v.valid_from, k.valid_from), m.memory_id;
+        and m.root_id is null and (m.status = 'active' or m.status = 'superseded' and as_of is not null)
+    order by v.valid_from, m.memory_id;
 end;
 $$;
 grant execute on function memfold.current_memories to memfold_app, memfold_auditor;
@@ -76,5 +74,5 @@ comment on function memfold.current_memories is
 observation on, none outside its validity. known_at null: by what is known today; merges, rejections and late arrivals count as if they
 had always been known. known_at: by the ledger rows recorded until then, including those undone later; as_of null is then known_at.
 Content erased since is not shown. known_at derives the bucket a second time, so it takes longer, and it writes rows and rolls them back:
-MF022 in a read-only transaction. valid_from, valid_to: the interval, within the validity; valid_to null: still current. Raises MF001 to
+MF022 in a read-only transaction. valid_from, valid_to: the interval; valid_to null: still current. Raises MF001 to
 MF003, MF022.';

@@ -55,6 +55,9 @@ begin
         select n.*
         from memfold_internal._knn_dedup(
             tenant_id, bucket_id, v_scope_key, embedding, embedding_model, v_newest, max_results, threshold, null, null, null) as n
+        -- superseded ones are neighbours to tier 2 only
+        cross join lateral memfold_internal._memory(find_similar.tenant_id, n.root_id) as m
+        where m.status = 'active'
         order by n.matched_similarity desc, n.matched_id
         limit max_results
     loop

@@ -73,7 +73,7 @@ begin
 
     for r in
         select i.valid_from, i.valid_to from memfold.memory_intervals as i
-        where i.tenant_id = m.tenant_id and i.memory_id = m.memory_id order by i.valid_from, i.from_event
+        where i.tenant_id = m.tenant_id and i.memory_id = m.memory_id order by i.valid_from
     loop
         return next format('    was current from %s to %s', r.valid_from::timestamptz(0),
             coalesce(r.valid_to::timestamptz(0)::text, 'now'));

@@ -156,7 +156,7 @@ left join (
     from (
         select tenant_id, bucket_id, model, count(*) as vectors
         from memfold.memory_vectors
-        where is_active
+        where is_live
         group by tenant_id, bucket_id, model
     ) as n
     where n.vectors > memfold_internal._search_limit() and memfold_internal._vector_index(n.model) is null

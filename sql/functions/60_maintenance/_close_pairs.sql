@@ -6,7 +6,7 @@ begin
         select v.model
         from memfold.memory_vectors as v
         where v.tenant_id = _most_used_model.tenant_id collate "C" and v.bucket_id = _most_used_model.bucket_id collate "C"
-            and v.is_active
+            and v.is_live
         group by v.model
         order by pg_catalog.count(*) desc, v.model
         limit 1

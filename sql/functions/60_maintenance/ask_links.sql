@@ -4,9 +4,20 @@ as $$
 declare
     v_step memfold_internal.maintenance_step;
     v_link memfold.links;
+    v_run memfold.runs;
 begin
     v_step.number := 0;
     v_step.is_left := false;
+    select r.* into v_run
+    from memfold.runs as r
+    where r.tenant_id = _take_up_some.tenant_id collate "C" and r.kind = 'predicate' and r.status = 'open'
+    order by r.run_id
+    limit 1;
+    if found then
+        v_step.number := memfold_internal._take_up_values(v_run, 100);
+        v_step.is_left := true;
+        return v_step;
+    end if;
     select l.* into v_link
     from memfold.links as l
     join memfold.runs as r on r.tenant_id = l.tenant_id and r.run_id = l.run_id
@@ -21,8 +32,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._take_up_some is
-'Takes up a hundred texts under the alias of one link that is not taken up, of one bucket: its writes hold the bucket''s lock until the
-call ends.';
+'Takes up a hundred texts under the alias of one link that is not taken up, of one bucket, or a hundred memories of a predicate whose rule
+has changed: its writes hold the bucket''s lock until the call ends.';
 
 create or replace function memfold.ask_links(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -15,7 +15,7 @@ begin
     return query
     with texts as materialized (
         -- two conditions for the two indexes that begin with a bucket
-        select m.memory_id, m.memory_type, m.content::text as content
+        select m.memory_id, m.memory_type, m.content::text as content, m as memory
         from memfold.memories as m
         where (m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
                 and m.content_hash is not null
@@ -23,7 +23,7 @@ begin
                 and m.content_hash is null)
             and m.root_id is null and m.status = 'active' and _prunable.memory_ids is null
         union all
-        select m.memory_id, m.memory_type, m.content
+        select m.memory_id, m.memory_type, m.content, m
         from pg_catalog.unnest(_prunable.memory_ids) as i (id)
         cross join lateral memfold_internal._memory(_prunable.tenant_id, i.id) as m
         where m.root_id is null and m.status = 'active'
@@ -49,7 +49,8 @@ begin
             select k.* from memfold.memory_totals as k
             where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
                 -- there the most recent statement holds, whether or not it is used
-                and not k.on_timeline
+                and not (k.on_timeline and (memfold_internal._slot_key(t.memory) is not null
+                    or memfold_internal._related(_prunable.tenant_id, array[t.memory_id]) <> '{}'))
             offset 0
         ) as k
         cross join lateral (select greatest(k.last_accessed, k.last_seen) as last_used) as u

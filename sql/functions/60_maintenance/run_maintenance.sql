@@ -78,8 +78,8 @@ grant execute on function memfold.run_maintenance to memfold_app;
 comment on function memfold.run_maintenance is
 'Does a bounded amount of the maintenance that is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, if options have
 a decay_rate), syntheses (applies the fallback of the policy to dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
-embed (embed_pending, if a policy embeds in the database), links (takes up a hundred texts under the alias of a link that is not taken
-up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buckets whose options have an interval for them, once per
+embed (embed_pending, if a policy embeds in the database), links (takes up a hundred texts under the alias of a link, or values of a predicate,
+that are not taken up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buckets whose options have an interval for them, once per
 interval). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
 call, in turn. Returns JSON: counts and ms by task; left, the tasks with more to do: call it again; busy, those of them that found a lock
 held; errors by task. A task that fails does not stop the others, but locks are held until the end: with many writers, run one task per
@@ -145,7 +145,7 @@ begin
         select pg_catalog.count(memfold_internal._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
         from memfold.runs as r
         where r.tenant_id = _maintenance_task.tenant_id collate "C" and r.status = 'open'
-            and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure', 'link')
+            and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure', 'link', 'predicate')
             and r.started_at < pg_catalog.now() - interval '1 minute'
             and not exists (
                 select from memfold.judgements as j

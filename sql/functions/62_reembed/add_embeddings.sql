@@ -69,8 +69,8 @@ begin
             status := 'busy';
         else
             -- whether it is a neighbour does not change from here on
-            insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_active, embedding)
-            select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status = 'active',
+            insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_live, embedding)
+            select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status in ('active', 'superseded'),
                 memfold_internal._unit(v_item.embedding)
             from memfold.memories as m
             join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)

@@ -131,7 +131,6 @@ begin
         where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
     end if;
     v_removed := coalesce(v_removed, '{}');
-    perform memfold_internal._stay_on_timelines(v_tenant_id, v_removed);
     v_result.events := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
     if turn is null then
         -- all of these texts are erased: no other row replaces one

@@ -56,46 +56,6 @@ comment on function memfold_internal._remove_events is
 'Deletes rows of a bucket from the ledger, with the rows that undo them and the calls'' idempotency keys, and returns how
 many. Only for erasure: the caller has set memfold.maintenance to on.';
 
-create or replace function memfold_internal._stay_on_timelines(tenant_id text, event_ids uuid[]) returns void
-language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-as $$
-declare
-    v_tenant_id constant text collate "C" := tenant_id;
-    e record;
-begin
-    for e in
-        select distinct on (o.memory_id) o.memory_id, o.action, o.tier, o.method, o.target_id
-        from pg_catalog.unnest(event_ids) as i (id)
-        cross join lateral (
-            select l.* from memfold_internal._ledger as l where l.tenant_id = v_tenant_id and l.event_id = i.id
-            offset 0
-        ) as o
-        where o.observation and o.on_timeline and not o.undone and o.action in ('inserted', 'superseded', 'historical')
-        order by o.memory_id, o.event_id
-    loop
-        continue when exists (
-            select from memfold_internal._decisions as d
-            where d.tenant_id = v_tenant_id and d.memory_id = e.memory_id and d.event_id <> all(event_ids)
-                and d.observation and d.on_timeline and not d.undone and d.action in ('inserted', 'superseded', 'historical')
-        );
-        update memfold.memory_events as o
-        set action = e.action, tier = e.tier, method = e.method, target_id = e.target_id, on_timeline = true
-        from (
-            select s.event_id from memfold_internal._ledger as s
-            where s.tenant_id = v_tenant_id and s.memory_id = e.memory_id and s.event_id <> all(event_ids)
-                and s.observation and not s.undone
-            order by s.event_id
-            limit 1
-        ) as s
-        where o.tenant_id = v_tenant_id and o.event_id = s.event_id;
-    end loop;
-end;
-$$;
-comment on function memfold_internal._stay_on_timelines is
-'Keeps values of single-valued slots on their timelines if others state them as well, although the ledger rows event_ids put them there:
-the first observation left does so, as it would have without these. The caller has set memfold.maintenance to on.';
-
 create or replace function memfold_internal._drop_similar(similar_memories jsonb, texts uuid[]) returns jsonb
 language sql immutable parallel safe
 begin atomic
@@ -227,12 +187,10 @@ begin
     v_newest := memfold_internal._newest_event(v_tenant_id);
     -- those merged by a row of the erased text above
     insert into memfold.memory_events (
-        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, on_timeline, actor
+        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, actor
     )
-    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _repoint_merges.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}', exists (
-        select from memfold.memory_totals as k
-        where k.tenant_id = v_tenant_id and k.memory_id in (o.id, o.into_id) and k.on_timeline
-    ), memfold_internal._actor()
+    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _repoint_merges.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}',
+        memfold_internal._actor()
     from unnest(aliases, aliases_into) as o (id, into_id)
     where not exists (
         select from memfold_internal._ledger as l

@@ -26,7 +26,12 @@ begin
             where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
         ),
         'memory_intervals', (
-            select count(*) from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
+            select count(*) from memfold.memories as m
+            cross join lateral (
+                select from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = m.memory_id
+                offset 0
+            ) as i
+            where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
         ),
         'memory_sources', (
             -- from the other side: no index of theirs begins with the memory
@@ -148,9 +153,15 @@ begin
     where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
     order by m.memory_id, v.model;
     return query
-    select jsonb_build_object('table', 'memory_intervals', 'row', to_jsonb(i)) from memfold.memory_intervals as i
-    where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
-    order by i.scope_key, i.valid_from, i.from_event;
+    select jsonb_build_object('table', 'memory_intervals', 'row', i.row)
+    from memfold.memories as m
+    cross join lateral (
+        select i.valid_from, to_jsonb(i) as row from memfold.memory_intervals as i
+        where i.tenant_id = v_tenant_id and i.memory_id = m.memory_id
+        offset 0
+    ) as i
+    where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
+    order by m.memory_id, i.valid_from;
     return query
     select jsonb_build_object('table', 'memory_sources', 'row', to_jsonb(s))
     from memfold.memory_sources as s

@@ -1,3 +1,43 @@
+create or replace function memfold_internal._state_again(
+    tenant_id text, bucket_id text, kind text, alias text, name text, run_id uuid
+) returns bigint
+language plpgsql volatile
+set lock_timeout = '500ms'
+as $$
+declare
+    e memfold.memory_events;
+    v_number bigint := 0;
+begin
+    for e in
+        select o.*
+        from memfold.memories as m
+        cross join lateral (
+            select l.* from memfold_internal._ledger as l
+            where l.tenant_id = m.tenant_id and l.memory_id = m.memory_id and l.observation and l.tier = 1 and not l.undone
+            offset 0
+        ) as l
+        cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, l.subject, l.predicate, l.content) as n
+        cross join lateral memfold_internal._event(m.tenant_id, l.event_id) as o
+        where m.tenant_id = _state_again.tenant_id collate "C" and m.bucket_id = _state_again.bucket_id collate "C"
+            and case when kind = 'predicate' then memfold_internal._predicate_1(m.predicate) else memfold_internal._prose_1(m.subject) end
+            in (alias collate "C", memfold_internal._link_key(kind, name) collate "C")
+            and (memfold_internal._prose_1(n.subject), memfold_internal._predicate_1(n.predicate))
+            is distinct from (memfold_internal._prose_1(m.subject), memfold_internal._predicate_1(m.predicate))
+        order by l.event_id
+    loop
+        perform memfold_internal._undo(tenant_id, array[e.event_id], 'unlinked', run_id);
+        perform memfold_internal._ingest(memfold_internal._candidate(e.content, tenant_id, bucket_id, e.memory_type, e.subject,
+            e.predicate, e.object, null, null, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.session_id, e.origin,
+            e.metadata, e.observed_at, null, e.valid_from, e.valid_until), null);
+        v_number := v_number + 1;
+    end loop;
+    return v_number;
+end;
+$$;
+comment on function memfold_internal._state_again is
+'After a link is removed: restatements that came under one of the two names, of a text that now has the other, are withdrawn and made
+again under their own, at their own times. Returns how many. The caller holds the bucket''s lock.';
+
 create or replace function memfold_internal._unlink(tenant_id text, bucket_id text, kind text, alias text) returns bigint
 language plpgsql volatile
 as $$
@@ -26,6 +66,7 @@ begin
     perform memfold_internal._keep_names_apart(tenant_id, bucket_id, kind, v_link.alias, v_link.name, v_link.run_id);
     if bucket_id <> '*' then
         v_number := memfold_internal._give_back(tenant_id, bucket_id, kind, v_link.name, v_link.run_id);
+        perform memfold_internal._state_again(tenant_id, bucket_id, kind, v_link.alias, v_link.name, v_link.run_id);
     else
         for v_bucket_id in
             select distinct m.bucket_id from memfold.memories as m
@@ -36,6 +77,7 @@ begin
         loop
             perform memfold_internal._lock(tenant_id, v_bucket_id, null, v_number = 0);
             v_number := v_number + memfold_internal._give_back(tenant_id, v_bucket_id, kind, v_link.name, v_link.run_id);
+            perform memfold_internal._state_again(tenant_id, v_bucket_id, kind, v_link.alias, v_link.name, v_link.run_id);
         end loop;
     end if;
     -- not in the UPDATE: Citus allows no volatile function there
@@ -68,8 +110,9 @@ end;
 $$;
 grant execute on function memfold.unlink_subject to memfold_app;
 comment on function memfold.unlink_subject is
-'Undoes link_subject(): the alias is a name of its own again. Texts that first came under it get it back, with all their observations,
-including texts that came since the link; texts that were merged because of the link are separated. Merges that a judge, a sweep or a
+'Undoes link_subject(): the alias is a name of its own again. Texts that first came under it get it back, including texts that came since
+the link; restatements of a text that came under the other name are made again under that one; texts that were merged because of the link
+are separated. Merges that a judge, a sweep or a
 person has made since remain: undo them as well. The two names are known to be distinct from then on: suggest_links() omits them,
 link_subject() still accepts them. alias null: undoes it for texts without a subject that begin with this one. Returns how many texts now
 have another name. Runs in one transaction and blocks writers of the bucket until it ends. Raises MF001 to MF003, MF025, MF064 (there is

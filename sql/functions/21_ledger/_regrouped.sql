@@ -1,0 +1,87 @@
+create or replace function memfold_internal._regrouped(tenant_id text, members uuid[]) returns memfold_internal.derived_time[]
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+    v_tenant_id constant text collate "C" := tenant_id;
+    v_roots uuid[];
+    v_slot bigint;
+    v_open uuid[];
+    v_said memfold_internal.statement[];
+begin
+    -- all texts of one slot, all roots alive (or never stated), no validity
+    select array_agg(r.memory_id) filter (where r.status in ('active', 'superseded')), min(memfold_internal._slot_key(r))
+    into v_roots, v_slot
+    from memfold_internal._roots(v_tenant_id, members) as r;
+    if v_slot is null or v_roots is null or exists (
+        select
+        from unnest(members) as i (id)
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
+        cross join lateral (
+            select k.has_validity from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = i.id
+            offset 0
+        ) as k
+        -- a dead root keeps the statements of its aliases from counting; one that was never stated has none
+        where m.scope_key <> v_slot or k.has_validity or m.status = 'rejected' or m.status = 'withdrawn' and exists (
+            select from memfold.memory_events as e
+            where e.tenant_id = v_tenant_id and e.memory_id = i.id and (e.observation or e.action = 'pruned')
+            offset 0
+        )
+    ) or memfold_internal._related(v_tenant_id, v_roots) <> '{}' then
+        return null;
+    end if;
+    -- the slot ends plainly
+    v_open := array(
+        select i.memory_id from memfold.memory_intervals as i
+        where i.tenant_id = v_tenant_id and i.slot_key = v_slot and coalesce(i.valid_to, 'infinity') = 'infinity'
+    );
+    if cardinality(v_open) <> 1 or not exists (
+        select from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = v_open[1] and k.is_additive
+    ) then
+        return null;
+    end if;
+    v_said := array(
+        select u from memfold_internal._said(v_tenant_id, v_roots, v_roots::text[], array_fill(null::bigint, array[cardinality(v_roots)])) as u
+    );
+    return array(
+        with shown as (
+            select unnest(range_agg(tstzrange(i.valid_from, i.valid_to))) as r
+            from unnest(members) as m (id)
+            cross join lateral (
+                select i.* from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = m.id
+                offset 0
+            ) as i
+        ),
+        said as (
+            select distinct on (u.observed_at) u.root_id, u.observed_at from unnest(v_said) as u
+            order by u.observed_at, u.event_id desc
+        ),
+        segments as (
+            select x.root_id, x.r, x.observed_at
+            from (
+                select s.root_id, h.r, s.observed_at,
+                    s.root_id is distinct from lag(s.root_id) over (partition by h.r order by s.observed_at) as starts
+                from shown as h
+                join said as s on h.r @> s.observed_at
+            ) as x
+            where x.starts
+        ),
+        times as (
+            select g.root_id, range_agg(g.times) as times
+            from (
+                select g.root_id, tstzrange(g.observed_at, coalesce(lead(g.observed_at) over (partition by g.r order by g.observed_at), upper(g.r))) as times
+                from segments as g
+            ) as g
+            group by g.root_id
+        )
+        select (r.id, v_slot, true, not coalesce(upper_inf(t.times), false), coalesce(upper_inf(t.times), false),
+            coalesce(t.times, '{}'))::memfold_internal.derived_time
+        from unnest(v_roots) as r (id)
+        left join times as t on t.root_id = r.id
+    );
+end;
+$$;
+comment on function memfold_internal._regrouped is
+'The common case of _derived_times() for a merge or its undo: between values of one slot it changes whose the statements are, and nothing
+else. What the trees of members were current together is divided among their present roots. Null: it is not that simple. Only reads.';

@@ -1,0 +1,96 @@
+create or replace function memfold_internal._take_up_values(r memfold.runs, rows_at_most bigint) returns bigint
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+-- writers may wait for the holder of a row, who waits for the bucket
+set lock_timeout = '500ms'
+as $$
+#variable_conflict use_column
+declare
+    v_predicate constant text collate "C" := r.arguments ->> 'predicate';
+    v_ids uuid[];
+    v_now timestamptz;
+begin
+    v_ids := array(
+        select m.memory_id from memfold.memories as m
+        where m.tenant_id = r.tenant_id and m.memory_id > coalesce((r.report ->> 'last')::uuid, '00000000-0000-0000-0000-000000000000')
+            and m.root_id is null and m.status in ('active', 'superseded') and m.predicate is not null
+            and r.bucket_id in ('*', m.bucket_id)
+            and (v_predicate is null or memfold_internal._predicate_1(m.predicate) = v_predicate)
+        order by m.memory_id
+        limit rows_at_most
+    );
+    if v_ids <> '{}' then
+        perform memfold_internal._lock_scopes(r.tenant_id, array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(true), '{}')
+        from unnest(v_ids) as i (id)
+        cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m;
+        perform memfold_internal._derive_all(r.tenant_id, v_ids);
+    end if;
+    -- not in the UPDATE: Citus allows no volatile function there
+    v_now := memfold_internal._clock();
+    update memfold.runs as o
+    set report = o.report || jsonb_strip_nulls(jsonb_build_object('last', v_ids[cardinality(v_ids)],
+            'memories', coalesce((o.report ->> 'memories')::bigint, 0) + cardinality(v_ids))),
+        status = case when cardinality(v_ids) < rows_at_most then 'done' else o.status end,
+        ended_at = case when cardinality(v_ids) < rows_at_most then v_now end
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status = 'open';
+    return cardinality(v_ids);
+end;
+$$;
+comment on function memfold_internal._take_up_values is
+'For a run of kind predicate: derives the times of some of the memories that it has not reached yet, in the order of their ids, by the
+present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction holds a row.';
+
+create or replace function memfold.set_predicate(
+    predicate text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    cardinality text default 'one',
+    conflict text default null
+) returns uuid
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_predicate constant text := memfold_internal._predicate_1(set_predicate.predicate);
+    v_was memfold.predicates;
+    v_run memfold.runs;
+begin
+    perform memfold_internal._authorize_tenant(set_predicate.tenant_id);
+    perform memfold_internal._check_identifier('predicate', set_predicate.predicate, true);
+    select p.* into v_was
+    from memfold.predicates as p
+    where p.tenant_id = set_predicate.tenant_id collate "C" and p.predicate = v_predicate collate "C"
+    for update;
+    insert into memfold.predicates as p (tenant_id, predicate, cardinality, conflict)
+    values (set_predicate.tenant_id, v_predicate, set_predicate.cardinality, set_predicate.conflict)
+    on conflict (tenant_id, predicate) do update
+    set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = excluded.updated_at
+    where (p.cardinality, p.conflict) is distinct from (excluded.cardinality, excluded.conflict);
+    if found then
+        v_run := memfold_internal._start_run(set_predicate.tenant_id, '*', 'predicate', jsonb_build_object('predicate', v_predicate,
+            'cardinality', set_predicate.cardinality, 'conflict', set_predicate.conflict, 'was', to_jsonb(v_was)));
+    else
+        -- again: goes on
+        select r.* into v_run
+        from memfold.runs as r
+        where r.tenant_id = set_predicate.tenant_id collate "C" and r.kind = 'predicate' and r.arguments ->> 'predicate' = v_predicate
+        order by r.run_id desc
+        limit 1;
+    end if;
+    if v_run.status = 'open' and memfold_internal._take_up_values(v_run, 1000) = 0 and v_run.report = '{}' then
+        -- nothing is stored that it concerns
+        delete from memfold.runs as r where r.tenant_id = v_run.tenant_id and r.run_id = v_run.run_id;
+        return null;
+    end if;
+    return v_run.run_id;
+exception when check_violation or not_null_violation then
+    perform memfold_internal._fail('MF017', 'an option has a value that is not allowed',
+        format('cardinality was %L, conflict %L.', set_predicate.cardinality, set_predicate.conflict),
+        'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null to use the policy''s.');
+end;
+$$;
+grant execute on function memfold.set_predicate to memfold_app;
+comment on function memfold.set_predicate is
+'Sets how many values a predicate has at a time: one (a new value takes the place of the old one, by the conflict policy) or many. Applies
+at once to what is stated from now on, and to up to 1,000 stored memories; maintenance, or the same call again, takes up the rest. Returns
+the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. Blocks writers of the buckets concerned
+in the meantime. 55P03: another transaction has held a memory for half a second; call it again. Raises MF003, MF017, MF025.';

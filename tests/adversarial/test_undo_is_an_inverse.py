@@ -1,0 +1,164 @@
+"""Whatever is done and undone at once leaves what readers see as it was; and a slot has one current value at a time.
+
+MEMFOLD_HISTORIES (30) random histories of MEMFOLD_STEPS (25) calls; MEMFOLD_SEED (1) is the first seed. No history begins
+after MEMFOLD_SECONDS (60; with more histories: inf).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests.sql.test_undo import UNDOABLE, History, State, stored
+from tests.support import check, ingest, model
+
+DB = psycopg.Connection[Any]
+HISTORIES = int(os.environ.get("MEMFOLD_HISTORIES", "30"))
+STEPS = int(os.environ.get("MEMFOLD_STEPS", "25"))
+SEED = int(os.environ.get("MEMFOLD_SEED", "1"))
+SECONDS = float(os.environ.get("MEMFOLD_SECONDS", "60" if HISTORIES <= 30 else "inf"))
+DAYS = [f"2026-01-{day:02}" for day in (3, 9, 15, 21, 27)]
+# Two values of one slot that are current at one time, where nobody has said that some of its values hold together.
+TWO_VALUES = """
+select a.memory_id, b.memory_id from memfold.memory_intervals as a
+join memfold.memory_intervals as b on b.slot_key = a.slot_key and b.memory_id > a.memory_id
+    and tstzrange(a.valid_from, a.valid_to) && tstzrange(b.valid_from, b.valid_to)
+where not exists (
+    select from memfold.memories as m, memfold_internal._last_words('acme', array[m.memory_id]) as w
+    where m.scope_key = a.slot_key and w.is_apart)
+"""
+
+
+class Inverses(History):
+    """Actions that can be undone as a whole, each followed by its undo."""
+
+    def seen(self) -> tuple[State, list[Any]]:
+        """What a reader can see of the texts that are stated."""
+        current = [
+            self.db.execute(
+                "select m.memory_id, m.valid_from, m.valid_to from memfold.current_memories('acme', %s, %s) as m order by 1",
+                [self.bucket, day],
+            ).fetchall()
+            for day in [*DAYS, None]
+        ]
+        return {
+            m: row for m, row in stored(self.db, self.bucket).items() if row["status"] != "withdrawn"
+        }, current
+
+    def events(self) -> list[UUID]:
+        return [row[0] for row in self.db.execute(UNDOABLE, [self.bucket]).fetchall()]
+
+    def runs(self) -> list[UUID]:
+        query = "select run_id from runs where tenant_id = 'acme' and status in ('open', 'done') and %s <> '' order by 1"
+        return [row[0] for row in self.db.execute(query, [self.bucket]).fetchall()]
+
+    def restate(self) -> None:
+        """A known text at any time, some with a validity."""
+        text = self.pick(
+            "select memory_id from memories where bucket_id = %s and status <> 'withdrawn' order by memory_id"
+        )
+        if text is None:
+            return
+        row = self.db.execute(
+            "select content, subject, predicate from memories where memory_id = %s", [text]
+        ).fetchone()
+        assert row is not None
+        day = self.random.randrange(1, 20)
+        valid = self.random.choice(
+            [{}, {}, {"valid_until": f"2026-01-{day + 5:02}"}, {"valid_from": f"2026-01-{day + 2:02}"}]
+        )
+        ingest(
+            self.db, row[0], bucket_id=self.bucket, subject=row[1], predicate=row[2],
+            observed_at=f"2026-01-{day:02}", **valid,
+        )  # fmt: skip
+
+    def sweep(self) -> None:
+        self.db.execute("select sweep_duplicates('acme', %s, dry_run => false)", [self.bucket])
+
+    def prune(self) -> None:
+        self.db.execute(
+            "select prune_memories('acme', %s, max_confidence => 1, unused_for => '1 day', max_operations => 3,"
+            " dry_run => false)",
+            [self.bucket],
+        )
+
+    def link(self) -> None:
+        self.db.execute("select link_subject('Ann', 'Anne', 'acme', %s)", [self.bucket])
+
+    def declare(self) -> None:
+        self.db.execute("select set_predicate('says', 'acme', %s)", [self.random.choice(["one", "many"])])
+
+    def rehash(self) -> None:
+        """Its undo is a rehash of its own."""
+        self.db.execute("call rehash_bucket('acme', %s, canonicalizer => 'exact')", [self.bucket])
+        row = self.db.execute("select max(run_id::text)::uuid from runs where kind = 'rehash'").fetchone()
+        assert row is not None
+        self.db.execute("call rehash_bucket('acme', %s, undo_run_id => %s)", [self.bucket, row[0]])
+
+    def inverse(self, name: str) -> bool:
+        """Do it, undo it, and compare; whether it did anything that can be undone."""
+        before, events, runs = self.seen(), self.events(), self.runs()
+        getattr(self, name)()
+        done = [event for event in self.events() if event not in events]
+        begun = [run for run in self.runs() if run not in runs]
+        if name == "rehash":
+            pass
+        elif begun:
+            for run in begun[::-1]:
+                self.db.execute("select undo_run(%s, 'acme')", [run])
+        else:
+            tiers = self.db.execute(
+                "select tier from memory_events where event_id = any(%s)", [done]
+            ).fetchall()
+            if not done or (name == "restate" and tiers != [(1,)]):
+                return False
+            for event in done[::-1]:
+                self.db.execute("select undo(%s, 'acme')", [event])
+        after = self.seen()
+        differences = [
+            (str(m), before[0].get(m), after[0].get(m))
+            for m in before[0].keys() | after[0].keys()
+            if before[0].get(m) != after[0].get(m)
+        ]
+        assert differences == [], (name, self.bucket)
+        assert after[1] == before[1], (name, self.bucket)
+        return True
+
+
+ACTIONS = [
+    "merge", "supersede", "reject", "update", "answer", "embed", "restate", "sweep", "prune", "link", "declare", "rehash",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_undo_is_an_inverse(db: DB) -> None:
+    model(db)
+    db.execute("select set_predicate('works_at', 'acme')")
+    until = math.inf if math.inf == SECONDS else time.monotonic() + SECONDS
+    inverted: Counter[str] = Counter()
+    for seed in range(SEED, SEED + HISTORIES):
+        if time.monotonic() > until:
+            break
+        history = Inverses(db, f"history {seed}", seed)
+        for _ in range(STEPS):
+            history.run(1)
+            name = history.random.choice(ACTIONS)
+            try:
+                inverted[name] += history.inverse(name)
+            except psycopg.Error as error:
+                # the same memory, a rejected one, a closed judgement, a second vector
+                if error.sqlstate not in ("MF019", "MF027", "MF034"):
+                    raise
+            assert db.execute(TWO_VALUES).fetchall() == [], history.bucket
+        inverted["histories"] += 1
+        check(db)
+    print(dict(inverted))
+    assert inverted["histories"] >= min(HISTORIES, 3)
+    assert [name for name in ACTIONS if not inverted[name]] == []
