@@ -154,5 +154,4 @@ $$;
 grant execute on function memfold.link_predicate to memfold_app;
 comment on function memfold.link_predicate is
 'Makes alias another name of a predicate, as link_subject() does for subjects. Spellings that differ only by case and separators are equal
-without a link. The number of values at a time (set_predicate) is that of the name; stored memories keep their state, unless both
-predicates were single-valued. Returns the run. Raises MF001 to MF003, MF025, MF063.';
+without a link. The number of values at a time (set_predicate) is that of the name, for stored memories as they are taken up. Returns the run. Raises MF001 to MF003, MF025, MF063.';
