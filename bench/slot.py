@@ -103,7 +103,7 @@ def _one(call: _Calls, kind: str, size: int) -> dict[str, tuple[float, float]]:
 def run(server: harness.Server) -> harness.Report:
     """Measure one slot with 10 to 10,000 values, and one memory with as many aliases."""
     report = harness.Report("slot", "A slot with 10 to 10,000 values, a memory with as many aliases")
-    server.create("slot")
+    server.install("slot")
     with server.connect("slot") as connection:
         connection.execute(
             "select memfold.register_embedding_model('slot', 2), memfold.set_predicate('lives_in', 'bench'),"

@@ -206,6 +206,30 @@ def test_several_turns_come_after_those_that_were_waited_for(db: DB, connect: Co
     check(db)
 
 
+def test_a_person_supersedes_and_takes_it_back_beside_who_counts(
+    db: DB, connect: Connect, writing: Callable[..., DB]
+) -> None:
+    """The newer value is stated by the person: counting it again must not forget what others state at that moment."""
+    older = ingest(db, "User likes milk")
+    memory = hot(db)
+    events: list[UUID] = []
+    for call in (
+        lambda c: one(
+            c,
+            "select event_id from memfold.supersede_memory(%s, %s, tenant_id => 'acme')",
+            older.memory_id,
+            memory.memory_id,
+        ),
+        lambda c: one(c, "select count(*) from memfold.undo(%s, tenant_id => 'acme')", events[0]),
+    ):
+        writer = writing()
+        person = Call(db, connect(), call).waits_for(writer)
+        writer.execute("commit")
+        events.append(person.end())
+    assert totals(db, memory.memory_id) == (3, 3)
+    check(db)
+
+
 def test_pruning_sees_what_was_counted_beside(db: DB, connect: Connect, writing: Callable[..., DB]) -> None:
     hot(db, observed_at="2020-01-01", source_confidence=0.0, extractor_confidence=0.0)
     writer = writing()

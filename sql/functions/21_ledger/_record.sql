@@ -137,6 +137,11 @@ begin
     if target_id is not null and action <> 'judged' then
         perform memfold_internal._adopt_row(j.tenant_id, target_id);
     end if;
+    if stated_at is not null then
+        -- counted again below: under the rows of counters, as a restatement writes them
+        insert into memfold.memory_counters (tenant_id, memory_id) values (j.tenant_id, _record_relation.memory_id) on conflict do nothing;
+        perform memfold_internal._lock_texts(j.tenant_id, memfold_internal._texts_to_lock(j.tenant_id, array[memory_id, target_id]));
+    end if;
     v_event_id := memfold_internal._new_event_id(j.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, content,
@@ -148,7 +153,6 @@ begin
         memfold_internal._actor()
     );
     if stated_at is not null then
-        insert into memfold.memory_counters (tenant_id, memory_id) values (j.tenant_id, _record_relation.memory_id) on conflict do nothing;
         perform memfold_internal._recount(j.tenant_id, array[memory_id]);
     end if;
     -- rows of plain INSERTs wait until they are ingested

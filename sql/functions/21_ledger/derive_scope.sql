@@ -229,7 +229,6 @@ declare
     v_id uuid;
     d record;
 begin
-    perform memfold_internal._assert_local_shard(tenant_id);
     -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; instead of a removed one an
     -- older one may apply again, which points to another tree.
     v_members := memfold_internal._trees(v_tenant_id, array(
@@ -303,6 +302,7 @@ create or replace function memfold.derive_scope(
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 begin
+    perform memfold_internal._assert_local_shard(tenant_id);
     perform memfold_internal._derive(tenant_id, memory_ids, false);
 end;
 $$;

@@ -79,13 +79,13 @@ declare
     v_undo_ids uuid[];
     v_sides uuid[];
 begin
-    -- With a restatement its turns and its share of sums are removed: under the rows of counters, as a restatement writes them.
+    -- With a statement its turns and its share of sums are removed: under the rows of counters, as a restatement writes them.
     v_sides := array(
         select distinct x.id
         from pg_catalog.unnest(event_ids) as i (id)
         cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
-        where v.tier = 1 and v.observation and x.id is not null
+        where (v.tier = 1 and v.observation or v.action = 'superseded' and v.tier = 3 and v.observed_at is not null) and x.id is not null
     );
     if v_sides <> '{}' then
         perform memfold_internal._lock_texts(_undo.tenant_id, memfold_internal._texts_to_lock(_undo.tenant_id, v_sides || array(
