@@ -80,7 +80,7 @@ create index memories_scope_idx on memfold.memories (scope_key, tenant_id, bucke
 create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) where content_hash is null;
 create index memories_session_idx on memfold.memories (tenant_id, bucket_id, session_id) where session_id is not null;
 create index memories_not_ingested_idx on memfold.memories (tenant_id, bucket_id, memory_id) where not is_ingested;
-create index memories_root_idx on memfold.memories (tenant_id, root_id) where root_id is not null;
+create index memories_root_idx on memfold.memories (tenant_id, root_id, scope_key) where root_id is not null;
 create index memories_merged_into_idx on memfold.memories (tenant_id, merged_into) where merged_into is not null;
 create index memories_pending_idx on memfold.memories (tenant_id, bucket_id, memory_id) where embedding_pending;
 
@@ -118,6 +118,7 @@ create table memfold.memory_counters (
     valid_until timestamptz,
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+create index memory_counters_root_idx on memfold.memory_counters (tenant_id, root_id) where root_id is not null;
 create index memory_counters_related_idx on memfold.memory_counters (tenant_id, (coalesce(root_id, memory_id))) where is_related;
 comment on table memfold.memory_counters is
 'The counters of each text, over its own observations, in a narrow table so that a merge is one HOT update; those of a root also sum up

@@ -506,6 +506,26 @@ def test_doctor_tells_plain_rows_from_damage(run: Callable[..., Result], db: psy
     assert "plain INSERT" not in run("doctor", "--tenant", "t").stdout
 
 
+def test_doctor_names_slots_with_several_current_values(
+    run: Callable[..., Result], db: psycopg.Connection
+) -> None:
+    db.execute("select memfold.set_predicate('lives_in', 't')")
+    for city in ("Rome", "Oslo"):
+        db.execute(
+            "select memfold.ingest_memory(%s, 't', subject => 'Ann', predicate => 'lives_in', object => %s)",
+            [f"Ann lives in {city}", city],
+        )
+    assert "current values" not in run("doctor", "--tenant", "t").stdout
+    db.execute("select memfold.undo(event_id, 't') from memfold.memory_events where action = 'superseded'")
+    result = run("doctor", "--tenant", "t")
+    assert result.exit_code == 0, result.output
+    several = (
+        "warning  1 slots of tenant t have several current values, because a person said so:"
+        " first Ann lives_in with 2; the next value closes them all"
+    )
+    assert several in result.stdout.splitlines()
+
+
 ILLNESSES = {
     "functions": (
         "create or replace function memfold_internal._fail(code text, message text, detail text, hint text)"

@@ -144,8 +144,8 @@ def test_long_functions_say_why() -> None:
 # Who counts, derives, locks, moves or erases: all others read memory_totals, which adds a root's sum to its own row.
 COUNTING = {
     "12_locks/_row_locks.sql", "21_ledger/_counters.sql", "21_ledger/_trees.sql", "21_ledger/check_invariants.sql",
-    "21_ledger/_check_times.sql", "21_ledger/_lock_memories.sql", "21_ledger/_regrouped.sql", "21_ledger/_slots.sql",
-    "21_ledger/derive_scope.sql", "31_ingest/_apply.sql",
+    "21_ledger/_check_times.sql", "21_ledger/_lock_memories.sql", "21_ledger/_moved.sql", "21_ledger/_regrouped.sql",
+    "21_ledger/_slots.sql", "21_ledger/derive_scope.sql", "31_ingest/_apply.sql",
     "32_batch/_batch_locks.sql", "70_lifecycle/_erase.sql",
     "70_lifecycle/_erase_texts.sql", "70_lifecycle/export_bucket.sql",
 }  # fmt: skip

@@ -145,6 +145,7 @@ def test_more_than_one_call_takes_up(db: DB) -> None:
     assert db.execute("select set_predicate('lives_in', 'acme')").fetchone() == run
     assert db.execute(states).fetchall()[0][0] == "done"
     assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (600,)
+    check(db)
 
 
 def test_a_paraphrase_of_a_superseded_value(slot: DB) -> None:

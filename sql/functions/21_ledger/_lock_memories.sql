@@ -4,7 +4,7 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_texts uuid[];
+    v_roots uuid[];
     v_bucket_id text;
     v_scope_key bigint;
     v_wide boolean;
@@ -13,20 +13,39 @@ declare
 begin
     loop
         -- everything the call may change: their trees, and the memories on a timeline with them
-        v_texts := case when exists (
+        v_roots := array(select r.memory_id from memfold_internal._roots(tenant_id, memory_ids) as r);
+        if exists (
             select from memfold.memory_counters as k where k.tenant_id = _lock_memories.tenant_id collate "C" and k.is_related
-        ) then memfold_internal._timeline_texts(tenant_id, memory_ids)
-            -- other values of a slot are of its scope
-            else memfold_internal._trees(tenant_id, memory_ids) end;
-        select min(m.bucket_id), min(m.scope_key), min(m.scope_key) <> max(m.scope_key) or pg_catalog.bool_or(
-            memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
+        ) and (
+            -- without such decisions, other values of a slot are of its scope
+            memfold_internal._related(tenant_id, v_roots) <> '{}' or exists (select from memfold_internal._slots(tenant_id, memory_ids))
+        ) then
+            v_roots := memfold_internal._timed_with(tenant_id, memfold_internal._trees(tenant_id, memory_ids));
+        end if;
+        select min(r.bucket_id), min(r.scope_key), min(r.scope_key) <> max(r.scope_key) or pg_catalog.bool_or(
+            a.elsewhere or memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
         into strict v_bucket_id, v_scope_key, v_wide
-        from (
-            select distinct m.bucket_id, m.scope_key, m.memory_type
-            from pg_catalog.unnest(v_texts) as i (id)
-            cross join lateral memfold_internal._memory(_lock_memories.tenant_id, i.id) as m
-        ) as m
-        cross join lateral memfold_internal._policy(_lock_memories.tenant_id, m.bucket_id, m.memory_type) as p;
+        from memfold_internal._roots(tenant_id, v_roots) as r
+        -- two lookups, however many aliases there are
+        cross join lateral (
+            select coalesce(bool_or(a.scope_key <> r.scope_key), false) as elsewhere
+            from (
+                (
+                    select m.scope_key from memfold.memories as m
+                    where m.tenant_id = r.tenant_id and m.root_id = r.memory_id
+                    order by m.scope_key
+                    limit 1
+                )
+                union all
+                (
+                    select m.scope_key from memfold.memories as m
+                    where m.tenant_id = r.tenant_id and m.root_id = r.memory_id
+                    order by m.scope_key desc
+                    limit 1
+                )
+            ) as a
+        ) as a
+        cross join lateral memfold_internal._policy(r.tenant_id, r.bucket_id, r.memory_type) as p;
         -- no bucket: they were erased
         exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide
             -- a link may have moved them into another one

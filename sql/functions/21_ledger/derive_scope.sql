@@ -225,18 +225,25 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
+    v_text_id uuid;
+    v_into_id uuid;
+    v_root_id uuid;
+    v_texts uuid[];
     v_members uuid[];
     v_id uuid;
     d record;
 begin
+    if regroups then
+        select m.* into v_text_id, v_into_id, v_root_id, v_texts from memfold_internal._moved(v_tenant_id, memory_ids) as m;
+    end if;
     -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; instead of a removed one an
     -- older one may apply again, which points to another tree.
-    v_members := memfold_internal._trees(v_tenant_id, array(
+    v_members := case when v_text_id is not null then v_texts || v_root_id else memfold_internal._trees(v_tenant_id, array(
         -- not by ||, which fails for an array of two dimensions
         select i.id from unnest(memory_ids) as i (id)
         union all
         select e.into_id from memfold_internal._merges_in_force(v_tenant_id, memory_ids) as e
-    ));
+    )) end;
     insert into memfold.memory_counters (tenant_id, memory_id)
     select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
     on conflict do nothing;
@@ -258,7 +265,15 @@ begin
         where k.tenant_id = v_tenant_id and k.memory_id = v_id
         for no key update;
     end loop;
-    perform memfold_internal._derive_trees(v_tenant_id, v_members);
+    if v_text_id is null then
+        perform memfold_internal._derive_trees(v_tenant_id, v_members);
+    elsif memfold_internal._is_plain_move(v_tenant_id, v_text_id, v_root_id, v_texts) then
+        perform memfold_internal._move(v_tenant_id, v_text_id, v_into_id, v_root_id, v_texts);
+    else
+        -- who holds the roots has all of their aliases
+        v_members := memfold_internal._trees(v_tenant_id, v_members);
+        perform memfold_internal._derive_trees(v_tenant_id, v_members);
+    end if;
     for d in
         select k.memory_id, k.is_related
         from unnest(memory_ids) as i (id)

@@ -169,9 +169,7 @@ begin
     event_id := v_last_event;
     if memory_id <> root_id then
         if new_aliases = 0 then
-            perform from memfold.memories as m
-            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.memory_id
-                and m.root_id = _record_observation.root_id;
+            perform from memfold_internal._memory(c.tenant_id, memory_id) as m where m.root_id = _record_observation.root_id;
             if not found then
                 raise exception 'the alias now points to another memory' using
                     errcode = 'serialization_failure',
