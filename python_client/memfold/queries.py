@@ -386,3 +386,11 @@ select pg_catalog.concat_ws('/', d.oid, d.datname, pg_catalog.inet_server_addr()
     (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint as milliseconds
 from pg_catalog.pg_database as d where d.datname = current_database()
 """
+
+# Slots with several current values: a person has said so, or undone that one takes the place of another.
+SHARED_SLOTS = """
+select min(m.subject) as subject, min(m.predicate) as predicate, count(*) as number
+from memfold.memory_intervals as i join memfold.memories as m using (tenant_id, memory_id)
+where i.tenant_id = %(tenant_id)s and tstzrange(i.valid_from, i.valid_to) @> now()
+group by i.slot_key having i.slot_key is not null and count(*) > 1 order by 3 desc, 1, 2
+"""

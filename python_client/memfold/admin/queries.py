@@ -255,18 +255,6 @@ where m.tenant_id = %(tenant_id)s and not m.is_ingested and not exists (
 )
 """
 
-# Slots of which several values are current now: a person has said so, or undone that one takes the place of another.
-SHARED_SLOTS = """
-select m.subject, m.predicate, count(*) as number
-from memfold.memory_intervals as i
-join memfold.memories as m on m.tenant_id = i.tenant_id and m.memory_id = i.memory_id
-where i.tenant_id = %(tenant_id)s and i.slot_key is not null
-    and i.valid_from <= now() and (i.valid_to > now() or i.valid_to is null)
-group by i.slot_key, m.subject, m.predicate
-having count(*) > 1
-order by 3 desc, 1, 2
-"""
-
 INVALID_INDEXES = """
 select i.indexrelid::regclass::text as name
 from pg_catalog.pg_index as i

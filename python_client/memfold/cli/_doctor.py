@@ -201,11 +201,10 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
                 f"{waiting} rows of tenant {tenant} came by a plain INSERT and wait for ingest_plain_rows()"
             )
             check(False, f"{what}, which memfold maintenance calls", problem=False)
-        shared = client._query(admin_queries.SHARED_SLOTS, tenant)
+        shared = client._query(queries.SHARED_SLOTS, tenant)
         if shared:
-            first = shared[0]
             what = f"{len(shared)} slots of tenant {tenant} have several current values, because a person said so"
-            named = f"first {first['subject']} {first['predicate']} with {first['number']}"
+            named = "first {subject} {predicate} with {number}".format(**shared[0])
             check(False, f"{what}: {named}; the next value closes them all", problem=False)
     faults = [str(row["fault"]) for row in client._query(admin_queries.ISOLATION_FAULTS)]
     check(not faults, f"row-level security: {'; '.join(faults) or 'no fault'}")

@@ -5,6 +5,7 @@ language plpgsql stable
 set plan_cache_mode = force_generic_plan
 -- with one large tree, every index on roots looks useless
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -53,6 +54,7 @@ language plpgsql stable
 set plan_cache_mode = force_generic_plan
 -- with one large tree, every index on roots looks useless
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 begin
@@ -70,27 +72,34 @@ begin
             or m.root_id is null and m.status <> 'active'
             or i.id in (_is_plain_move.text_id, _is_plain_move.root_id) and memfold_internal._slot_key(m) is not null
     ) and not exists (
-        select from memfold_internal._decisions as e
-        where e.tenant_id = _is_plain_move.tenant_id collate "C" and e.memory_id = text_id
-            and e.action in ('rejected', 'pruned') and e.tier = 3 and not e.undone
+        select
+        from unnest(array[text_id, root_id]) as i (id)
+        cross join lateral (
+            select from memfold_internal._decisions as e
+            where e.tenant_id = _is_plain_move.tenant_id collate "C" and e.memory_id = i.id
+                and e.action in ('rejected', 'pruned') and not e.undone
+            offset 0
+        ) as e
     );
 end;
 $$;
 comment on function memfold_internal._is_plain_move is
 'Whether all that changes with a text that joins or leaves a memory (_moved) is the sums over its aliases. Only reads.';
 
-create or replace function memfold_internal._shared_evidence(tenant_id text, texts uuid[], root_id uuid) returns bigint
+create or replace function memfold_internal._shared_evidence(tenant_id text, texts uuid[], side uuid[], root_id uuid)
+returns bigint
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 -- with one large tree, every index on roots looks useless
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 begin
     return (
         with turns as materialized (
             select distinct t.turn
-            from unnest(texts) as i (id)
+            from unnest(side) as i (id)
             cross join lateral (
                 select e.source_turn_ids from memfold.memory_events as e
                 where e.tenant_id = _shared_evidence.tenant_id collate "C"
@@ -128,7 +137,7 @@ end;
 $$;
 comment on function memfold_internal._shared_evidence is
 'How many observations of a memory''s tree are independent among those of texts, which are part of it, or among the others, but not in the
-tree: the turns that both sides have. Only reads.';
+tree, because both sides have their turns. side: the texts of the side whose turns are looked up. Only reads.';
 
 create or replace function memfold_internal._holders(tenant_id text, turn text, root_id uuid)
 returns table (memory_id uuid, event_id uuid)
@@ -144,7 +153,8 @@ begin atomic
         ) as k
     where
         s.tenant_id = _holders.tenant_id collate "C" and s.source_turn_id = turn collate "C"
-        and memfold_internal._root(s.memory_id, k.root_id) = _holders.root_id;
+        and memfold_internal._root(s.memory_id, k.root_id) = _holders.root_id
+    offset 0;
 end;
 comment on function memfold_internal._holders is
 'The texts of a memory''s tree that have a turn, with their first observations that do. Inlined by its callers.';
@@ -154,6 +164,7 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 -- with one large tree, every index on roots looks useless
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -161,27 +172,11 @@ declare
     v_leaves constant boolean := into_id is null;
     v_independent bigint;
     v_shared bigint;
+    v_side uuid[] := texts;
     v_id uuid;
     -- what moves: sums over the texts, and over the aliases among them
     m record;
-    o record;
 begin
-    if v_leaves then
-        v_shared := memfold_internal._shared_evidence(v_tenant_id, texts, root_id);
-    end if;
-    foreach v_id in array texts loop
-        update memfold.memory_counters as k
-        set root_id = case when v_leaves then nullif(text_id, v_id) else _move.root_id end
-        where k.tenant_id = v_tenant_id and k.memory_id = v_id;
-        update memfold.memories as t
-        set root_id = case when v_leaves then nullif(text_id, v_id) else _move.root_id end,
-            merged_into = case when v_id = text_id then into_id else t.merged_into end,
-            status = case when v_leaves and v_id = text_id then 'active' else 'merged' end
-        where t.tenant_id = v_tenant_id and t.memory_id = v_id;
-    end loop;
-    if not v_leaves then
-        v_shared := memfold_internal._shared_evidence(v_tenant_id, texts, root_id);
-    end if;
     select count(*) as n, sum(k.observations)::bigint as observations, sum(k.independent)::bigint as independent,
         max(k.source_confidence) as source_confidence, max(k.extractor_confidence) as extractor_confidence,
         min(k.first_seen) as first_seen, max(k.last_seen) as last_seen,
@@ -202,6 +197,33 @@ begin
         order by n.event_id desc
         limit 1
     ) as n;
+    -- of the texts that share turns, those with fewer statements
+    if m.observations > (
+        select k.observations + coalesce(k.alias_observations, 0) - case when v_leaves then m.observations else 0 end
+        from memfold.memory_counters as k
+        where k.tenant_id = v_tenant_id and k.memory_id = _move.root_id
+    ) then
+        v_side := array(
+            select k.memory_id from memfold.memory_counters as k
+            where k.tenant_id = v_tenant_id and k.root_id = _move.root_id and k.memory_id <> all(texts)
+        ) || root_id;
+    end if;
+    if v_leaves then
+        v_shared := memfold_internal._shared_evidence(v_tenant_id, texts, v_side, root_id);
+    end if;
+    foreach v_id in array texts loop
+        update memfold.memory_counters as k
+        set root_id = case when v_leaves then nullif(text_id, v_id) else _move.root_id end
+        where k.tenant_id = v_tenant_id and k.memory_id = v_id;
+        update memfold.memories as t
+        set root_id = case when v_leaves then nullif(text_id, v_id) else _move.root_id end,
+            merged_into = case when v_id = text_id then into_id else t.merged_into end,
+            status = case when v_leaves and v_id = text_id then 'active' else 'merged' end
+        where t.tenant_id = v_tenant_id and t.memory_id = v_id;
+    end loop;
+    if not v_leaves then
+        v_shared := memfold_internal._shared_evidence(v_tenant_id, texts, v_side, root_id);
+    end if;
     v_independent := m.independent - coalesce((
         select r.observations
         from memfold_internal._repeated_evidence(v_tenant_id, texts, array_fill(text_id, array[cardinality(texts)])) as r
