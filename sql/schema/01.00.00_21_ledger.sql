@@ -119,7 +119,8 @@ create table memfold.memory_counters (
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 create index memory_counters_root_idx on memfold.memory_counters (tenant_id, root_id) where root_id is not null;
-create index memory_counters_related_idx on memfold.memory_counters (tenant_id, (coalesce(root_id, memory_id))) where is_related;
+create index memory_counters_related_idx
+on memfold.memory_counters (tenant_id, (case when root_id is null then memory_id else root_id end)) where is_related;
 comment on table memfold.memory_counters is
 'The counters of each text, over its own observations, in a narrow table so that a merge is one HOT update; those of a root also sum up
 its aliases (alias_*). memory_totals adds the two. To change a tree or its counters, a call locks the root''s row here.';
@@ -167,7 +168,9 @@ create table memfold.memory_intervals (
     primary key (tenant_id, memory_id, valid_from),
     foreign key (tenant_id, memory_id) references memfold.memories (tenant_id, memory_id)
 );
-create index memory_intervals_slot_idx on memfold.memory_intervals (tenant_id, slot_key, (coalesce(valid_to, 'infinity')))
+-- case, here and above: under row-level security an index is not searched by coalesce(), which might leak
+create index memory_intervals_slot_idx
+on memfold.memory_intervals (tenant_id, slot_key, (case when valid_to is null then 'infinity' else valid_to end))
 where slot_key is not null;
 comment on table memfold.memory_intervals is
 'When a memory was or will be current: [valid_from, valid_to); valid_to null: for ever. Of values of slots, of contradictions, and of

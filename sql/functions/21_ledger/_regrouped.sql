@@ -34,7 +34,8 @@ begin
     -- the slot ends plainly
     v_open := array(
         select i.memory_id from memfold.memory_intervals as i
-        where i.tenant_id = v_tenant_id and i.slot_key = v_slot and coalesce(i.valid_to, 'infinity') = 'infinity'
+        where i.tenant_id = v_tenant_id and i.slot_key = v_slot
+            and case when i.valid_to is null then 'infinity' else i.valid_to end = 'infinity'
     );
     if cardinality(v_open) <> 1 or not exists (
         select from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = v_open[1] and k.is_additive

@@ -110,7 +110,8 @@ begin
         from pg_catalog.unnest(root_ids) as r (id)
         where exists (
             select from memfold.memory_counters as k
-            where k.tenant_id = _related.tenant_id collate "C" and coalesce(k.root_id, k.memory_id) = r.id and k.is_related
+            where k.tenant_id = _related.tenant_id collate "C"
+                and case when k.root_id is null then k.memory_id else k.root_id end = r.id and k.is_related
             offset 0
         )
     );
@@ -132,7 +133,7 @@ begin
         from memfold.memory_intervals as i
         cross join lateral memfold_internal._memory(i.tenant_id, i.memory_id) as m
         where i.tenant_id = _slot_values.tenant_id collate "C" and i.slot_key = _slot_values.slot_key
-        order by coalesce(i.valid_to, 'infinity') desc
+        order by case when i.valid_to is null then 'infinity' else i.valid_to end desc
     loop
         exit when v_value.status <> 'active';
         v_values := v_values || v_value.memory_id;
@@ -314,7 +315,7 @@ begin
         cross join lateral (
             select i.memory_id from memfold.memory_intervals as i
             where i.tenant_id = _restated_with.tenant_id collate "C" and i.slot_key = s.slot_key
-                and coalesce(i.valid_to, 'infinity') = 'infinity'
+                and case when i.valid_to is null then 'infinity' else i.valid_to end = 'infinity'
             offset 0
         ) as i
     );

@@ -170,7 +170,8 @@ begin
     select array_agg(i.memory_id), max(i.valid_from) into v_values, v_begins
     from (
         select i.memory_id, i.valid_from from memfold.memory_intervals as i
-        where i.tenant_id = tenant_id collate "C" and i.slot_key = slot_key and coalesce(i.valid_to, 'infinity') > at
+        where i.tenant_id = tenant_id collate "C" and i.slot_key = slot_key
+            and case when i.valid_to is null then 'infinity' else i.valid_to end > at
         limit 2
     ) as i;
     if v_values is null then
