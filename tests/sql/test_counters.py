@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support import broken_invariants, check, counters, ingest, status
+from tests.support import broken_invariants, check, counters, ingest, model, status, vector
 
 DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.new_database
@@ -267,4 +267,16 @@ def test_a_change_of_a_tree_does_not_read_its_observations(db: DB, turns: str) -
     assert 6000 < read_by(db, "select undo(%s, 'acme')", newest) < 20_000
     lone = ingest(db, "User likes coffee", source_turn_ids=["t 6"]).event_id
     assert read_by(db, "select undo(%s, 'acme')", lone) < 60
+    check(db)
+
+
+def test_the_undo_of_a_merge_next_to_an_alias_that_was_only_recalled(db: DB) -> None:
+    """Such an alias has no counters: nothing of the memory that leaves remains in the sums."""
+    model(db)
+    memory = ingest(db, "User likes tea", **vector(1.0)).memory_id
+    recalled = ingest(db, "User is fond of tea", origin="recalled", **vector(0.99))
+    assert (recalled.action, recalled.memory_id) == ("merged", memory)
+    other = ingest(db, "User has a cat").memory_id
+    event = one(db, "select event_id from merge_memories(%s, %s, 'acme')", other, memory)
+    db.execute("select undo(%s, 'acme')", [event])
     check(db)

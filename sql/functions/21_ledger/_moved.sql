@@ -281,7 +281,10 @@ begin
         where k.tenant_id = v_tenant_id and k.memory_id = _move.root_id;
         update memfold.memory_counters as k
         set alias_source_confidence = null, alias_extractor_confidence = null, alias_first_seen = null, alias_last_seen = null
-        where k.tenant_id = v_tenant_id and k.memory_id = _move.root_id and k.aliases = 0;
+        where k.tenant_id = v_tenant_id and k.memory_id = _move.root_id and not exists (
+            -- a text that was only recalled has no counters
+            select from memfold.memory_counters as y where y.tenant_id = v_tenant_id and y.root_id = _move.root_id
+        );
     end if;
 end;
 $$;
