@@ -35,9 +35,7 @@ begin
             coalesce(e.valid_until, 'infinity') as ends, num_nonnulls(e.valid_from, e.valid_until) > 0 as is_timed
         from roots as r
         join memfold.memories as m on m.tenant_id = v_tenant_id and memfold_internal._root(m.memory_id, m.root_id) = r.id
-        join memfold_internal._ledger as e on e.tenant_id = v_tenant_id and e.memory_id = m.memory_id
-        where e.observation and not (e.tier = 1 and e.undone)
-            or e.action = 'superseded' and e.tier = 3 and not e.undone and e.observed_at is not null
+        join memfold_internal._statements as e on e.tenant_id = v_tenant_id and e.memory_id = m.memory_id
     ),
     words as materialized (
         select distinct on (a.value, b.value) a.value as one, b.value as other, w.is_apart, a.slot as slot_one, b.slot as slot_other

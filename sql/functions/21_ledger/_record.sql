@@ -193,13 +193,12 @@ begin
     select pg_catalog.array_agg(w.undoes order by w.event_id), pg_catalog.array_agg(w.event_id order by w.event_id)
     into undone, undo_ids
     from written as w;
-    -- the observations among them are withdrawn
+    -- the statements among them are withdrawn
     perform memfold_internal._withdraw_turns(_record_undone.tenant_id, pg_catalog.array_agg(v.memory_id), pg_catalog.array_agg(t.turn),
         pg_catalog.array_agg(v.event_id))
     from memfold_internal._events(_record_undone.tenant_id, undone) as v
     left join lateral pg_catalog.unnest(v.source_turn_ids) as t (turn) on true
-    -- or a statement of a person
-    where v.tier = 1 and v.observation or v.action = 'superseded' and v.tier = 3 and v.observed_at is not null
+    where memfold_internal._withdraws(v.action, v.tier, v.observation, v.observed_at)
     having pg_catalog.count(*) > 0;
 end;
 $$;

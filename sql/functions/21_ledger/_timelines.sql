@@ -20,13 +20,10 @@ begin
         ) as t
         cross join lateral (
             -- Pairs and their order: by memory_id alone, and without statistics, the tenant's 22,900 rows were read for each of 622 texts.
-            select e.* from memfold_internal._ledger as e
+            select e.* from memfold_internal._statements as e
             where e.tenant_id = _said.tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (t.text_id, '00000000-0000-0000-0000-000000000000')
                 and (e.memory_id, e.event_id) <= (t.text_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-                and (e.observation and not (e.tier = 1 and e.undone)
-                    -- a person who retires a memory states the one that takes its place
-                    or e.action = 'superseded' and e.tier = 3 and not e.undone and e.observed_at is not null)
             order by e.memory_id, e.event_id
             offset 0
         ) as e

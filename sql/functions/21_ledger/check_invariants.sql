@@ -54,14 +54,12 @@ begin
     return query
     with stated as materialized (
         select x.kind, x.id, e.event_id, e.observed_at, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observation
-        from memfold_internal._ledger as e
+        from memfold_internal._statements as e
         join memfold.memories as m on m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
         cross join lateral (values
             ('text', m.memory_id), ('tree', memfold_internal._root(m.memory_id, m.root_id))
         ) as x (kind, id)
-        where e.tenant_id = v_tenant_id and (e.observation and not (e.tier = 1 and e.undone)
-            -- a manual supersession states the newer value
-            or e.action = 'superseded' and e.tier = 3 and not e.undone and e.observed_at is not null)
+        where e.tenant_id = v_tenant_id
     ),
     firsts as (
         select distinct on (s.kind, s.id, t.turn) s.kind, s.id, s.event_id
@@ -134,9 +132,8 @@ begin
     return query
     with expected as (
         select e.memory_id, t.turn, (array_agg(e.event_id order by e.event_id))[1] as event_id
-        from memfold_internal._ledger as e, unnest(e.source_turn_ids) as t (turn)
-        where e.tenant_id = v_tenant_id and e.memory_id is not null and e.observation
-            and not (e.tier = 1 and e.undone)
+        from memfold_internal._observed as e, unnest(e.source_turn_ids) as t (turn)
+        where e.tenant_id = v_tenant_id and e.memory_id is not null
         group by e.memory_id, t.turn
     ),
     actual as (

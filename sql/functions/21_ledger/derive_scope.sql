@@ -13,11 +13,8 @@ begin
     return v_pruned is not null and not exists (
         select from pg_catalog.unnest(memfold_internal._trees(_is_pruned.tenant_id, array[_is_pruned.root_id])) as t (id)
         cross join lateral (
-            select from memfold_internal._ledger as e
+            select from memfold_internal._statements as e
             where e.tenant_id = _is_pruned.tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
-                -- a person who retires a memory in favour of another states that one
-                and (e.observation and not (e.tier = 1 and e.undone)
-                    or e.action = 'superseded' and e.tier = 3 and not e.undone)
             offset 0
         ) as e
     );

@@ -85,7 +85,7 @@ begin
         from pg_catalog.unnest(event_ids) as i (id)
         cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
-        where (v.tier = 1 and v.observation or v.action = 'superseded' and v.tier = 3 and v.observed_at is not null) and x.id is not null
+        where memfold_internal._withdraws(v.action, v.tier, v.observation, v.observed_at) and x.id is not null
     );
     if v_sides <> '{}' then
         perform memfold_internal._lock_texts(_undo.tenant_id, memfold_internal._texts_to_lock(_undo.tenant_id, v_sides || array(
