@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 from uuid import UUID
@@ -227,16 +228,18 @@ def test_a_batch_whose_ids_are_below_those_of_its_later_rows(db: DB) -> None:
 
 READ = """
 select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint from pg_stat_xact_all_tables
-where relid = any('{memfold.memory_events,memfold.memory_sources}'::regclass[])
+where relid = any(%s::regclass[])
 """
+OBSERVATIONS = ["memfold.memory_events", "memfold.memory_sources"]
+STATE = [*OBSERVATIONS, "memfold.memories", "memfold.memory_counters", "memfold.memory_intervals"]
 
 
-def read_by(db: DB, call: str, *arguments: Any) -> int:
-    """How many rows of the ledger and of sources a call reads."""
+def read_by(db: DB, call: str, *arguments: Any, tables: list[str] = OBSERVATIONS) -> int:
+    """How many rows of the ledger and of sources, or of these tables, a call reads."""
     with db.transaction():
-        before = one(db, READ)
+        before = one(db, READ, tables)
         db.execute(call.encode(), list(arguments))
-        after = one(db, READ)
+        after = one(db, READ, tables)
     found: int = after - before
     return found
 
@@ -280,3 +283,47 @@ def test_the_undo_of_a_merge_next_to_an_alias_that_was_only_recalled(db: DB) -> 
     event = one(db, "select event_id from merge_memories(%s, %s, 'acme')", other, memory)
     db.execute("select undo(%s, 'acme')", [event])
     check(db)
+
+
+@pytest.mark.parametrize("kind", ["values", "aliases"])
+def test_a_call_reads_what_it_changes(db: DB, kind: str) -> None:
+    """With ten times as many values of a slot, or aliases of a memory, it reads no more rows."""
+    db.execute("select set_predicate('lives_in', 'acme')")
+    clock = itertools.count()
+    say = (
+        "select memory_id from ingest_memory(%s, 'acme', subject => 'Ann', predicate => %s, object => %s,"
+        " observed_at => '2025-01-01'::timestamptz + %s * interval '1 minute')"
+    )
+    merge = "select event_id from merge_memories(%s, %s, 'acme')"
+
+    def stated(text: str) -> list[Any]:
+        slot = ["lives_in", text] if kind == "values" else [None, None]
+        return [text, *slot, next(clock)]
+
+    root = one(db, say, *stated("text 0"))
+    read: list[dict[str, int]] = []
+    for texts in (range(1, 30), range(30, 300)):
+        for n in texts:
+            made = one(db, say, *stated(f"text {n}"))
+            if kind == "aliases":
+                one(db, merge, made, root)
+        one(db, say, *stated("text 0"))
+        found = {"stated again": read_by(db, say, *stated("text 1"), tables=STATE)}
+        found["new"] = read_by(db, say, *stated(f"new {texts}"), tables=STATE)
+        found["current"] = read_by(db, "select count(*) from current_memories('acme')", tables=STATE)
+        other = one(db, say, *stated(f"other {texts}"))
+        # not the last statement of the memory that it leaves
+        one(db, say, *stated("text 1"))
+        found["merged"] = read_by(db, merge, other, root, tables=STATE)
+        if kind == "aliases":
+            one(db, say, *stated("text 1"))
+        event = one(
+            db,
+            "select event_id from memory_events where action = 'merged' and memory_id = %s and tier = 3",
+            other,
+        )
+        found["undone"] = read_by(db, "select undo(%s, 'acme')", event, tables=STATE)
+        read.append(found)
+        check(db)
+    few, many = read
+    assert {name: (few[name], many[name]) for name in few if many[name] > few[name] + 15} == {}

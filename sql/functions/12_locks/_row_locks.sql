@@ -85,5 +85,5 @@ begin
 end;
 $$;
 comment on function memfold_internal._lock_texts is
-'Locks the counters of memory_ids one after the other, before derive_scope() is called in parts (_texts_to_lock). The
-caller holds the bucket''s lock.';
+'Locks the counters of memory_ids one after the other: of _texts_to_lock(), before texts are counted again, or derive_scope() is called in
+parts. The caller holds the lock of their scope or bucket.';

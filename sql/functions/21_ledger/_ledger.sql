@@ -20,12 +20,14 @@ comment on view memfold_internal._observed is 'The observations in force.';
 create or replace view memfold_internal._statements with (security_invoker = true) as
 select e.*
 from memfold_internal._ledger as e
-where e.observation and not (e.tier = 1 and e.undone)
+where
+    e.observation and not (e.tier = 1 and e.undone)
     or e.action = 'superseded' and e.tier = 3 and e.observed_at is not null and not e.undone;
 comment on view memfold_internal._statements is
 'The statements in force: observations, and what a person states who retires a memory in favour of another.';
 
-create or replace function memfold_internal._withdraws(action text, tier integer, observation boolean, observed_at timestamptz) returns boolean
+create or replace function memfold_internal._withdraws(action text, tier integer, observation boolean, observed_at timestamptz)
+returns boolean
 language sql immutable parallel safe
 return tier = 1 and observation or action = 'superseded' and tier = 3 and observed_at is not null;
 comment on function memfold_internal._withdraws is 'Whether the undo of a ledger row of this kind withdraws a statement (_statements).';

@@ -52,7 +52,6 @@ that it joins or leaves; texts: it and its aliases, which come along. text_id nu
 create or replace function memfold_internal._is_plain_move(tenant_id text, text_id uuid, root_id uuid, texts uuid[]) returns boolean
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
--- with one large tree, every index on roots looks useless
 set enable_seqscan = off
 set jit = off
 as $$
@@ -90,7 +89,6 @@ create or replace function memfold_internal._shared_evidence(tenant_id text, tex
 returns bigint
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
--- with one large tree, every index on roots looks useless
 set enable_seqscan = off
 set jit = off
 as $$
@@ -162,7 +160,6 @@ comment on function memfold_internal._holders is
 create or replace function memfold_internal._move(tenant_id text, text_id uuid, into_id uuid, root_id uuid, texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
--- with one large tree, every index on roots looks useless
 set enable_seqscan = off
 set jit = off
 as $$

@@ -223,11 +223,8 @@ declare
     v_active constant uuid[] := array(
         select i.id
         from (select distinct x.id from pg_catalog.unnest(memory_ids || into_ids) as x (id)) as i
-        cross join lateral (
-            select from memfold.memories as m
-            where m.tenant_id = r.tenant_id and m.memory_id = i.id and m.root_id is null and m.status = 'active'
-            offset 0
-        ) as m
+        cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m
+        where m.root_id is null and m.status = 'active'
     );
     v_gone uuid[] := array[]::uuid[];
     v_places integer[] := array[]::integer[];

@@ -158,8 +158,7 @@ begin
         v_roots := array(select x.id from unnest(v_roots || v_timed) as x (id) group by x.id);
     end if;
     -- in a long timeline nearly everything is unchanged, and not written again
-    delete from memfold.memory_intervals as o
-    using (
+    for d in
         select o.memory_id, o.valid_from
         from unnest(v_roots || members) as i (id)
         cross join lateral (
@@ -173,8 +172,11 @@ begin
         ) as t on t.memory_id = o.memory_id and t.valid_from = o.valid_from and t.valid_to is not distinct from o.valid_to
             and t.slot_key is not distinct from o.slot_key
         where t.memory_id is null
-    ) as x
-    where o.tenant_id = v_tenant_id and o.memory_id = x.memory_id and o.valid_from = x.valid_from;
+    loop
+        -- each by its key: a join read all intervals of the tenant
+        delete from memfold.memory_intervals as o
+        where o.tenant_id = v_tenant_id and o.memory_id = d.memory_id and o.valid_from = d.valid_from;
+    end loop;
     insert into memfold.memory_intervals (tenant_id, memory_id, valid_from, valid_to, slot_key)
     select v_tenant_id, t.memory_id, lower(r.r), upper(r.r), t.slot_key
     from unnest(v_derived) as t, unnest(t.times) as r (r)

@@ -67,11 +67,8 @@ begin
         j.member_ids := array(
             select i.id
             from pg_catalog.unnest(j.member_ids) as i (id)
-            cross join lateral (
-                select from memfold.memories as m
-                where m.tenant_id = j.tenant_id and m.memory_id = i.id and m.root_id is null and m.status = 'active'
-                offset 0
-            ) as m
+            cross join lateral memfold_internal._memory(j.tenant_id, i.id) as m
+            where m.root_id is null and m.status = 'active'
             order by i.id
         );
         if pg_catalog.cardinality(j.member_ids) < 2 then

@@ -37,17 +37,15 @@ declare
 begin
     n.verdict := 'distinct';
     foreach v_id in array rest loop
-        if exists (
-            select from memfold.memories as m
-            where m.tenant_id = j.tenant_id and m.memory_id = led and m.status = 'active'
-        ) then
+        if exists (select from memfold_internal._memory(j.tenant_id, led) as m where m.status = 'active') then
             perform memfold_internal._apply_verdict(n, array[least(v_id, led), greatest(v_id, led)], null);
         end if;
     end loop;
     v_left := array(
         select m.memory_id
         from pg_catalog.unnest(rest) as i (id)
-        join memfold.memories as m on m.tenant_id = j.tenant_id and m.memory_id = i.id and m.status = 'active'
+        cross join lateral memfold_internal._memory(j.tenant_id, i.id) as m
+        where m.status = 'active'
         order by 1
     );
     if pg_catalog.cardinality(v_left) > 1 then

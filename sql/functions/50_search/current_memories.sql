@@ -41,7 +41,16 @@ begin
         v.valid_from, v.valid_to, k.observations - 1,
         memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source, p.weight_extractor,
             p.weight_repetition)
-    from memfold.memories as m
+    from (
+        select a.* from memfold.memories as a
+        where a.tenant_id = v_tenant_id and a.bucket_id = v_bucket_id and a.root_id is null and a.status = 'active'
+        union all
+        -- two conditions for the two indexes that begin with a bucket
+        select a.* from memfold.memories as a
+        where (a.tenant_id = v_tenant_id and a.bucket_id = v_bucket_id and a.content_hash is not null
+                or a.tenant_id = v_tenant_id and a.bucket_id = v_bucket_id and a.content_hash is null)
+            and a.root_id is null and a.status = 'superseded' and as_of is not null
+    ) as m
     -- from each to its own, whatever the statistics say: a tenant may be new
     cross join lateral (
         select k.on_timeline, k.first_seen, k.observations, k.independent, k.source_confidence, k.extractor_confidence,
@@ -61,10 +70,6 @@ begin
         where not k.on_timeline and k.first_seen <= k.at
     ) as v
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-    -- two conditions for the two indexes that begin with a bucket
-    where (m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is not null
-            or m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is null)
-        and m.root_id is null and (m.status = 'active' or m.status = 'superseded' and as_of is not null)
     order by v.valid_from, m.memory_id;
 end;
 $$;

@@ -14,13 +14,9 @@ as $$
 begin
     return query
     with texts as materialized (
-        -- two conditions for the two indexes that begin with a bucket
         select m.memory_id, m.memory_type, m.content::text as content, m as memory
         from memfold.memories as m
-        where (m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
-                and m.content_hash is not null
-            or m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
-                and m.content_hash is null)
+        where m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
             and m.root_id is null and m.status = 'active' and _prunable.memory_ids is null
         union all
         select m.memory_id, m.memory_type, m.content, m

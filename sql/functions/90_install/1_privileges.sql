@@ -68,7 +68,7 @@ grant execute on function
 memfold_internal._refresh_judgement, memfold_internal._was_asked, memfold_internal._judged_side, memfold_internal._is_in_question,
 memfold_internal._members, memfold_internal._member_ids, memfold_internal._add_parts, memfold_internal._close_parts,
 memfold_internal._queue_rest, memfold_internal._has_changed, memfold_internal._root, memfold_internal._requeue_judgement,
-memfold_internal._lease, memfold_internal._new_id, memfold_internal._examples, memfold_internal._shown_link
+memfold_internal._lease, memfold_internal._new_id, memfold_internal._examples, memfold_internal._shown_link, memfold_internal._memory
 to memfold_queue;
 grant execute on function
 memfold_internal._tenant, memfold_internal._bound_tenant, memfold_internal._bound_role, memfold_internal._root,
