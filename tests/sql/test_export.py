@@ -208,6 +208,30 @@ def test_into_another_tenant(db: DB) -> None:
     assert ingest(db, "User prefers dark mode", tenant_id="globex").action == "merged"
 
 
+def test_values_that_a_run_has_not_taken_up_yet(db: DB) -> None:
+    """The run is the tenant's, not the bucket's, and so not in the export."""
+    for day, place in enumerate(("VW", "Stripe")):
+        given = {
+            "subject": "Ann",
+            "predicate": "works_at",
+            "object": place,
+            "observed_at": f"2026-01-0{day + 1}",
+        }
+        ingest(db, f"Ann works at {place}", **given)
+    db.execute(
+        "insert into predicates (tenant_id, predicate, cardinality) values ('acme', 'works at', 'one');"
+        "insert into runs (tenant_id, bucket_id, kind, status, actor, arguments)"
+        " values ('acme', '*', 'predicate', 'open', 'test', '{\"predicate\": \"works at\"}')"
+    )
+    imported(db, exported(db), tenant="globex")
+    for tenant in ("acme", "globex"):
+        assert db.execute("select * from check_invariants(%s)", [tenant]).fetchall() == []
+        db.execute("select run_maintenance(%s, '{links}')", [tenant])
+        rows = db.execute("select content from current_memories(%s)", [tenant]).fetchall()
+        assert rows == [("Ann works at Stripe",)]
+    check(db)
+
+
 def refused(
     db: DB, lines: list[Any], size: int = 10_000, tenant: str = "acme", bucket: str = "default"
 ) -> str:

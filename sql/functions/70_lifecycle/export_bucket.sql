@@ -75,6 +75,11 @@ begin
     return next jsonb_build_object('table', 'header', 'row', jsonb_build_object(
         'format', 1, 'memfold', (select x.extversion from pg_extension as x where x.extname = 'memfold'),
         'tenant_id', v_tenant_id, 'bucket_id', v_bucket_id, 'at', now(),
+        -- values are not all taken up by the present rules yet, in a run of the tenant
+        'takes_up', exists (
+            select from memfold.runs as r
+            where r.tenant_id = v_tenant_id and r.bucket_id = '*' and r.kind = 'predicate' and r.status = 'open'
+        ),
         'counts', memfold_internal._bucket_counts(v_tenant_id, v_bucket_id)));
     -- prerequisites: models, and rules, including those of the whole tenant
     return query

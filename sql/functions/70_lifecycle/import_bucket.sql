@@ -196,7 +196,7 @@ begin
                 'Import into a tenant or a database without this bucket, or call erase_bucket() first.');
         end if;
         v_state := jsonb_build_object('mark', v_mark, 'before', memfold_internal._bucket_counts(v_tenant_id, v_bucket_id),
-            'counts', v_header -> 'counts');
+            'counts', v_header -> 'counts', 'takes_up', v_header -> 'takes_up');
         perform set_config('memfold.importing', v_state::text, true);
     else
         v_state := nullif(current_setting('memfold.importing', true), '')::jsonb;
@@ -243,6 +243,9 @@ begin
             perform memfold_internal._not_an_export('Lines are missing or too many: ' || v_wrong || '.', null);
         end if;
         perform set_config('memfold.importing', '', true);
+        if v_state -> 'takes_up' = 'true' then
+            perform memfold_internal._start_run(v_tenant_id, v_bucket_id, 'predicate', '{}');
+        end if;
     end if;
     return v_written;
 end;
