@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.conftest import Connect
 from tests.support import Result, answer, check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -146,6 +147,34 @@ def test_more_than_one_call_takes_up(db: DB) -> None:
     assert db.execute(states).fetchall()[0][0] == "done"
     assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (600,)
     check(db)
+
+
+@pytest.mark.parametrize(
+    "rule", ["set_predicate('lives_in', 'acme', 'many')", "set_policy('acme', conflict => 'keep_both')"]
+)
+@pytest.mark.parametrize("writer", ["single", "batch"])
+def test_a_rule_waits_for_those_who_decide_by_the_one_before(
+    slot: DB, connect: Connect, writer: str, rule: str
+) -> None:
+    """A slot that nobody sees yet would keep its timeline."""
+    other = connect()
+    with other.transaction():
+        if writer == "single":
+            says(other, "at VW", 1, "VW")
+        else:
+            other.execute(
+                "select ingest_memories(jsonb_build_array(jsonb_build_object('content', 'at VW', 'subject', 'Ida',"
+                " 'predicate', 'lives_in', 'object', 'VW')), 'acme')"
+            )
+        slot.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            slot.execute(f"select {rule}".encode())
+    slot.execute("reset lock_timeout")
+    slot.execute(f"select {rule}".encode())
+    check(slot)
+    says(slot, "at Stripe", 2, "Stripe", **({"observed_at": None} if writer == "batch" else {}))
+    assert len(current(slot)) == 2
+    check(slot)
 
 
 def test_a_paraphrase_of_a_superseded_value(slot: DB) -> None:

@@ -9,6 +9,11 @@ begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._check_isolation();
     end if;
+    if wait then
+        perform pg_catalog.pg_advisory_xact_lock_shared(memfold_internal._rules_key(tenant_id));
+    elsif not pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(tenant_id)) then
+        perform memfold_internal._fail_busy_scope();
+    end if;
     if scope_key is null and wait then
         perform pg_catalog.pg_advisory_xact_lock(v_bucket_lock);
     elsif wait and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
@@ -31,8 +36,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._lock is
-'Slow paths only, and always a separate statement: the bucket''s advisory key SHARED, then the scope''s EXCLUSIVE (scope_key null: the
-bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock must pass wait = false: it then tries,
+'Slow paths only, and always a separate statement: the tenant''s advisory key of rules (_lock_rules) and the bucket''s SHARED, then the
+scope''s EXCLUSIVE (scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock must pass wait = false: it then tries,
 and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any isolation level except READ COMMITTED.';
 
 create or replace function memfold_internal._fail_busy_scope() returns void
@@ -48,7 +53,9 @@ create or replace function memfold_internal._try_lock(tenant_id text, bucket_id 
 language plpgsql volatile
 as $$
 begin
-    if scope_key is null then
+    if not pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(tenant_id)) then
+        return false;
+    elsif scope_key is null then
         return pg_catalog.pg_try_advisory_xact_lock(memfold_internal._bucket_key(tenant_id, bucket_id));
     end if;
     return memfold_internal._lock_scope(memfold_internal._bucket_key(tenant_id, bucket_id),
@@ -56,12 +63,30 @@ begin
 end;
 $$;
 comment on function memfold_internal._try_lock is
-'Takes the locks of _lock() if they are free; else returns false, and may hold the bucket''s SHARED.';
+'Takes the locks of _lock() if they are free; else returns false, and may hold those that are SHARED.';
 
 create or replace function memfold_internal._bucket_key(tenant_id text, bucket_id text) returns bigint
 language sql immutable parallel safe
 return pg_catalog.hashtextextended(bucket_id collate "C", pg_catalog.hashtextextended(tenant_id collate "C", 0));
 comment on function memfold_internal._bucket_key is 'The advisory key of a bucket.';
+
+create or replace function memfold_internal._rules_key(tenant_id text) returns bigint
+language sql immutable parallel safe
+return memfold_internal._bucket_key(tenant_id, '');
+comment on function memfold_internal._rules_key is 'The advisory key of a tenant''s rules: no bucket has an empty name.';
+
+create or replace function memfold_internal._lock_rules(tenant_id text) returns void
+language plpgsql volatile
+as $$
+begin
+    perform memfold_internal._check_isolation();
+    perform pg_catalog.pg_advisory_xact_lock(memfold_internal._rules_key(tenant_id));
+end;
+$$;
+comment on function memfold_internal._lock_rules is
+'For a caller that changes what is a slot: waits until every call that has decided by the rules from before has ended, and lets the next
+ones wait, so that it takes up all that is stored by them. Before any other lock. Raises MF025 at any isolation level except READ
+COMMITTED.';
 
 create or replace function memfold_internal._check_isolation() returns void
 language plpgsql stable
@@ -179,6 +204,9 @@ begin
             pg_catalog.format('It has new facts for %s buckets.', v_buckets),
             'Each bucket takes a lock: send batches for at most 500 buckets.');
     end if;
+    if held = '{}' then
+        perform pg_catalog.pg_advisory_xact_lock_shared(memfold_internal._rules_key(tenant_id));
+    end if;
     v_many := v_scopes > memfold_internal._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
     if memfold_internal._scopes_locked() > 0 and memfold_internal._scopes_locked() + v_scopes > memfold_internal._max_scopes() then
         -- Earlier calls of the transaction hold scopes: as in _lock_scope(), it may not wait for the whole bucket.
@@ -235,8 +263,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._lock_scopes is
-'What _lock() is for one candidate, for the candidates of a batch that are not replays: their buckets'' keys SHARED, then their scopes''
-EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are more than _max_scopes(), including those of earlier
+'What _lock() is for one candidate, for the candidates of a batch that are not replays: the key of rules and their buckets'' SHARED, then
+their scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are more than _max_scopes(), including those of earlier
 calls of the transaction (it then only tries, as _lock_scope() does). All in ascending order. held: what an earlier pass has returned; it
 then only tries. Raises MF025, MF035.';
 

@@ -39,6 +39,9 @@ begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
     perform memfold_internal._check_identifier('memory_type', memory_type, true);
+    if bucket_id = '*' then
+        perform memfold_internal._lock_rules(tenant_id);
+    end if;
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     v_old := memfold_internal._policy(tenant_id, bucket_id, memory_type);
     if preset is null then

@@ -56,6 +56,7 @@ declare
 begin
     perform memfold_internal._authorize_tenant(set_predicate.tenant_id);
     perform memfold_internal._check_identifier('predicate', set_predicate.predicate, true);
+    perform memfold_internal._lock_rules(set_predicate.tenant_id);
     select p.* into v_was
     from memfold.predicates as p
     where p.tenant_id = set_predicate.tenant_id collate "C" and p.predicate = v_predicate collate "C"
