@@ -41,7 +41,8 @@ def recomputed(db: DB, bucket: str) -> State:
     )
     memories = rows(
         db,
-        "select memory_id, object, predicate, scope_key::text as scope, memfold_internal._slot_key(m) is not null as slot"
+        "select memory_id, object, predicate, scope_key::text as scope, memfold_internal._slot_key(tenant_id,"
+        " bucket_id, memory_type, predicate, scope_key) is not null as slot"
         " from memories m where tenant_id = 'acme' and bucket_id = %s order by memory_id",
         bucket,
     )

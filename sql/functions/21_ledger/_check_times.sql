@@ -26,7 +26,10 @@ begin
                 else m.memory_id::text end as value
         from memfold.memories as m
         join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-        cross join lateral (select memfold_internal._slot_key(m) as slot offset 0) as s
+        cross join lateral (
+            select memfold_internal._slot_key(m.tenant_id, m.bucket_id, m.memory_type, m.predicate, m.scope_key) as slot
+            offset 0
+        ) as s
         where m.tenant_id = v_tenant_id and m.root_id is null and m.status in ('active', 'superseded')
             and m.memory_id not in (select w.memory_id from waiting as w)
     ),

@@ -69,7 +69,8 @@ begin
         ) as k on true
         where k.on_timeline is not false or k.observations = 0 or i.id <> _is_plain_move.root_id and (k.has_metadata or k.has_validity)
             or m.root_id is null and m.status <> 'active'
-            or i.id in (_is_plain_move.text_id, _is_plain_move.root_id) and memfold_internal._slot_key(m) is not null
+            or i.id in (_is_plain_move.text_id, _is_plain_move.root_id)
+                and memfold_internal._is_slot(m.tenant_id, m.bucket_id, m.memory_type, m.predicate)
     ) and not exists (
         select
         from unnest(array[text_id, root_id]) as i (id)

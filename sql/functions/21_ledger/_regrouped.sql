@@ -11,7 +11,8 @@ declare
     v_said memfold_internal.statement[];
 begin
     -- all texts of one slot, all roots alive (or never stated), no validity
-    select array_agg(r.memory_id) filter (where r.status in ('active', 'superseded')), min(memfold_internal._slot_key(r))
+    select array_agg(r.memory_id) filter (where r.status in ('active', 'superseded')),
+        min(memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key))
     into v_roots, v_slot
     from memfold_internal._roots(v_tenant_id, members) as r;
     if v_slot is null or v_roots is null or exists (

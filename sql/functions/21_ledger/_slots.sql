@@ -1,8 +1,11 @@
-create or replace function memfold_internal._slot_key(m memfold.memories) returns bigint
+-- Takes columns, because on Citus a row of a table has its shard's type.
+create or replace function memfold_internal._slot_key(
+    tenant_id text, bucket_id text, memory_type text, predicate text, scope_key bigint
+) returns bigint
 language plpgsql stable
 as $$
 begin
-    return case when memfold_internal._is_slot(m.tenant_id, m.bucket_id, m.memory_type, m.predicate) then m.scope_key end;
+    return case when memfold_internal._is_slot(tenant_id, bucket_id, memory_type, predicate) then scope_key end;
 end;
 $$;
 comment on function memfold_internal._slot_key is 'The slot of a memory: its scope, if that has one value at a time. Only reads.';
@@ -158,7 +161,8 @@ begin
     for v_slot in
         select slot_key where slot_key is not null
         union
-        select memfold_internal._slot_key(r) from memfold_internal._roots(tenant_id, v_roots) as r
+        select memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key)
+        from memfold_internal._roots(tenant_id, v_roots) as r
     loop
         continue when v_slot is null;
         v_values := memfold_internal._slot_values(tenant_id, v_slot);

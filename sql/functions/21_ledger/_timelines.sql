@@ -73,7 +73,8 @@ begin
             else r.memory_id::text end)
     into v_roots, v_slots, v_values
     from (
-        select r.memory_id, r.object, memfold_internal._slot_key(r) as slot_key
+        select r.memory_id, r.object,
+            memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key) as slot_key
         from memfold_internal._roots(_derived_times.tenant_id, root_ids) as r
         where r.status in ('active', 'superseded')
         offset 0

@@ -136,7 +136,8 @@ begin
     v_timed := array(
         select r.memory_id
         from memfold_internal._roots(v_tenant_id, members) as r
-        where v_derived is null and (memfold_internal._slot_key(r) is not null or memfold_internal._related(v_tenant_id, array[r.memory_id]) <> '{}')
+        where v_derived is null and (memfold_internal._is_slot(r.tenant_id, r.bucket_id, r.memory_type, r.predicate)
+            or memfold_internal._related(v_tenant_id, array[r.memory_id]) <> '{}')
         union
         -- and those that were on a timeline, with what they leave behind there
         select k.memory_id

@@ -44,7 +44,8 @@ begin
     d.method := 'timeline';
     if c.origin <> 'recalled' then
         select v.memory_id into d.target_id
-        from memfold_internal._current_value(c.tenant_id, memfold_internal._rivals(c.tenant_id, d.root_id), memfold_internal._slot_key(r)) as v
+        from memfold_internal._current_value(c.tenant_id, memfold_internal._rivals(c.tenant_id, d.root_id),
+            memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key)) as v
         where (c.observed_at >= v.last_seen) is not false;
     end if;
     if d.target_id is not null then

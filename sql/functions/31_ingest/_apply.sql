@@ -253,7 +253,7 @@ begin
         end if;
     end if;
     if v_observation and (v_memory_id is not null or d.action in ('merged', 'replaced')) then
-        select memfold_internal._slot_key(m) into v_slot_key
+        select memfold_internal._slot_key(m.tenant_id, m.bucket_id, m.memory_type, m.predicate, m.scope_key) into v_slot_key
         from memfold.memories as m
         where m.tenant_id = c.tenant_id collate "C" and m.memory_id = coalesce(d.root_id, d.target_id);
     elsif v_observation and memfold_internal._is_slot(c.tenant_id, c.bucket_id, c.memory_type, c.predicate) then

@@ -191,7 +191,9 @@ begin
         v_conflict := memfold_internal._conflict_of(v_slot);
         -- Values of a slot: one that the policy refuses, or about which it asks a person, who has the last word.
         if (v_conflict = 'keep_existing' or v_conflict = 'review' and j.kind <> 'review')
-            and not (j.verdict = 'distinct' and j.model is null) and memfold_internal._slot_key(v_oldest) is not null and exists (
+            and not (j.verdict = 'distinct' and j.model is null)
+            and memfold_internal._is_slot(v_oldest.tenant_id, v_oldest.bucket_id, v_oldest.memory_type, v_oldest.predicate)
+            and exists (
                 select from pg_catalog.unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
             )
         then

@@ -45,7 +45,8 @@ begin
             select k.* from memfold.memory_totals as k
             where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
                 -- there the most recent statement holds, whether or not it is used
-                and not (k.on_timeline and (memfold_internal._slot_key(t.memory) is not null
+                and not (k.on_timeline and (memfold_internal._is_slot(
+                    (t.memory).tenant_id, (t.memory).bucket_id, (t.memory).memory_type, (t.memory).predicate)
                     or memfold_internal._related(_prunable.tenant_id, array[t.memory_id]) <> '{}'))
             offset 0
         ) as k
