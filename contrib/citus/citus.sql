@@ -314,6 +314,15 @@ begin
 end;
 $body$;
 
+-- Rules are changed on any node, and only the tenant's node can take up what is stored: maintenance does.
+create or replace function memfold_internal._take_up_now(r memfold.runs) returns bigint
+language plpgsql volatile
+as $body$
+begin
+    return null;
+end;
+$body$;
+
 create or replace function memfold_internal._queue_tenants() returns setof text
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$

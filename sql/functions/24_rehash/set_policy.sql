@@ -149,7 +149,7 @@ begin
         select from memfold.memories as m
         where m.tenant_id = set_policy.tenant_id and set_policy.bucket_id in (m.bucket_id, '*') and m.predicate is not null
     ) then
-        perform memfold_internal._take_up_values(memfold_internal._start_run(tenant_id, bucket_id, 'predicate', '{}'), 1000);
+        perform memfold_internal._take_up_now(memfold_internal._start_run(tenant_id, bucket_id, 'predicate', '{}'));
     end if;
     return v_new;
 end;

@@ -40,6 +40,16 @@ comment on function memfold_internal._take_up_values is
 'For a run of kind predicate: derives the times of some of the memories that it has not reached yet, in the order of their ids, by the
 present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction holds a row.';
 
+create or replace function memfold_internal._take_up_now(r memfold.runs) returns bigint
+language plpgsql volatile
+as $$
+begin
+    return memfold_internal._take_up_values(r, 1000);
+end;
+$$;
+comment on function memfold_internal._take_up_now is
+'A hook: what the call that has changed a rule takes up itself (_take_up_values). On Citus, where rules are changed on any node: nothing.';
+
 create or replace function memfold.set_predicate(
     predicate text,
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -77,7 +87,7 @@ begin
         order by r.run_id desc
         limit 1;
     end if;
-    if v_run.status = 'open' and memfold_internal._take_up_values(v_run, 1000) = 0 and v_run.report = '{}' then
+    if v_run.status = 'open' and memfold_internal._take_up_now(v_run) = 0 and v_run.report = '{}' then
         -- nothing is stored that it concerns
         delete from memfold.runs as r where r.tenant_id = v_run.tenant_id and r.run_id = v_run.run_id;
         return null;
