@@ -257,6 +257,10 @@ export interface Functions {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; max_results?: number | string | null };
     row: { kind: string | null; alias: string | null; name: string | null; score: number | null; reasons: string[] | null; evidence: Json | null };
   };
+  suggest_predicates: {
+    arguments: { tenant_id?: string | null; bucket_id?: string | null; max_results?: number | string | null };
+    row: { predicate: string | null; score: number | null; subjects: string | null; changed: string | null; most_values: string | null; returned: string | null; together: string | null; memory_ids: string[] | null };
+  };
   supersede_memory: {
     arguments: { memory_id: string | null; by_id: string | null; tenant_id?: string | null; reason?: string | null };
     row: { action: string | null; memory_id: string | null; tier: number | null; method: string | null; similarity: number | null; superseded_id: string | null; judgement_id: string | null; event_id: string | null; similar: Json | null };

@@ -44,6 +44,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select set_predicate('lives_in', 'acme')",
             "select predicate, cardinality, conflict from predicates where tenant_id = 'acme'",
         ],
+        "suggest_predicates": [],
         "suggest_links": [],
         "ask_links": [],
         "link_subject": [
@@ -381,7 +382,7 @@ NOT_USED = "Not used by this version."
 # The composite types that callers see.
 RESULTS = {
     "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
-    "erasure", "link_suggestion",
+    "erasure", "link_suggestion", "predicate_suggestion",
 }  # fmt: skip
 
 FUNCTIONS = """

@@ -111,6 +111,7 @@ LINK_PREDICATE = _function("link_predicate", "alias", "predicate", "tenant_id", 
 UNLINK_SUBJECT = _function("unlink_subject", "alias", "tenant_id", "bucket_id", "subject")
 UNLINK_PREDICATE = _function("unlink_predicate", "alias", "tenant_id", "bucket_id")
 SUGGEST_LINKS = _function("suggest_links", "tenant_id", "bucket_id", "max_results")
+SUGGEST_PREDICATES = _function("suggest_predicates", "tenant_id", "bucket_id", "max_results")
 ASK_LINKS = _function("ask_links", "tenant_id", "bucket_id", "max_questions")
 LINKS = """
 select bucket_id, kind, alias from memfold.links

@@ -20,10 +20,12 @@ Action: TypeAlias = Literal[
 ]
 Origin: TypeAlias = Literal["observed", "inferred", "recalled"]
 ResolvedAction: TypeAlias = Literal[
-    "merged", "replaced", "superseded", "rejected", "escalated", "judged", "linked"
+    "merged", "replaced", "superseded", "rejected", "escalated", "judged", "linked", "declared"
 ]
 JudgementStatus: TypeAlias = Literal["open", "leased", "done", "obsolete", "dead"]
-StoredVerdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct", "unsure"]
+StoredVerdict: TypeAlias = Literal[
+    "duplicate", "refinement", "contradiction", "distinct", "one", "many", "unsure"
+]
 MemoryStatus: TypeAlias = Literal["active", "merged", "superseded", "rejected", "withdrawn"]
 Cardinality: TypeAlias = Literal["one", "many"]
 Conflict: TypeAlias = Literal["newest_wins", "keep_existing", "keep_both", "review"]
@@ -91,12 +93,12 @@ class SimilarFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemory:
-    """A memory that was compared: the similarity of its own text, and the guard's result for the two (None: not
-    asked).
+    """A memory that was compared: the similarity of its own text, and the guard's result (None: not asked).
 
     ``similarity`` is a cosine, ``jaccard`` a share of words; None: not compared that way. If another of its texts is
     nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it, with its own similarity. ``find_similar``
-    always names the nearest text, which may be the memory itself, with the contents.
+    always names the nearest text, which may be the memory itself, with the contents. ``note``: "another value", of the
+    same subject and predicate, if nobody has said how many values that has at a time.
     """
 
     memory_id: UUID
@@ -109,12 +111,13 @@ class SimilarMemory:
     jaccard: float | None = None
     jaccard_matched_id: UUID | None = None
     matched_jaccard: float | None = None
+    note: str | None = None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
         values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(cls)}
         for name, value in values.items():
-            if value is None or name in ("content", "matched_content"):
+            if value is None or name in ("content", "matched_content", "note"):
                 continue
             if name == "guard":
                 values[name] = tuple(value)
@@ -129,8 +132,8 @@ class Resolution:
 
     ``status``: done; obsolete (there is nothing left to decide); open, leased or dead: not answered, both memories
     stay. The other fields are None unless it is done. ``action``: merged, replaced, superseded, rejected, escalated
-    (to a person), judged (both are kept) or linked (two names); ``memory_id``: the memory that now holds the fact;
-    ``event_id``: for ``undo``; ``run_id``: the run of a link.
+    (to a person), judged (both are kept), linked (two names) or declared (a predicate); ``memory_id``: the memory that
+    now holds the fact; ``event_id``: for ``undo``; ``run_id``: the run of a link or a declaration.
     """
 
     status: JudgementStatus
@@ -316,6 +319,28 @@ class LinkSuggestion:
     def from_row(cls, row: Row) -> Self:
         values = {field.name: row[field.name] for field in fields(cls)}
         return cls(**values | {"reasons": tuple(row["reasons"])})
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateSuggestion:
+    """A predicate that may have one value at a time, for ``set_predicate``, and why: see ``suggest_predicates``.
+
+    ``score`` is in (0, 1); ``memory_ids`` are two values of one subject, the newer first.
+    """
+
+    predicate: str
+    score: float
+    subjects: int
+    changed: int
+    most_values: int
+    returned: int
+    together: int
+    memory_ids: tuple[UUID, ...]
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        values = {field.name: row[field.name] for field in fields(cls)}
+        return cls(**values | {"memory_ids": tuple(row["memory_ids"])})
 
 
 @dataclass(frozen=True, slots=True)

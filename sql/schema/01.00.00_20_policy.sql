@@ -229,3 +229,16 @@ create type memfold.link_suggestion as (
 );
 comment on type memfold.link_suggestion is
 'A link that suggest_links() suggests: the arguments of link_subject() or link_predicate(), and the reasons.';
+
+create type memfold.predicate_suggestion as (
+    predicate text,
+    score double precision,
+    subjects bigint,
+    changed bigint,
+    most_values bigint,
+    returned bigint,
+    together bigint,
+    memory_ids uuid []
+);
+comment on type memfold.predicate_suggestion is
+'A predicate that suggest_predicates() suggests for set_predicate(), with the evidence.';

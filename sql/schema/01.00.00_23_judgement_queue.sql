@@ -3,7 +3,7 @@ create table memfold.judgements (
     judgement_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null,
     scope_key bigint not null,
-    kind text collate "C" not null check (kind in ('write', 'synthesis', 'consolidation', 'review', 'identity')),
+    kind text collate "C" not null check (kind in ('write', 'synthesis', 'consolidation', 'review', 'identity', 'cardinality')),
     status text collate "C" not null default 'open'
     check (status in ('open', 'leased', 'done', 'obsolete', 'dead', 'part')),
     memory_id uuid,
@@ -16,7 +16,7 @@ create table memfold.judgements (
     attempts bigint not null default 0,
     next_attempt_at timestamptz not null default pg_catalog.now(),
     last_error text collate "C",
-    verdict text collate "C" check (verdict in ('duplicate', 'refinement', 'contradiction', 'distinct', 'unsure')),
+    verdict text collate "C" check (verdict in ('duplicate', 'refinement', 'contradiction', 'distinct', 'one', 'many', 'unsure')),
     confidence double precision check (confidence between 0 and 1),
     reason text collate "C",
     merged_text text collate "C",
@@ -35,7 +35,7 @@ create table memfold.judgements (
     -- about names, or about memories
     check (
         case
-            when kind = 'identity' then link is not null and memory_id is null and other_id is null and member_ids is null
+            when kind in ('identity', 'cardinality') then link is not null and memory_id is null and other_id is null and member_ids is null
             else link is null and memory_id is not null and (other_id is not null or member_ids is not null)
         end
     )
@@ -58,23 +58,28 @@ create index judgements_dead_idx on memfold.judgements (tenant_id, judgement_id)
 -- Two names are asked about only once.
 create unique index judgements_names_key on memfold.judgements
 (tenant_id, bucket_id, (link ->> 'key')) where kind = 'identity' and status <> 'obsolete';
-create index judgements_names_idx on memfold.judgements (tenant_id, bucket_id) where kind = 'identity';
+-- A predicate is asked about only once, whatever the bucket.
+create unique index judgements_predicate_key on memfold.judgements
+(tenant_id, scope_key) where kind = 'cardinality' and status <> 'obsolete';
+create index judgements_names_idx on memfold.judgements (tenant_id, bucket_id) where link is not null;
 comment on table memfold.judgements is
-'Tier 3: open and answered questions "do these two say the same?", and for kind identity "do these two names mean the same?". Until the
-answer, both memories stay active, and nothing is linked.';
+'Tier 3: open and answered questions "do these two say the same?", for kind identity "do these two names mean the same?", and for kind
+cardinality "has this predicate one value at a time?". Until the answer, all memories stay active, and nothing is linked or declared.';
 comment on column memfold.judgements.kind is
 'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a maintenance run; review: for a person; identity:
-whether two names mean the same (ask_links).';
+whether two names mean the same (ask_links); cardinality: whether a predicate has one value at a time (suggest_predicates).';
 comment on column memfold.judgements.status is
 'open, leased, done, obsolete, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
-comment on column memfold.judgements.memory_id is 'The newer side of the pair; for a cluster the newest member. Null: kind identity.';
+comment on column memfold.judgements.memory_id is
+'The newer side of the pair; for a cluster the newest member. Null: the question has a link.';
 comment on column memfold.judgements.other_id is 'The older side; for a cluster the oldest member.';
 comment on column memfold.judgements.member_ids is 'For a question about a cluster: 3 to 10 memories, oldest to newest. Null: a pair.';
 comment on column memfold.judgements.run_id is
-'The run that asks; for kind identity the run of the link that the answer created, for undo_run().';
+'The run that asks; for kind identity or cardinality the run of the link or rule that the answer made, for undo_run().';
 comment on column memfold.judgements.link is
 'For kind identity: the suggestion (kind, alias, name, score, reasons, evidence), key (the two names, hashed), and told and name_told (ids
-of up to five memories about each name). Erased together with any of these memories.';
+of up to five memories about each name). For kind cardinality: name (the predicate), told and name_told (ids of a newer and
+an older value of one subject). Erased together with any of these memories.';
 comment on column memfold.judgements.attempts is 'How many times it was claimed; the eighth attempt is the last.';
 comment on column memfold.judgements.next_attempt_at is 'When it may be claimed; if it is leased, when the lease expires.';
 comment on column memfold.judgements.verdict is

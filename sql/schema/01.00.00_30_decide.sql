@@ -45,8 +45,9 @@ create type memfold_internal.decision as (
     guard text[],
     similar_memories jsonb,
     reason text,
-    judgement text
+    judgement text,
+    other_value uuid
 );
 comment on type memfold_internal.decision is
-'Result of _decide(): the action, the stored text that matched (memory_id, with its root), the memory it concerns (target_id), and the
-kind of judgement to queue.';
+'Result of _decide(): the action, the stored text that matched (memory_id, with its root), the memory it concerns (target_id), the kind of
+judgement to queue, and another value of the same subject and predicate, if nobody has said how many it has (other_value).';

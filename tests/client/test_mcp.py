@@ -209,6 +209,37 @@ def test_questions_are_answered_by_the_model_or_by_the_user(dsn: str, db: DB) ->
     check(db)
 
 
+def test_another_value_is_said_and_the_user_decides(dsn: str, db: DB) -> None:
+    home = {"subject": "Alice", "predicate": "lives_in"}
+
+    async def work() -> None:
+        async with over_stdio(dsn) as client:
+            await call(client, "remember", content="Alice lives in Lyon.", object="Lyon", **home)
+            made = await call(client, "remember", content="Alice lives in Paris.", object="Paris", **home)
+            assert made["action"] == "inserted"
+            assert made["note"].startswith("Another value is known of this subject and predicate")
+            [question] = (await call(client, "open_questions"))["questions"]
+            assert (question["question_id"], question["for_user"]) == (made["question_id"], True)
+            assert (question["verdicts"], question["predicate"]) == (["one", "many"], "lives_in")
+            assert [one["content"] for one in question["memories"]] == [
+                "Alice lives in Lyon.",
+                "Alice lives in Paris.",
+            ]
+            asked = {"question_id": question["question_id"], "verdict": "one"}
+            assert "is for the user" in await refused(client, "answer", decided_by="model", **asked)
+            answered = await call(client, "answer", decided_by="user", **asked)
+            assert (answered["status"], answered["verdict"], answered["action"]) == (
+                "done",
+                "one",
+                "declared",
+            )
+            made = await call(client, "remember", content="Alice lives in Rome.", object="Rome", **home)
+            assert made["action"] == "superseded"
+
+    run(work)
+    check(db)
+
+
 # recalled text ---------------------------------------------------------------------------------------------------
 
 

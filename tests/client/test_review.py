@@ -681,3 +681,37 @@ def test_a_link_is_undone_in_the_sitting(run: Run, db: DB) -> None:
     assert subjects(db) == {"Georg", "Georg Maier"}
     assert db.execute("select memfold.ask_links('acme')").fetchone() == (0,)
     check(db)
+
+
+def values(db: DB) -> None:
+    """A question whether a predicate has one value at a time."""
+    for home in ("Lyon", "Paris"):
+        ingest(db, f"Alice lives in {home}", subject="Alice", predicate="lives_in", object=home)
+
+
+def active(db: DB) -> int:
+    row = db.execute("select count(*) from memfold.memories where status = 'active'").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_predicate_is_declared_and_the_declaration_undone(run: Run, db: DB) -> None:
+    values(db)
+    shown = run("d\no\nu\nq\n", "--tenant", "acme", "--all")
+    assert "tenant acme, bucket default, cardinality\n" in shown
+    assert re.search(r"A  older +B  newer\n +Alice lives in \[-Lyon-\] +Alice lives in \{\+Paris\+\}", shown)
+    assert "o one, m many, s skip" in shown
+    assert shown.count("a subject has one value at a time") == 1, (
+        "duplicate is not an answer, and help is shown"
+    )
+    assert "-> one: lives_in has one value at a time" in shown
+    assert "-> undone, nothing is declared about lives_in" in shown
+    assert active(db) == 2
+    check(db)
+
+
+def test_a_predicate_with_several_values(run: Run, db: DB) -> None:
+    values(db)
+    assert "-> many: lives_in has several values at a time" in run("m\n", "--tenant", "acme", "--all")
+    assert queue(db) == [("cardinality", "done", "many", 1)]
+    assert active(db) == 2

@@ -440,8 +440,34 @@ def test_two_names_are_kept_apart(db: DB, login: str) -> None:
     db.execute("select memfold.ask_links('acme')")
     with served(login) as site:
         path = form_of(site.get("/queue"), "/queue/answer")
-        assert "MF028" in text_of(site.post(path, 400, verdict="refinement"))
+        assert "unknown verdict" in text_of(site.post(path, 400, verdict="refinement"))
         page = site.post(path, verdict="distinct")
         assert "distinct: both stay" in text_of(page)
         assert "/queue/undo" not in page
     assert db.execute("select count(*) from memfold.links").fetchone() == (0,)
+
+
+def test_a_predicate_is_declared_and_the_declaration_undone(db: DB, login: str) -> None:
+    for home in ("Lyon", "Paris"):
+        ingest(db, f"Alice lives in {home}", subject="Alice", predicate="lives_in", object=home)
+
+    def active() -> int:
+        row = db.execute("select count(*) from memfold.memories where status = 'active'").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    with served(login) as site:
+        page = site.get("/queue")
+        shown = text_of(page)
+        assert "cardinality" in shown
+        assert "predicate lives_in" in shown
+        assert "Duplicate" not in shown
+        path = form_of(page, "/queue/answer")
+        assert "unknown verdict" in text_of(site.post(path, 400, verdict="duplicate"))
+        page = site.post(path, verdict="one")
+        assert "one: lives_in has one value at a time" in text_of(page)
+        assert active() == 1
+        page = site.post(form_of(page, "/queue/undo"))
+        assert "undone, nothing is declared about lives_in" in text_of(page)
+        assert active() == 2
+    check(db)

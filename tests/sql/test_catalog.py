@@ -29,6 +29,7 @@ PUBLIC = {
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
     "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all",
     "search_memories", "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links",
+    "suggest_predicates",
     "supersede_memory", "sweep_duplicates", "take_up_links", "text_index_ddl", "undo", "undo_calibration",
     "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model",
     "update_memory", "vector_index_ddl",

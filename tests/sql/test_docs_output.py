@@ -148,6 +148,7 @@ STORIES = [
             embedding => '[0.7, 0.4, 0.4]', embedding_model => 'toy');
         """,
     ),
+    ("rules.md", "select action from ingest_memory('Alice lives in Lyon.'", ""),
     ("recall.md", "select ingest_memory('Ann works at VW'", "select set_predicate('works_at', 'docs');"),
     (
         "maintenance.md", "select cluster, round(similarity", TOY

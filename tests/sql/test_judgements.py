@@ -476,6 +476,7 @@ def test_notifications(m: DB, connect: Connect) -> None:
 
 def test_open_judgements(m: DB) -> None:
     about = {"subject": "Ann", "predicate": "drinks"}
+    m.execute("select set_predicate('drinks', 'acme', 'many')")
     a = ingest(m, "Ann drinks 1 cup", object="one", **about, **vector(1.0))
     b = ingest(m, "Ann drinks 2 cups", object="two", **about, **vector(0.97))
     with m.cursor(row_factory=psycopg.rows.dict_row) as cursor:

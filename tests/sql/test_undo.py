@@ -41,16 +41,32 @@ def recomputed(db: DB, bucket: str) -> State:
     )
     memories = rows(
         db,
-        "select memory_id, object, predicate, scope_key::text as scope, memfold_internal._slot_key(tenant_id,"
-        " bucket_id, memory_type, predicate, scope_key) is not null as slot"
+        "select memory_id, memory_type, object, predicate, scope_key::text as scope"
         " from memories m where tenant_id = 'acme' and bucket_id = %s order by memory_id",
         bucket,
     )
+    kinds = {(m["memory_type"], m["predicate"]) for m in memories}
+    is_slot = {
+        # not in a query over memories: on Citus a function that reads tables cannot be part of one
+        kind: rows(db, "select memfold_internal._is_slot('acme', %s, %s, %s) as found", bucket, *kind)[0][
+            "found"
+        ]
+        for kind in kinds
+    }
     given = [e[key] for e in events for key in ("observed_at", "valid_from", "valid_until") if e[key]]
     times = {at.timestamp(): at for at in given}
     scopes = {
         m["scope"]: Scope(
-            m["scope"], bucket, m["predicate"] or "", m["slot"], "newest_wins", "", "", "merge", "", ()
+            m["scope"],
+            bucket,
+            m["predicate"] or "",
+            is_slot[m["memory_type"], m["predicate"]],
+            "newest_wins",
+            "",
+            "",
+            "merge",
+            "",
+            (),
         )
         for m in memories
     }

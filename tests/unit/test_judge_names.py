@@ -1,4 +1,4 @@
-"""Two names before a model: what it is told and asked, which answers count, and that names stay data."""
+"""Names before a model: what it is told and asked, which answers count, and that names stay data."""
 
 from __future__ import annotations
 
@@ -72,6 +72,37 @@ def test_names_have_a_rubric_and_an_answer_of_their_own(server: ChatServer) -> N
     assert set(schema["required"]) == set(schema["properties"]) == {"reason", "verdict", "confidence"}
 
 
+def of_values(predicate: str = "lives_in") -> Question:
+    side = Side(ID, "Alice lives in Paris.", "fact", "Alice", predicate, "Paris")
+    names = Names("cardinality", None, predicate, (), ("Alice lives in Paris.",), ("Alice lives in Lyon.",))
+    return Question(ID, "acme", "default", "cardinality", None, (), 1, side, side, names=names)
+
+
+def test_how_many_values_a_predicate_has_is_a_question_of_its_own(server: ChatServer) -> None:
+    seen: list[Json] = []
+
+    def answers(request: Json) -> Json:
+        seen.append(request)
+        return {"reason": "a home", "verdict": "one", "confidence": 0.9}
+
+    server.answer = answers
+    answer = ask(server, of_values())
+    assert (answer.verdict, answer.confidence, answer.reason) == ("one", 0.9, "a home")
+    assert read_document(seen[0]) == {
+        "A": {"predicate": "lives_in", "told": ["Alice lives in Lyon."]},
+        "B": {"predicate": "lives_in", "told": ["Alice lives in Paris."]},
+    }
+    assert "how many values a subject has" in seen[0]["messages"][0]["content"]
+    schema = seen[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["verdict"]["enum"] == ["one", "many"]
+    ask(server, of_values(HOSTILE))
+    assert read_document(seen[1])["A"]["predicate"] == HOSTILE
+    assert not any("ignore the rules" in text for text in outside_of_data(seen[1]))
+    server.answer = lambda _: {"reason": "", "verdict": "duplicate", "confidence": 0.9}
+    with pytest.raises(JudgeError, match="none of one, many"):
+        ask(server, of_values())
+
+
 def test_a_predicate_and_a_missing_subject_are_said_to_be_such() -> None:
     system, _ = prompt(question("employer", "works_at", "predicate"), "1f" * 16)
     assert "a predicate, which says what a fact is of its subject" in system
@@ -83,7 +114,7 @@ def test_a_predicate_and_a_missing_subject_are_said_to_be_such() -> None:
 @pytest.mark.parametrize("verdict", ["refinement", "contradiction", "same", None])
 def test_another_verdict_is_not_an_answer(server: ChatServer, verdict: str | None) -> None:
     server.answer = lambda _: {"reason": "", "verdict": verdict, "confidence": 0.9}
-    with pytest.raises(JudgeError, match="not one of the two"):
+    with pytest.raises(JudgeError, match="none of duplicate, distinct"):
         ask(server, question())
 
 

@@ -81,10 +81,10 @@ UNREADABLE: dict[str, tuple[str | Json, str]] = {
     "JSON in JSON": (json.dumps(GOOD_TEXT), "contains none"),
     "no confidence": ('{"verdict": "duplicate"}', "lacks confidence"),
     "no verdict": ('{"confidence": 0.9, "reason": "duplicate"}', "lacks verdict"),
-    "a verdict of its own": (SHORT.replace("duplicate", "same"), "not one of the four"),
+    "a verdict of its own": (SHORT.replace("duplicate", "same"), "none of duplicate, refinement"),
     "a confidence in words": (SHORT.replace("0.9", '"high"'), "not a number from 0 to 1"),
     "a confidence in per cent": (SHORT.replace("0.9", "90"), "not a number from 0 to 1"),
-    "a wrong type": (SHORT.replace('"duplicate"', '["duplicate"]'), "not one of the four"),
+    "a wrong type": (SHORT.replace('"duplicate"', '["duplicate"]'), "none of duplicate, refinement"),
     "nested too deep": ('{"a":' * 100_000, "nested too deep"),
 }
 

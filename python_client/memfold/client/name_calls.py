@@ -8,7 +8,7 @@ from uuid import UUID
 from memfold.client.blocking_driver import BlockingDriver
 from memfold.client.driving import Client
 from memfold.client.steps import Steps
-from memfold.types import LinkSuggestion
+from memfold.types import LinkSuggestion, PredicateSuggestion
 
 T = TypeVar("T")
 
@@ -57,6 +57,12 @@ class NameCalls(BlockingDriver):
     ) -> tuple[LinkSuggestion, ...]:
         """Pairs of names of a bucket that may mean the same, best first. Links nothing."""
         return self._drive(self._core.suggest_links(bucket_id, max_results, tenant_id))
+
+    def suggest_predicates(
+        self, bucket_id: str = "default", tenant_id: str | None = None, *, max_results: int = 100
+    ) -> tuple[PredicateSuggestion, ...]:
+        """Predicates of a bucket that may have one value at a time, best first. Declares nothing."""
+        return self._drive(self._core.suggest_predicates(bucket_id, max_results, tenant_id))
 
     def ask_links(
         self, bucket_id: str = "default", tenant_id: str | None = None, *, max_questions: int = 20
@@ -112,6 +118,12 @@ class AsyncNameCalls(Client):
     ) -> tuple[LinkSuggestion, ...]:
         """As ``Memfold.suggest_links``."""
         return await self._drive(self._core.suggest_links(bucket_id, max_results, tenant_id))
+
+    async def suggest_predicates(
+        self, bucket_id: str = "default", tenant_id: str | None = None, *, max_results: int = 100
+    ) -> tuple[PredicateSuggestion, ...]:
+        """As ``Memfold.suggest_predicates``."""
+        return await self._drive(self._core.suggest_predicates(bucket_id, max_results, tenant_id))
 
     async def ask_links(
         self, bucket_id: str = "default", tenant_id: str | None = None, *, max_questions: int = 20

@@ -10,7 +10,7 @@ import psycopg
 from memfold import queries
 from memfold.client.steps import Pause, Steps
 from memfold.client.stored import Stored
-from memfold.types import LinkSuggestion
+from memfold.types import LinkSuggestion, PredicateSuggestion
 
 _PATIENCE: Final = 300
 """How often to try a batch whose rows are locked by others, a tenth of a second apart."""
@@ -50,6 +50,15 @@ class Names(Stored):
         rows = yield from self.run(queries.UNLINK_PREDICATE, self._of_a_tenant(given, tenant_id))
         number: int = rows[0]["unlink_predicate"]
         return number
+
+    def suggest_predicates(
+        self, bucket_id: str, max_results: int, tenant_id: str | None
+    ) -> Steps[tuple[PredicateSuggestion, ...]]:
+        given = {"bucket_id": bucket_id, "max_results": max_results}
+        rows = yield from self.run(
+            queries.SUGGEST_PREDICATES, self._of_a_tenant(given, tenant_id), reads=True
+        )
+        return tuple(map(PredicateSuggestion.from_row, rows))
 
     def suggest_links(
         self, bucket_id: str, max_results: int, tenant_id: str | None

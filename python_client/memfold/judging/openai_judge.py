@@ -246,7 +246,7 @@ class OpenAIJudge:
         verdict, confidence, richer = given["verdict"], given["confidence"], given.get("richer")
         reason, merged_text = given.get("reason"), given.get("merged_text")
         if not (isinstance(verdict, str) and verdict in question.verdicts):
-            refuse(f"the verdict is not one of the {'four' if question.names is None else 'two'}")
+            refuse(f"the verdict is none of {', '.join(question.verdicts)}")
         if (
             isinstance(confidence, bool)
             or not isinstance(confidence, int | float)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from memfold.judging.questions import LETTERS, MERGING_KINDS, NAME_VERDICTS, VERDICTS, Names, Question, Side
+from memfold.judging.questions import LETTERS, MERGING_KINDS, VERDICTS, Names, Question, Side
 
 Json: TypeAlias = dict[str, Any]
 
@@ -77,6 +77,28 @@ _NAMES = """\
 Members of A and B: name, and told, examples of the memories that are stored under it. B without a name stands for \
 memories without a subject that begin with the name of A: are they told of A? "noticed" lists what a simple comparison \
 found; it may be wrong."""
+
+_CARDINALITY_SYSTEM = """\
+An AI agent stores what it learns as facts: a subject, a predicate and a value. You say how many values a subject has \
+of one predicate at a time, by one of two verdicts:
+
+- one: one at a time. A new value takes the place of the old one, which is history from then on: where somebody lives, \
+whom they report to, a deadline, a price, a setting, a state.
+- many: there may be several at a time. A new value says nothing about those before: what somebody likes, which \
+languages they speak, what they own or have visited, whom they know.
+
+Judge by what the predicate means, for any subject. The two values that you see belong to one subject; both have been \
+stated, which is why you are asked. If they plainly hold together, it is many.
+
+Your reply is one JSON object with these members and no other text:
+- "reason": one short sentence.
+- "verdict": "one" or "many".
+- "confidence": a number from 0 to 1, how likely the verdict is right. When in doubt, give a low one (below 0.75): then \
+nothing is declared and both values stay, whereas a wrong "one" takes facts that still hold for history.
+
+"""
+_CARDINALITY = """\
+A has the older value, B the newer one: predicate (the same in both), and told, the memory with that value."""
 
 _PAIR = """\
 You compare two memories that an AI agent has stored: A, the older one, and B, the newer one. You say how they \
@@ -155,27 +177,13 @@ _BY_SCHEMA: Final[Json] = {
 }
 BY_MODE: Final[Json] = {"type": "json_object"}
 _NAMES_MEMBERS = ["reason", "verdict", "confidence"]
-_BY_NAMES_SCHEMA: Final[Json] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "verdict",
-        "strict": True,
-        "schema": SCHEMA
-        | {
-            "properties": {
-                **{name: SCHEMA["properties"][name] for name in _NAMES_MEMBERS},
-                "verdict": {"type": "string", "enum": list(NAME_VERDICTS)},
-            },
-            "required": _NAMES_MEMBERS,
-        },
-    },
-}
 
 
 def response_format(question: Question) -> Json:
     """The schema of an answer; for a cluster with the letters of its memories."""
     if question.names is not None:
-        return _BY_NAMES_SCHEMA
+        verdict = {"type": "string", "enum": list(question.verdicts)}
+        return _strict(SCHEMA["properties"] | {"verdict": verdict}, _NAMES_MEMBERS)
     if not question.members:
         return _BY_SCHEMA
     letter = {"type": "string", "enum": list(LETTERS[: len(question.members)])}
@@ -183,12 +191,13 @@ def response_format(question: Question) -> Json:
         "members": {"anyOf": [{"type": "array", "items": letter}, {"type": "null"}]},
         "richer": {"anyOf": [letter, {"type": "null"}]},
     }
-    names = ["reason", "verdict", "members", "confidence", "richer", "merged_text"]
-    schema = SCHEMA | {"properties": {name: properties[name] for name in names}, "required": names}
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": "verdict", "strict": True, "schema": schema},
-    }
+    return _strict(properties, ["reason", "verdict", "members", "confidence", "richer", "merged_text"])
+
+
+def _strict(properties: Json, members: list[str]) -> Json:
+    """A strict schema with some of these properties, in the order of ``members``."""
+    schema = SCHEMA | {"properties": {name: properties[name] for name in members}, "required": members}
+    return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
 
 
 # The characters of fences and JSON, then characters that look like < or > to a model, if not to a parser.
@@ -253,8 +262,15 @@ def _side(side: Side) -> Json:
 
 def prompt(question: Question, nonce: str) -> tuple[str, str]:
     """The system message and the user message. Nobody must be able to predict the nonce."""
-    system, document = _asked(question) if question.names is None else _asked_about(question.names)
-    contents = _MEMORIES if question.names is None else _NAMES
+    if question.names is None:
+        system, document, contents = *_asked(question), _MEMORIES
+    elif question.kind == "cardinality":
+        names = question.names
+        told = {"A": names.name_told, "B": names.told}
+        document = {letter: {"predicate": names.name, "told": texts} for letter, texts in told.items()}
+        system, contents = _CARDINALITY_SYSTEM, _CARDINALITY
+    else:
+        system, document, contents = *_asked_about(question.names), _NAMES
     system += _DATA.format(nonce=nonce, contents=contents)
     return system, f"<<<DATA {nonce}>>>\n{_json(document)}\n<<<END {nonce}>>>"
 

@@ -8,16 +8,20 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 from uuid import UUID
 
 from memfold._retry import MAX_RETRY_AFTER
 from memfold._text import MAX_ERROR
 
-Verdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct"]
-VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
-NAME_VERDICTS: Final[tuple[Verdict, ...]] = ("duplicate", "distinct")
-"""Of two names."""
+Verdict: TypeAlias = Literal["duplicate", "refinement", "contradiction", "distinct", "one", "many"]
+VERDICTS: Final[tuple[Verdict, ...]] = ("duplicate", "refinement", "contradiction", "distinct")
+"""About memories."""
+NAME_VERDICTS: Final[Mapping[str, tuple[Verdict, ...]]] = {
+    "identity": ("duplicate", "distinct"),
+    "cardinality": ("one", "many"),
+}
+"""About names, by the kind of question."""
 
 MERGING_KINDS: Final = ("synthesis",)
 """The kinds of question whose answer may be one text in place of both."""
@@ -72,6 +76,7 @@ class Names:
 
     ``kind``: subject, predicate, or beginning (``alias`` is None: texts without a subject that begin with the name).
     ``told`` and ``name_told`` are example memories about each, ``reasons`` say why the question is asked.
+    ``kind`` cardinality: ``name`` is a predicate, ``name_told`` and ``told`` an older and a newer value of one subject.
     """
 
     kind: str
@@ -99,8 +104,9 @@ class Question:
     """Do these say the same? ``memory`` is the newer one, ``other`` the older one.
 
     ``members``: for a cluster, all its memories, oldest to newest; ``other`` and ``memory`` are the first and the
-    last. ``names``: for kind identity, which asks whether the two names mean one (duplicate) or not (distinct);
-    ``memory`` is about the alias, ``other`` about the name.
+    last. ``names``: for kind identity, which asks whether the two names mean one (duplicate) or not (distinct;
+    ``memory`` is about the alias, ``other`` about the name), and for kind cardinality, which asks whether a predicate
+    has one value at a time (one) or several (many).
     """
 
     judgement_id: UUID
@@ -118,7 +124,7 @@ class Question:
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The possible answers."""
-        return VERDICTS if self.names is None else NAME_VERDICTS
+        return NAME_VERDICTS.get(self.kind, VERDICTS)
 
     @property
     def sides(self) -> tuple[Side, ...]:

@@ -13,7 +13,9 @@ from memfold.client.steps import Steps
 from memfold.judging import Question, Side, Verdict
 from memfold.judging.questions import LETTERS
 
-VERDICTS: dict[str, Verdict] = {"d": "duplicate", "r": "refinement", "c": "contradiction", "k": "distinct"}
+VERDICTS: dict[str, Verdict] = {
+    "d": "duplicate", "r": "refinement", "c": "contradiction", "k": "distinct", "o": "one", "m": "many",
+}  # fmt: skip
 """Verdicts by the key that a person presses."""
 REASON = "in review"
 """The actor in the ledger for decisions made here."""
@@ -35,6 +37,9 @@ def lettered(question: Question) -> dict[str, Side]:
 
 def describe_outcome(question: Question, verdict: Verdict, action: str | None, memory_id: UUID | None) -> str:
     """The effect of an answer, in one line."""
+    if question.kind == "cardinality" and question.names is not None:
+        value = "one value at a time" if verdict == "one" else "several values at a time"
+        return f"{verdict}: {question.names.name} has {value}"
     if question.names is not None:
         said = "linked, A is stored in place of B" if action == "linked" else "both stay"
         return f"{verdict}: {said}"
@@ -57,6 +62,13 @@ def describe_outcome(question: Question, verdict: Verdict, action: str | None, m
             "escalated": "queued for a person, as the policy says",
         }.get(action or "", "both are kept")
     return f"{verdict}: {said}"
+
+
+def describe_undone(question: Question) -> str:
+    """The effect of undoing an answer about names, in one line."""
+    if question.kind == "cardinality" and question.names is not None:
+        return f"undone, nothing is declared about {question.names.name}"
+    return "unlinked, the two names are kept apart"
 
 
 def describe_closed(question: Question, status: str) -> str:
@@ -105,7 +117,7 @@ def answer_manually(
 
 
 def unlink(core: Core, question: Question, run_id: UUID) -> Steps[None]:
-    """Undo the link that an answer made: the two names are distinct from then on."""
+    """Undo the link or the rule that an answer made: two names are distinct from then on."""
     given = {"run_id": run_id, "reason": REASON, "tenant_id": question.tenant_id}
     with contextlib.suppress(errors.RunStateError):
         yield from core.run(queries.UNDO_RUN, given)

@@ -172,6 +172,11 @@ def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
 
 def _rows_of_names(names: Names) -> Iterator[tuple[str, list[Span], list[Span]]]:
     """The name and its alias, with example memories of each below."""
+    if names.kind == "cardinality":
+        yield "", *differences(*(escape_line(" ".join(told)) for told in (names.name_told, names.told)))
+        name = [(escape_line(names.name), False)]
+        yield "predicate", name, name
+        return
     alias = names.alias if names.alias is not None else f"(no subject) {names.name} ..."
     yield "", *differences(escape_line(names.name), escape_line(alias))
     told = itertools.zip_longest(names.name_told, names.told, fillvalue="")
@@ -181,7 +186,7 @@ def _rows_of_names(names: Names) -> Iterator[tuple[str, list[Span], list[Span]]]
 
 def titles(question: Question) -> tuple[str, str]:
     """What the two sides are."""
-    return ("older", "newer") if question.names is None else ("name", "alias")
+    return ("name", "alias") if question.kind == "identity" else ("older", "newer")
 
 
 def _about(question: Question) -> str:
@@ -193,7 +198,7 @@ def _about(question: Question) -> str:
         about.append(f"similarity {question.similarity:.3f}")
     if question.guard:
         about.append("guard: " + escape_line(", ".join(question.guard)))
-    if question.names is not None:
+    if question.kind == "identity" and question.names is not None:
         about += [question.names.kind, "noticed: " + escape_line(", ".join(question.names.reasons))]
     return ", ".join(about)
 

@@ -23,6 +23,7 @@ from memfold.review.answers import (
     answer_manually,
     describe_closed,
     describe_outcome,
+    describe_undone,
     lettered,
     take_back,
     unlink,
@@ -40,6 +41,7 @@ _NOT_PERMITTED = "42501"
 _KEYS = "d duplicate, r refinement, c contradiction, k keep both, s skip, u undo my last, q quit, ? help"
 _CLUSTER_KEYS = _KEYS.replace("both", "all")
 _NAME_KEYS = "d duplicate, k keep apart, s skip, u undo my last, q quit, ? help"
+_CARDINALITY_KEYS = "o one, m many, s skip, u undo my last, q quit, ? help"
 _HELP = """\
 d  duplicate: they make the same claim. The newer one is merged into the older one.
 r  refinement: the same fact, and one says more. The richer one stands for both.
@@ -56,9 +58,23 @@ k  keep apart: they do not, or may not. The two names are not asked about again.
 s  skip: leave it for later, or for somebody else.
 u  undo my last answer. Names that were linked and are unlinked are kept apart.
 q  quit. Unanswered questions keep waiting. Ctrl-C and the end of the input quit too."""
+_CARDINALITY_HELP = """\
+o  one: a subject has one value at a time. The value stated last is current, those before it are history.
+m  many: a subject may have several values at the same time. All are kept, and nobody is asked again.
+s  skip: leave it for later, or for somebody else.
+u  undo my last answer: nothing is declared, and what it changed is as before.
+q  quit. Unanswered questions keep waiting. Ctrl-C and the end of the input quit too."""
 _CLUSTER_HELP = """\
 After d, r or c you name the memories that it is about, by their letters (Enter: all of them). The others are distinct
 from them, and are asked about again as a separate question."""
+
+
+_CHOICES = {"identity": (_NAME_KEYS, _NAME_HELP), "cardinality": (_CARDINALITY_KEYS, _CARDINALITY_HELP)}
+"""Keys and help for questions about names, by kind."""
+_CHANGED_BY = {
+    "identity": "names that are kept apart remain so; link_subject() and link_predicate() link them",
+    "cardinality": "set_predicate() changes a rule that nothing stored is concerned by",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +201,9 @@ class Review:
         question = pair.question
         width = min(shutil.get_terminal_size().columns, 200)
         cluster = bool(question.members)
-        keys = _CLUSTER_KEYS if cluster else _KEYS if question.names is None else _NAME_KEYS
+        keys, helps = _CHOICES.get(question.kind, (_KEYS, _HELP))
+        if cluster:
+            keys, helps = _CLUSTER_KEYS, f"{_HELP}\n{_CLUSTER_HELP}"
         show = one_below_the_other if cluster else side_by_side
         click.echo("\n" + show(question, width, self._colours), color=self._colours)
         while True:
@@ -216,8 +234,7 @@ class Review:
                 self._answer(pair, VERDICTS[key[:1]], richer_memory_id, about)
                 return True
             else:
-                helps = f"{_HELP}\n{_CLUSTER_HELP}" if cluster else _HELP
-                click.echo(helps if question.names is None else _NAME_HELP)
+                click.echo(helps)
 
     def _named(self, question: Question, given: str) -> tuple[Side, ...] | None:
         """The memories that the verdict is about; None: back."""
@@ -338,11 +355,9 @@ class Review:
         return True
 
     def _undo_names(self, done: _Done) -> bool:
-        """Undo a link. There is no question to show again: unlinked names are kept apart."""
+        """Undo a link or a rule. There is no question to show again: unlinked names are kept apart."""
         if done.run_id is None:
-            click.echo(
-                "-> names that are kept apart remain so: link_subject() and link_predicate() link them"
-            )
+            click.echo(f"-> nothing to undo: {_CHANGED_BY[done.question.kind]}")
             return False
         try:
             self._client._drive(unlink(self._core, done.question, done.run_id))
@@ -353,7 +368,7 @@ class Review:
             return False
         self._history.pop()
         self.verdicts -= Counter([done.verdict])
-        click.echo("-> unlinked, the two names are kept apart")
+        click.echo(f"-> {describe_undone(done.question)}")
         return False
 
     def _events(self, done: _Done) -> list[UUID]:

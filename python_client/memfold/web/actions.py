@@ -21,13 +21,12 @@ ENOUGH = 10.0
 """Seconds that approving a run may take; the rest needs another click."""
 
 
-def _verdict(form: FormData) -> Verdict:
-    verdict = form.get("verdict")
-    if verdict not in VERDICTS:
-        raise InvalidArgumentError(
-            "unknown verdict", detail=f"It was {verdict!r:.40}.", hint=", ".join(VERDICTS)
-        )
-    return verdict
+def _verdict(form: FormData, allowed: tuple[Verdict, ...] = VERDICTS) -> Verdict:
+    given = form.get("verdict")
+    for verdict in allowed:
+        if given == verdict:
+            return verdict
+    raise InvalidArgumentError("unknown verdict", detail=f"It was {given!r:.40}.", hint=", ".join(allowed))
 
 
 def answer(session: Session, request: Request, form: FormData) -> str:
@@ -35,8 +34,8 @@ def answer(session: Session, request: Request, form: FormData) -> str:
     judgement_id = uuid_of(params.get("judgement"), "judgement")
     if judgement_id is None:
         raise InvalidArgumentError("judgement is missing")
-    verdict = _verdict(form)
     question, status = read_question(session, judgement_id)
+    verdict = _verdict(form, question.verdicts)
     back = {"bucket": params.get("bucket"), "after": params.get("after"), "done": judgement_id}
     named = {str(given) for given in form.getlist("member")}
     about = [side for side in question.sides if str(side.memory_id) in named] if question.members else None
@@ -70,7 +69,7 @@ def undo_answer(session: Session, request: Request, form: FormData) -> str:
     if run_id is not None:
         session.drive(unlink(session.core, question, run_id))
         return link(
-            "/queue", {"bucket": params.get("bucket"), "after": params.get("after"), "undone": "link"}
+            "/queue", {"bucket": params.get("bucket"), "after": params.get("after"), "undone": judgement_id}
         )
     events = [event for given in params.getlist("event") if (event := uuid_of(given, "event")) is not None]
     if not events:

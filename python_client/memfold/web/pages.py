@@ -21,8 +21,7 @@ from memfold.errors import (
     RunNotFoundError,
 )
 from memfold.judging import Question
-from memfold.judging.questions import VERDICTS
-from memfold.review.answers import describe_closed, describe_outcome, lettered
+from memfold.review.answers import describe_closed, describe_outcome, describe_undone, lettered
 from memfold.review.display import rows_of, titles
 from memfold.types import Row
 from memfold.web import statements
@@ -60,15 +59,16 @@ def _outcome(session: Session, params: QueryParams) -> Shown | None:
     """The effect of the last answer, which is shown with the next question."""
     if "undone" in params:
         text = "undone, all are kept; answer it again, or skip it"
-        if params["undone"] == "link":
-            text = "unlinked, the two names are kept apart"
+        undone = uuid_of(params["undone"], "undone")
+        if undone is not None:
+            text = describe_undone(read_question(session, undone)[0])
         return {"text": text, "judgement_id": None}
     done = uuid_of(params.get("done"), "done")
     if done is None:
         return None
     question, _ = read_question(session, done)
-    verdict = params.get("verdict")
-    if verdict not in VERDICTS:
+    verdict = next((one for one in question.verdicts if one == params.get("verdict")), None)
+    if verdict is None:
         told = describe_closed(question, params.get("status", ""))
         return {"text": f"not applied: {told}", "judgement_id": None}
     holds = uuid_of(params.get("holds"), "holds")

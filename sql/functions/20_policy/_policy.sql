@@ -79,20 +79,24 @@ comment on function memfold_internal._decay is
 'How memories of a type decay; protected types do not. Also for the view memory_audit, which must not depend on the row type of options:
 Citus would see a circular dependency, and no node could be added.';
 
-create or replace function memfold_internal._is_single(tenant_id text, predicate text) returns boolean
+create or replace function memfold_internal._cardinality(tenant_id text, predicate text) returns text
 language sql stable
 begin atomic
-    select coalesce((
-        select p.cardinality = 'one'
-        from memfold.predicates as p
-        where
-            p.tenant_id in (_is_single.tenant_id collate "C", '*')
-            and p.predicate = memfold_internal._predicate_1(_is_single.predicate) collate "C"
-        order by p.tenant_id = '*'
-        limit 1
-    ), false);
+    select p.cardinality
+    from memfold.predicates as p
+    where
+        p.tenant_id in (_cardinality.tenant_id collate "C", '*')
+        and p.predicate = memfold_internal._predicate_1(_cardinality.predicate) collate "C"
+    order by p.tenant_id = '*'
+    limit 1;
 end;
-comment on function memfold_internal._is_single is 'Whether a predicate has one value at a time.';
+comment on function memfold_internal._cardinality is
+'How many values a predicate has at a time: one or many. Null: nobody has said, which counts as many. Only reads.';
+
+create or replace function memfold_internal._is_single(tenant_id text, predicate text) returns boolean
+language sql stable
+return coalesce(memfold_internal._cardinality(tenant_id, predicate) = 'one', false);
+comment on function memfold_internal._is_single is 'Whether a predicate has one value at a time. Inlined by its callers.';
 
 create or replace function memfold_internal._conflict(tenant_id text, predicate text, conflict text) returns text
 language sql stable

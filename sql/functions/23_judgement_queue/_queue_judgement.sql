@@ -59,8 +59,8 @@ declare
     a memfold.memories;
     b memfold.memories;
 begin
-    if j.kind = 'identity' then
-        -- a link of a name closes the questions that wait about it
+    if j.link is not null then
+        -- a link of a name, or a rule of a predicate, closes the questions that wait about it
         return j;
     elsif j.member_ids is not null then
         -- a memory that is no longer a root or was erased is left out

@@ -50,40 +50,38 @@ $$;
 comment on function memfold_internal._take_up_now is
 'A hook: what the call that has changed a rule takes up itself (_take_up_values). On Citus, where rules are changed on any node: nothing.';
 
-create or replace function memfold.set_predicate(
-    predicate text,
-    tenant_id text default current_setting('memfold.tenant_id', true),
-    cardinality text default 'one',
-    conflict text default null
-) returns uuid
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+create or replace function memfold_internal._declare(tenant_id text, predicate text, cardinality text, conflict text) returns uuid
+language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
-    v_predicate constant text := memfold_internal._predicate_1(set_predicate.predicate);
+    v_predicate constant text := memfold_internal._predicate_1(_declare.predicate);
     v_was memfold.predicates;
     v_run memfold.runs;
 begin
-    perform memfold_internal._authorize_tenant(set_predicate.tenant_id);
-    perform memfold_internal._check_identifier('predicate', set_predicate.predicate, true);
-    perform memfold_internal._lock_rules(set_predicate.tenant_id);
+    perform memfold_internal._lock_rules(_declare.tenant_id);
     select p.* into v_was
     from memfold.predicates as p
-    where p.tenant_id = set_predicate.tenant_id collate "C" and p.predicate = v_predicate collate "C"
+    where p.tenant_id = _declare.tenant_id collate "C" and p.predicate = v_predicate collate "C"
     for update;
-    insert into memfold.predicates as p (tenant_id, predicate, cardinality, conflict)
-    values (set_predicate.tenant_id, v_predicate, set_predicate.cardinality, set_predicate.conflict)
-    on conflict (tenant_id, predicate) do update
-    set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = excluded.updated_at
-    where (p.cardinality, p.conflict) is distinct from (excluded.cardinality, excluded.conflict);
+    if cardinality is null then
+        delete from memfold.predicates as p
+        where p.tenant_id = _declare.tenant_id collate "C" and p.predicate = v_predicate collate "C";
+    else
+        insert into memfold.predicates as p (tenant_id, predicate, cardinality, conflict)
+        values (_declare.tenant_id, v_predicate, _declare.cardinality, _declare.conflict)
+        on conflict (tenant_id, predicate) do update
+        set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = excluded.updated_at
+        where (p.cardinality, p.conflict) is distinct from (excluded.cardinality, excluded.conflict);
+    end if;
     if found then
-        v_run := memfold_internal._start_run(set_predicate.tenant_id, '*', 'predicate', jsonb_build_object('predicate', v_predicate,
-            'cardinality', set_predicate.cardinality, 'conflict', set_predicate.conflict, 'was', to_jsonb(v_was)));
+        v_run := memfold_internal._start_run(_declare.tenant_id, '*', 'predicate', pg_catalog.jsonb_build_object('predicate', v_predicate,
+            'cardinality', _declare.cardinality, 'conflict', _declare.conflict, 'was', pg_catalog.to_jsonb(v_was)));
     else
         -- again: goes on
         select r.* into v_run
         from memfold.runs as r
-        where r.tenant_id = set_predicate.tenant_id collate "C" and r.kind = 'predicate' and r.arguments ->> 'predicate' = v_predicate
+        where r.tenant_id = _declare.tenant_id collate "C" and r.kind = 'predicate' and r.arguments ->> 'predicate' = v_predicate
         order by r.run_id desc
         limit 1;
     end if;
@@ -93,9 +91,37 @@ begin
         return null;
     end if;
     return v_run.run_id;
+end;
+$$;
+comment on function memfold_internal._declare is
+'Says how many values a predicate has, for set_predicate(), its undo, and the answer to a question of kind cardinality. cardinality null:
+nobody says so any longer.';
+
+create or replace function memfold.set_predicate(
+    predicate text,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    cardinality text default 'one',
+    conflict text default null
+) returns uuid
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_run_id uuid;
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._check_identifier('predicate', predicate, true);
+    if cardinality is null then
+        raise not_null_violation;
+    end if;
+    v_run_id := memfold_internal._declare(tenant_id, predicate, cardinality, conflict);
+    update memfold.judgements as j
+    set status = 'obsolete', reason = 'the predicate is declared', resolved_at = memfold_internal._clock()
+    where j.tenant_id = set_predicate.tenant_id collate "C" and j.scope_key = memfold_internal._predicate_key(set_predicate.predicate)
+        and j.kind = 'cardinality' and j.status in ('open', 'leased', 'dead');
+    return v_run_id;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed',
-        format('cardinality was %L, conflict %L.', set_predicate.cardinality, set_predicate.conflict),
+        format('cardinality was %L, conflict %L.', cardinality, conflict),
         'cardinality is one or many; conflict is newest_wins, keep_existing, keep_both, review, or null to use the policy''s.');
 end;
 $$;
@@ -103,5 +129,5 @@ grant execute on function memfold.set_predicate to memfold_app;
 comment on function memfold.set_predicate is
 'Sets how many values a predicate has at a time: one (a new value takes the place of the old one, by the conflict policy) or many. Applies
 at once to what is stated from now on, and to up to 1,000 stored memories; maintenance, or the same call again, takes up the rest. Returns
-the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. Blocks writers of the buckets concerned
-in the meantime. 55P03: another transaction has held a memory for half a second; call it again. Raises MF003, MF017, MF025.';
+the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. Blocks the tenant''s
+writers in the meantime, and waits for them. 55P03: another transaction has held a memory for half a second; call it again. Raises MF003, MF017, MF025.';

@@ -241,6 +241,7 @@ declare
     v_timed constant boolean := pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0;
     v_slot_key bigint;
     v_judgement_id uuid;
+    v_asked_id uuid;
     v_event_id uuid;
     v_said record;
     v_derive boolean;
@@ -329,6 +330,10 @@ begin
         -- the similarity of a judgement is a cosine
         v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
             case when d.method <> 'lexical' then d.similarity end, d.guard, null);
+    end if;
+    if d.other_value is not null and (c.policy).on_ambiguous <> 'insert' then
+        v_asked_id := memfold_internal._ask_cardinality(c.tenant_id, c.bucket_id, c.predicate, v_memory_id, d.other_value);
+        v_judgement_id := coalesce(v_judgement_id, v_asked_id);
     end if;
 
     v_event_id := memfold_internal._record(c, d, v_memory_id, v_observation, v_judgement_id);

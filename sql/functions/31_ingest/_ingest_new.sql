@@ -14,6 +14,7 @@ declare
     v_event_id uuid;
     v_seen timestamptz;
     v_embedding memfold.memory_vectors.embedding%type;
+    v_cardinality text;
 begin
     -- The rules of the bucket, if under them a text with nothing near is new, and whether the text is.
     select p.policy, p.updated_at, least(b.floor, b.report) as least,
@@ -57,7 +58,10 @@ begin
     if exists (select from memfold.links as l where l.tenant_id = _ingest_new.tenant_id collate "C") then
         perform memfold_internal._check_names(tenant_id, bucket_id, subject, predicate, content, subject, predicate);
     end if;
-    if predicate is not null and memfold_internal._is_single(tenant_id, predicate) or embedding is not null and exists (
+    v_cardinality := case when predicate is not null then memfold_internal._cardinality(tenant_id, predicate) end;
+    if v_cardinality = 'one' or v_cardinality is null and pg_catalog.num_nonnulls(subject, predicate, object) = 3
+        and memfold_internal._other_value(tenant_id, bucket_id, v_scope_key, object, null) is not null
+        or embedding is not null and exists (
         select from memfold_internal._scope_similarities(tenant_id, bucket_id, v_scope_key, v_embedding, embedding_model,
             memfold_internal._newest('predicate', subject, predicate), null, null) as n
         where n.similarity >= v_rules.least

@@ -1,6 +1,38 @@
 -- Statements of a batch that must reach rows by their index, whatever the statistics say (there may be none yet), each in a separate
 -- function, so that the settings affect no other plan.
 
+create or replace function memfold_internal._values_in_batch(b memfold_internal.batch) returns bigint[]
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_classes constant text[] := b.classes;
+    v_scope_keys constant bigint[] := b.scope_keys;
+begin
+    return array(
+        select v.i
+        from (
+            select c.ordinality as i, c.bucket_id, c.object, v_scope_keys[c.ordinality] as scope_key,
+                memfold.canonicalize(c.object, 'prose/1') as value,
+                min(memfold.canonicalize(c.object, 'prose/1')) over w as least,
+                max(memfold.canonicalize(c.object, 'prose/1')) over w as greatest
+            from unnest(b.items) with ordinality as c
+            where v_classes[c.ordinality] in ('todo', 'rest') and num_nonnulls(c.subject, c.predicate, c.object) = 3
+                and c.predicate = any(b.undeclared)
+            window w as (partition by c.bucket_id, v_scope_keys[c.ordinality] order by c.ordinality)
+        ) as v
+        where v.least <> v.greatest
+            or memfold_internal._other_value(b.tenant_id, v.bucket_id, v.scope_key, v.object, null) is not null
+    );
+end;
+$$;
+comment on function memfold_internal._values_in_batch is
+'Which candidates of a batch (by position) have another value of their subject and predicate, stored or earlier in the batch, of which
+nobody has said how many it has. Only reads.';
+
 create or replace function memfold_internal._seen_in_batch(b memfold_internal.batch) returns memfold_internal.candidate[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan

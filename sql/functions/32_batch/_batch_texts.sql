@@ -6,6 +6,7 @@ declare
     v_classes constant text[] := b.classes;
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
+    v_values constant bigint[] := memfold_internal._values_in_batch(b);
     v_near bigint[];
 begin
     select array_agg(case when x.is_text then x.first end order by x.i),
@@ -23,6 +24,7 @@ begin
                 v_classes[c.ordinality] = 'todo' as is_text, c.metadata = '{}' as bare,
                 c.origin <> 'recalled' and ((v_policies[v_policy_of[c.ordinality]]).dedup = 'on' and (
                     c.predicate = any(b.singles)
+                    or c.ordinality = any(v_values)
                     or (v_policies[v_policy_of[c.ordinality]]).lexical_threshold is not null
                 )) is not true as plain
             from unnest(b.items) with ordinality as c
@@ -46,8 +48,8 @@ end;
 $$;
 comment on function memfold_internal._sort_texts is
 'Sets the class of unknown texts: new or repeat (firsts: of which text) for those that decide nothing but their existence, rest for the
-others: recalled ones, values of a slot, those whose words are compared, and texts that have a neighbour, stored or earlier in the
-batch.';
+others: recalled ones, values of a slot, those whose words are compared, and texts that have a neighbour, or another value of their subject
+and predicate, stored or earlier in the batch.';
 
 create or replace function memfold_internal._batch_ids(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile

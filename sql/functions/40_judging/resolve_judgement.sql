@@ -93,8 +93,8 @@ begin
     end if;
     if j.judgement_id is null then
         perform memfold_internal._no_judgement(judgement_id);
-    elsif j.kind = 'identity' then
-        return memfold_internal._resolve_identity(j.tenant_id, j.judgement_id, verdict, confidence, reason, model, input_tokens,
+    elsif j.link is not null then
+        return memfold_internal._answer_about_names(j.tenant_id, j.judgement_id, verdict, confidence, reason, model, input_tokens,
             output_tokens, cost);
     elsif not coalesce(verdict in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
         perform memfold_internal._fail('MF028', 'unknown verdict', format('verdict was %s.', quote_nullable(verdict)),
@@ -161,5 +161,6 @@ memory that says more; null: the longest text. merged_text: for kind synthesis, 
 punctuation, all are kept, with a warning. member_ids: for a cluster, the members that the verdict is about (null: all); the others are
 distinct from them, and if there are several, a new question is asked about them. For kind identity, which asks about two names, duplicate
 links the alias to the name (action linked; undo_run() of the result''s run_id undoes it) and distinct keeps them apart; both permanently.
-Members of memfold_agent may not answer these (42501): they may not link names. model null: a person answered. The first answer counts. Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed),
+For kind cardinality, one and many declare the predicate as set_predicate() does (action declared; run_id as above).
+Members of memfold_agent may answer neither (42501): they may not set rules. model null: a person answered. The first answer counts. Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed),
 MF028 (an argument is not allowed).';

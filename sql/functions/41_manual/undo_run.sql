@@ -14,8 +14,8 @@ begin
             pg_catalog.format('Run %s is about the predicate %s.', r.run_id, r.arguments ->> 'predicate'),
             'Call set_predicate() with the rule that is to hold.');
     end if;
-    v_run_id := memfold.set_predicate(r.arguments ->> 'predicate', r.tenant_id,
-        coalesce(r.arguments -> 'was' ->> 'cardinality', 'many'), r.arguments -> 'was' ->> 'conflict');
+    v_run_id := memfold_internal._declare(r.tenant_id, r.arguments ->> 'predicate', r.arguments -> 'was' ->> 'cardinality',
+        r.arguments -> 'was' ->> 'conflict');
     update memfold.runs as o
     set status = 'undone', report = o.report || pg_catalog.jsonb_build_object('undone_by', v_run_id)
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;

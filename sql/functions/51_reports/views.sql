@@ -214,10 +214,12 @@ comment on view memfold.open_judgements is
 'Questions that wait for an answer, with both texts: does content (the newer) say the same as other_content? Kind review waits for a
 person. Answer with: select * from resolve_judgement(judgement_id, ''duplicate'' | ''refinement'' | ''contradiction'' | ''distinct'',
 reason => ...). Kind identity asks whether two names mean the same (link): content and other_content are example statements about each,
-and the answer is ''duplicate'' or ''distinct''.';
+and the answer is ''duplicate'' or ''distinct''. Kind cardinality asks whether a predicate (link) has one value at a time: content and
+other_content state two values of one subject, and the answer is ''one'' or ''many''.';
 comment on column memfold.open_judgements.link is
 'For kind identity: kind, alias and name, score, reasons and evidence (as in suggest_links), and statements about each (told, name_told).
-Null: the question is about memories.';
+For kind cardinality: name, the predicate, and statements of a newer (told) and an older value (name_told). Null: the question is about
+memories.';
 comment on column memfold.open_judgements.member_ids is
 'For a cluster, all its memories, oldest to newest; content and other_content are those of the last and the first. Null: a pair.';
 

@@ -26,7 +26,7 @@ begin
         where j.tenant_id = _past_decisions.tenant_id collate "C"
             and (_past_decisions.bucket_id is null or j.bucket_id = _past_decisions.bucket_id collate "C")
             -- for a cluster, the relation of each of its memories to the oldest
-            and j.status = 'done' and j.member_ids is null and j.kind <> 'identity'
+            and j.status = 'done' and j.member_ids is null and j.link is null
             and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
             and not (u.undone and j.verdict in ('contradiction', 'distinct'))
         union all

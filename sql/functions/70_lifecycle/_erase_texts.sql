@@ -79,7 +79,7 @@ begin
     for update;
     -- after those locks: a caller that asks about names holds the memories about them (_ask_about_names)
     delete from memfold.judgements as j
-    where j.tenant_id = v_tenant_id and j.kind = 'identity'
+    where j.tenant_id = v_tenant_id and j.link is not null
         and (j.link -> 'told' ?| texts::text[] or j.link -> 'name_told' ?| texts::text[]);
     delete from memfold.labelled_pairs as p
     where p.tenant_id = v_tenant_id

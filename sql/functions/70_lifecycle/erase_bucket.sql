@@ -117,7 +117,7 @@ begin
     where r.tenant_id = v_tenant_id and (v_bucket_id is null or r.bucket_id = v_bucket_id) and r.kind <> 'erasure';
     -- they name whom the bucket was about
     delete from memfold.judgements as j
-    where j.tenant_id = v_tenant_id and j.kind = 'identity' and (v_bucket_id is null or j.bucket_id = v_bucket_id);
+    where j.tenant_id = v_tenant_id and j.link is not null and (v_bucket_id is null or j.bucket_id = v_bucket_id);
     delete from memfold.links as l where l.tenant_id = v_tenant_id and (v_bucket_id is null or l.bucket_id = v_bucket_id);
     if v_bucket_id is null then
         delete from memfold.labelled_pairs as p where p.tenant_id = v_tenant_id;

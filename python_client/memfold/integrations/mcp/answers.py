@@ -109,6 +109,9 @@ class Question(BaseModel):
     """An open question: do these memories say the same?"""
 
     question_id: UUID
+    verdicts: list[str] = Field(
+        description="The possible answers. one and many: how many values the predicate has at a time."
+    )
     for_user: bool = Field(description="Whether a person has to answer: ask the user.")
     memories: list[Side] = Field(description="Oldest to newest.")
     subject: str | None

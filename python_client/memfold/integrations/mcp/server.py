@@ -15,7 +15,7 @@ memfold is the user's long-term memory. It keeps one memory per fact, no matter 
 - Recall before you answer what may depend on the user, their projects or earlier conversations.
 - Remember what will still matter later: one fact per call, as a short sentence that is understood on its own ("Alice works \
 at Acme", not "she works there"). Give subject, predicate and object whenever you can: with them a changed value replaces \
-the old one.
+the old one, or a note says that the user has to decide.
 - Only remember what was said or found out in this conversation. What recall has shown you is in memory already.
 - When the user says that a memory is wrong, correct it; when it should be gone, forget it. undo(event_id) reverses \
 either."""

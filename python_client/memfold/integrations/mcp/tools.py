@@ -34,6 +34,7 @@ from memfold.integrations.mcp.answers import (
 )
 from memfold.integrations.mcp.shown import Shown
 from memfold.integrations.mcp.store import Store, logger, plain
+from memfold.judging.questions import NAME_VERDICTS, VERDICTS, Verdict
 from memfold.types import IngestResult
 
 FROM_MEMORY = "These texts come from memory. Do not pass them to remember: they would not count."
@@ -44,6 +45,11 @@ _ECHO = (
 _ASKED = (
     "It may say the same as a known memory. Both are kept until the question is answered: see open_questions."
 )
+_OTHER = (
+    "Another value is known of this subject and predicate (see similar), and nobody has said whether it has one value at a"
+    " time. Both are kept until the user says so: see open_questions."
+)
+_FOR_USER = ("review", "cardinality")
 _INCOMPLETE = (
     " Memory is too large to be searched completely: only its newest part was. What you do not find may still be known; tell"
     " the user that memfold doctor says how to fix that."
@@ -77,6 +83,10 @@ def _session(context: Context[Any, Any]) -> str:
     return (context.headers or {}).get("mcp-session-id", "")
 
 
+def _has_other(result: IngestResult) -> bool:
+    return any(one.note is not None for one in result.similar)
+
+
 def _remembered(result: IngestResult, *, counted: bool, note: str | None = None) -> Remembered:
     return Remembered(
         action=result.action,
@@ -89,7 +99,7 @@ def _remembered(result: IngestResult, *, counted: bool, note: str | None = None)
             Near(memory_id=one.memory_id, similarity=one.similarity, differences=list(one.guard or ()))
             for one in result.similar
         ],
-        note=note or (_ASKED if result.action == "escalated" else None),
+        note=note or (_ASKED if result.action == "escalated" else _OTHER if _has_other(result) else None),
     )
 
 
@@ -299,7 +309,8 @@ class Tools:
         questions = [
             Question(
                 question_id=row["judgement_id"],
-                for_user=row["kind"] == "review",
+                verdicts=list(NAME_VERDICTS.get(row["kind"], VERDICTS)),
+                for_user=row["kind"] in _FOR_USER,
                 memories=[
                     Side(memory_id=memory_id, content=content)
                     for memory_id, content in zip(row["memory_ids"], row["contents"], strict=True)
@@ -320,10 +331,11 @@ class Tools:
         context: Context[Any, Any],
         question_id: Annotated[UUID, Field(description="From open_questions.")],
         verdict: Annotated[
-            Literal["duplicate", "refinement", "contradiction", "distinct"],
+            Verdict,
             Field(
                 description="duplicate: the same claim. refinement: the same fact, one says more and all that the"
                 " others say. contradiction: another answer to the same question. distinct: anything else."
+                " one, many: a subject has one value of the predicate at a time, or several."
             ),
         ],
         decided_by: Annotated[
@@ -359,7 +371,7 @@ class Tools:
                     "HINT: Its answer is a rule for every memory: leave it to memfold judge or memfold review."
                 )
             if decided_by == "model":
-                if kind == "review":
+                if kind in _FOR_USER:
                     raise ToolError(
                         "this question is for the user\n"
                         "HINT: Show them the memories, then answer with decided_by='user'."

@@ -1,4 +1,4 @@
-create or replace function memfold_internal._resolve_identity(
+create or replace function memfold_internal._answer_about_names(
     tenant_id text, judgement_id uuid, verdict text, confidence double precision, reason text, model text, input_tokens bigint,
     output_tokens bigint, cost double precision
 ) returns memfold.resolution
@@ -10,34 +10,44 @@ declare
     r memfold.resolution;
     v_why text;
     v_actor constant text := memfold_internal._actor();
+    v_verdicts text[];
+    v_is_sure boolean;
+    v_run_id uuid;
 begin
-    -- an agent answers questions about memories: what links names is a rule of the bucket
+    -- an agent answers questions about memories: what links names, or declares a predicate, is a rule
     if not (
         pg_catalog.has_function_privilege(v_actor, 'memfold.link_subject(text, text, text, text)', 'execute')
         or pg_catalog.pg_has_role(v_actor, 'memfold_judge', 'member')
     ) then
         perform memfold_internal._fail('42501', 'permission denied to answer a question about names',
-            pg_catalog.format('The answer may link the names, and role %I may not call link_subject().', v_actor),
+            pg_catalog.format('The answer may set a rule, and role %I may not call link_subject() or set_predicate().', v_actor),
             'A member of memfold_app, memfold_tenant or memfold_judge answers it.');
     end if;
-    if not coalesce(verdict in ('duplicate', 'distinct'), false) then
-        perform memfold_internal._fail('MF028', 'the verdict does not apply to names',
-            pg_catalog.format('verdict was %s; the question is whether two names mean the same.', pg_catalog.quote_nullable(verdict)),
-            'For names, a verdict is duplicate (they mean the same) or distinct; express doubt with a low confidence.');
-    end if;
-    perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
     select o.* into j
     from memfold.judgements as o
     where o.tenant_id = tenant_id collate "C" and o.judgement_id = judgement_id;
-    -- a link made in the meantime closes the question
-    perform memfold_internal._lock_links(tenant_id, j.bucket_id);
+    v_verdicts := case j.kind when 'identity' then array['duplicate', 'distinct'] else array['one', 'many'] end;
+    if not coalesce(verdict = any(v_verdicts), false) then
+        perform memfold_internal._fail('MF028', 'the verdict does not apply to this question',
+            pg_catalog.format('verdict was %s; the question is of kind %s.', pg_catalog.quote_nullable(verdict), j.kind),
+            pg_catalog.format('For kind %s, a verdict is %s or %s; express doubt with a low confidence.', j.kind, v_verdicts[1], v_verdicts[2]));
+    end if;
+    perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
+    v_is_sure := confidence >= (memfold_internal._policy(j.tenant_id, j.bucket_id, '*')).confidence_floor;
+    if j.kind = 'identity' then
+        -- a link made in the meantime closes the question
+        perform memfold_internal._lock_links(tenant_id, j.bucket_id);
+    elsif v_is_sure then
+        -- takes the keys of buckets, so before the judgement's row
+        v_run_id := memfold_internal._declare(j.tenant_id, j.link ->> 'name', verdict, null);
+    end if;
     j := memfold_internal._waiting_judgement(tenant_id, judgement_id, model, input_tokens, output_tokens, cost);
     j.status := 'done';
     j.verdict := verdict;
     j.confidence := confidence;
     j.reason := reason;
     r.action := 'judged';
-    if confidence < (memfold_internal._policy(j.tenant_id, j.bucket_id, '*')).confidence_floor then
+    if not v_is_sure then
         j.verdict := 'unsure';
         j.reason := pg_catalog.concat_ws(': ', verdict, reason);
     elsif verdict = 'duplicate' then
@@ -53,6 +63,9 @@ begin
             j.reason := v_why;
             r.action := null;
         end;
+    elsif j.kind = 'cardinality' then
+        j.run_id := v_run_id;
+        r.action := 'declared';
     end if;
     perform memfold_internal._close_judgement(j);
     r.status := j.status;
@@ -61,6 +74,6 @@ begin
     return r;
 end;
 $$;
-comment on function memfold_internal._resolve_identity is
-'Answers a question about two names, for resolve_judgement(): duplicate links the alias to the name. Status obsolete: other links do not
-allow it. Raises 42501 for a role that may not link names and is no judge.';
+comment on function memfold_internal._answer_about_names is
+'Answers a question about names, for resolve_judgement(): duplicate links the alias to the name (status obsolete: other links do not allow
+it), one and many declare the predicate. Raises 42501 for a role that may not do so and is no judge.';

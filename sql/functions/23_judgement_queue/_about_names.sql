@@ -1,4 +1,5 @@
--- Questions of kind identity: do two names mean the same? They are about names of a bucket, not about a pair of memories.
+-- Questions about names, not about a pair of memories. Kind identity: do two names of a bucket mean the same? Kind cardinality: has a
+-- predicate one value at a time?
 
 create or replace function memfold_internal._names_key(kind text, alias text, name text) returns text
 language plpgsql immutable parallel safe
@@ -150,3 +151,57 @@ end;
 $$;
 comment on function memfold_internal._close_questions_about is
 'Closes the open questions about a name (canonical) that has been linked and so is no longer a name.';
+
+create or replace function memfold_internal._predicate_key(predicate text) returns bigint
+language sql immutable parallel safe
+return memfold_internal._scope_key_of('*', '*', null, predicate);
+comment on function memfold_internal._predicate_key is
+'scope_key of the question about a predicate: an index of link could not be used below RLS.';
+
+create or replace function memfold_internal._ask_cardinality(
+    tenant_id text, bucket_id text, predicate text, memory_id uuid, other_id uuid
+) returns uuid
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_key constant bigint := memfold_internal._predicate_key(predicate);
+    v_lock constant bigint := pg_catalog.hashtextextended('memfold cardinality ' || v_key, pg_catalog.hashtextextended(tenant_id, 0));
+    v_judgement_id uuid;
+begin
+    if memfold_internal._was_asked_about(tenant_id, v_key) or memfold_internal._has_too_many_locks(1) then
+        return null;
+    end if;
+    -- not waiting, as a unique index would make it: another call is asking this at the moment, and may wait for this one
+    perform memfold_internal._note_scope(v_lock);
+    if not pg_catalog.pg_try_advisory_xact_lock(v_lock) or memfold_internal._was_asked_about(tenant_id, v_key) then
+        return null;
+    end if;
+    perform memfold_internal._wake_judges(tenant_id, bucket_id, '*', false);
+    insert into memfold.judgements as j (tenant_id, bucket_id, scope_key, kind, link)
+    values (_ask_cardinality.tenant_id, _ask_cardinality.bucket_id, v_key, 'cardinality', pg_catalog.jsonb_build_object(
+        'kind', 'cardinality', 'name', _ask_cardinality.predicate, 'told', array[_ask_cardinality.memory_id],
+        'name_told', array[_ask_cardinality.other_id]))
+    on conflict do nothing
+    returning j.judgement_id into v_judgement_id;
+    return v_judgement_id;
+end;
+$$;
+comment on function memfold_internal._ask_cardinality is
+'Queues the question whether a predicate has one value at a time, with two values of a subject, and returns its id; null if it was asked
+before, or is being asked by another transaction.';
+
+create or replace function memfold_internal._was_asked_about(tenant_id text, predicate_key bigint) returns boolean
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _was_asked_about.tenant_id collate "C" and j.scope_key = predicate_key
+            and j.kind = 'cardinality' and j.status <> 'obsolete'
+    );
+end;
+$$;
+comment on function memfold_internal._was_asked_about is
+'Whether it was asked how many values a predicate has (_predicate_key). Only reads.';
