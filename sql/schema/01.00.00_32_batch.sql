@@ -80,8 +80,8 @@ create type memfold_internal.batch as (
 );
 comment on type memfold_internal.batch is
 'A batch in the steps of _ingest_batch(). buckets, types, policies: one for each bucket and type that it names, in their order, and
-policy_of a candidate''s; singles: its predicates that have one value at a time; undeclared: those of which nobody has said; aliased, latest: see _lock_roots(). By position: items
-(candidates, without vector and policy until they are decided one by one), embeddings (unit vectors; null: there are none), classes, the
+policy_of a candidate''s; singles: its predicates that have one value at a time; undeclared: those of which nobody has said; aliased,
+latest: see _lock_roots(). By position: items (candidates, without vector and policy until they are decided one by one), embeddings (unit vectors; null: there are none), classes, the
 text with the hash and its root (matched, roots, root_scopes), scope_keys (wide: the lock must be the bucket''s), firsts (the position of
 the first with the same new text), first_of_key, known (the event of a key that was used), ids for what is written, results of those that
 were decided one by one. A class is error (refused), known (its key is), again (the key of an earlier one), hit (adds to an active memory,

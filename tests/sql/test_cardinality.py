@@ -204,6 +204,37 @@ def test_erasing_an_example_erases_the_question(db: DB) -> None:
     assert say(db, "Alice lives in Lyon.", "Lyon").judgement_id is not None, "asked again"
 
 
+def test_the_question_is_the_tenants_and_not_exported_with_a_bucket(db: DB) -> None:
+    """There it may have been asked already, and it is asked again with the next value."""
+    homes(db)
+    homes(db, tenant_id="globex", bucket_id="other")
+    lines = [row[0] for row in db.execute("select export_bucket('acme')").fetchall()]
+    assert "judgements" not in {line["table"] for line in lines}
+    db.execute("select import_bucket(%s, 'globex')", [psycopg.types.json.Jsonb(lines)])
+    rows = db.execute("select tenant_id, bucket_id from judgements order by 1").fetchall()
+    assert rows == [("acme", "default"), ("globex", "other")]
+    check(db)
+
+
+@pytest.mark.parametrize("role", ["memfold_judge", "memfold_app", "memfold_tenant", "memfold_agent"])
+def test_who_may_answer(db: DB, role: str) -> None:
+    """An agent may not: the answer is a rule."""
+    homes(db)
+    [question] = claim(db, tenant_id="acme")
+    db.execute("insert into tenant_roles values (%s, 'acme')", [role])
+    db.execute("set memfold.tenant_id = 'acme'")
+    db.execute(f"set role {role}".encode())
+    try:
+        if role == "memfold_agent":
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="question about names"):
+                resolve(db, question.judgement_id, "one")
+        else:
+            assert resolve(db, question.judgement_id, "one").action == "declared"
+    finally:
+        db.execute("reset role; reset memfold.tenant_id")
+    assert len(current(db)) == (2 if role == "memfold_agent" else 1)
+
+
 def test_two_calls_at_once_ask_once_and_do_not_wait_for_one_another(db: DB, connect: Connect) -> None:
     """The question of the first is not committed yet: the second neither waits for it nor asks again."""
     for subject in ("Alice", "Bo"):

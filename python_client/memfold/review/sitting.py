@@ -73,7 +73,7 @@ _CHOICES = {"identity": (_NAME_KEYS, _NAME_HELP), "cardinality": (_CARDINALITY_K
 """Keys and help for questions about names, by kind."""
 _CHANGED_BY = {
     "identity": "names that are kept apart remain so; link_subject() and link_predicate() link them",
-    "cardinality": "set_predicate() changes a rule that nothing stored is concerned by",
+    "cardinality": "set_predicate() changes the rule",
 }
 
 

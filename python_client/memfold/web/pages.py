@@ -31,7 +31,9 @@ Shown: TypeAlias = Mapping[str, Any]
 
 PLANS: Final = {"consolidation": queries.CONSOLIDATE, "sweep": queries.SWEEP, "pruning": queries.PRUNE}
 """Runs with a dry run, by kind."""
-UNDOABLE_RUNS: Final = frozenset({"consolidation", "sweep", "session", "cleaning", "pruning", "link"})
+UNDOABLE_RUNS: Final = frozenset(
+    {"consolidation", "sweep", "session", "cleaning", "pruning", "link", "predicate"}
+)
 
 
 def uuid_of(given: str | None, name: str) -> UUID | None:

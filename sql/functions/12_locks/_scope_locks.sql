@@ -37,8 +37,9 @@ end;
 $$;
 comment on function memfold_internal._lock is
 'Slow paths only, and always a separate statement: the tenant''s advisory key of rules (_lock_rules) and the bucket''s SHARED, then the
-scope''s EXCLUSIVE (scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock must pass wait = false: it then tries,
-and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any isolation level except READ COMMITTED.';
+scope''s EXCLUSIVE (scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock
+must pass wait = false: it then tries, and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any isolation
+level except READ COMMITTED.';
 
 create or replace function memfold_internal._fail_busy_scope() returns void
 language plpgsql volatile
@@ -264,9 +265,9 @@ end;
 $$;
 comment on function memfold_internal._lock_scopes is
 'What _lock() is for one candidate, for the candidates of a batch that are not replays: the key of rules and their buckets'' SHARED, then
-their scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are more than _max_scopes(), including those of earlier
-calls of the transaction (it then only tries, as _lock_scope() does). All in ascending order. held: what an earlier pass has returned; it
-then only tries. Raises MF025, MF035.';
+their scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are more than _max_scopes(), including those of
+earlier calls of the transaction (it then only tries, as _lock_scope() does). All in ascending order. held: what an earlier pass has
+returned; it then only tries. Raises MF025, MF035.';
 
 create or replace function memfold_internal._has_too_many_locks(more bigint) returns boolean
 language plpgsql volatile

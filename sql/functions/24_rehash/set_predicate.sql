@@ -129,5 +129,5 @@ grant execute on function memfold.set_predicate to memfold_app;
 comment on function memfold.set_predicate is
 'Sets how many values a predicate has at a time: one (a new value takes the place of the old one, by the conflict policy) or many. Applies
 at once to what is stated from now on, and to up to 1,000 stored memories; maintenance, or the same call again, takes up the rest. Returns
-the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. Blocks the tenant''s
-writers in the meantime, and waits for them. 55P03: another transaction has held a memory for half a second; call it again. Raises MF003, MF017, MF025.';
+the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. Blocks the tenant''s writers in
+the meantime, and waits for them. 55P03: another transaction has held a memory for half a second; call it again. Raises MF003, MF017, MF025.';

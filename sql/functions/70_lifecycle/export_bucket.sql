@@ -49,7 +49,8 @@ begin
             select count(*) from memfold.idempotency_keys as i where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id
         ),
         'judgements', (
-            select count(*) from memfold.judgements as j where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id
+            select count(*) from memfold.judgements as j
+            where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id and j.kind <> 'cardinality'
         ),
         'runs', (select count(*) from memfold.runs as r where r.tenant_id = v_tenant_id and r.bucket_id = v_bucket_id)
     );
@@ -182,8 +183,9 @@ begin
     where r.tenant_id = v_tenant_id and r.bucket_id = v_bucket_id
     order by r.run_id;
     return query
+    -- without those about a predicate of the tenant, which may have been asked where the bucket is imported
     select jsonb_build_object('table', 'judgements', 'row', to_jsonb(j)) from memfold.judgements as j
-    where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id
+    where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id and j.kind <> 'cardinality'
     order by j.judgement_id;
     return query
     select jsonb_build_object('table', 'memory_events', 'row', to_jsonb(e)) from memfold.memory_events as e
