@@ -149,6 +149,26 @@ def test_more_than_one_call_takes_up(db: DB) -> None:
     check(db)
 
 
+def test_a_contradiction_of_a_value_that_waits_for_the_rule(slot: DB) -> None:
+    """While its run is open, nobody knows by which rule a value has its times; nor those of what it excludes."""
+    free = ingest(
+        slot, "Ida is a nomad", observed_at="2026-01-05", valid_from="2026-01-05", valid_until="2026-01-20"
+    )
+    says(slot, "at VW", 1, "VW")
+    stripe = says(slot, "at Stripe", 10, "Stripe")
+    act(slot, "supersede_memory(%s, %s, tenant_id => 'acme')", free.memory_id, stripe.memory_id)
+    check(slot)
+    slot.execute(
+        "insert into runs (tenant_id, bucket_id, kind, actor, arguments) values ('acme', '*', 'predicate', 'a',"
+        " jsonb_build_object('predicate', memfold_internal._predicate_1('lives_in')))"
+    )
+    check(slot)
+    slot.execute("update memory_intervals set valid_from = valid_from + interval '1 hour'")
+    assert slot.execute("select * from check_invariants('acme')").fetchall() == []
+    slot.execute("update runs set status = 'done'")
+    assert slot.execute("select count(distinct memory_id) from check_invariants('acme')").fetchone() == (3,)
+
+
 @pytest.mark.parametrize(
     "rule", ["set_predicate('lives_in', 'acme', 'many')", "set_policy('acme', conflict => 'keep_both')"]
 )

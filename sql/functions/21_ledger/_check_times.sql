@@ -11,15 +11,7 @@ declare
     v_tenant_id constant text collate "C" := tenant_id;
 begin
     return query
-    with waiting as materialized (
-        -- a run has not taken up all memories of the predicate yet
-        select m.memory_id
-        from memfold.runs as o
-        join memfold.memories as m on m.tenant_id = o.tenant_id and m.predicate is not null
-            and coalesce(o.arguments ->> 'predicate' = memfold_internal._predicate_1(m.predicate), true)
-        where o.tenant_id = v_tenant_id and o.kind = 'predicate' and o.status = 'open'
-    ),
-    roots as materialized (
+    with roots as materialized (
         select m.memory_id as id, m.status, k.on_timeline, k.is_additive, s.slot,
             num_nonnulls(k.valid_from, k.valid_until) > 0 as has_validity,
             case when s.slot is not null and m.object is not null then s.slot || ' ' || memfold.canonicalize(m.object, 'prose/1')
@@ -31,7 +23,6 @@ begin
             offset 0
         ) as s
         where m.tenant_id = v_tenant_id and m.root_id is null and m.status in ('active', 'superseded')
-            and m.memory_id not in (select w.memory_id from waiting as w)
     ),
     said as materialized (
         select r.id, r.value, r.slot, e.observed_at as at, e.event_id, coalesce(e.valid_from, e.observed_at) as begins,
@@ -51,6 +42,20 @@ begin
         join roots as b on b.id = memfold_internal._root(o.memory_id, o.root_id)
         where a.value <> b.value
         order by a.value, b.value, w.event_id desc
+    ),
+    -- what a run has not taken up yet, and what that contradicts
+    waiting as materialized (
+        select r.id, r.value
+        from memfold.runs as o
+        join memfold.memories as m on m.tenant_id = o.tenant_id and m.predicate is not null
+            and coalesce(o.arguments ->> 'predicate' = memfold_internal._predicate_1(m.predicate), true)
+        join roots as r on r.id = m.memory_id
+        where o.tenant_id = v_tenant_id and o.kind = 'predicate' and o.status = 'open'
+    ),
+    unsettled as materialized (
+        select w.id from waiting as w
+        union
+        select r.id from roots as r join words as o on o.one = r.value join waiting as w on w.value = o.other
     ),
     -- slots in which nothing but the order of the statements counts
     plain as materialized (
@@ -77,7 +82,7 @@ begin
     actual as materialized (
         select i.memory_id as id, i.valid_from, i.valid_to, i.slot_key
         from memfold.memory_intervals as i
-        where i.tenant_id = v_tenant_id and i.memory_id not in (select w.memory_id from waiting as w)
+        where i.tenant_id = v_tenant_id
     ),
     rivals as materialized (
         select w.one, w.other from words as w where not w.is_apart
@@ -179,43 +184,47 @@ begin
         from roots as r
         join lasts as l on l.id = r.id
         left join ends as e on e.id = r.id
+    ),
+    found as (
+        select coalesce(e.id, a.id) as id, 'interval' as invariant, format('%s to %s', e.valid_from, e.valid_to) as expected,
+            format('%s to %s', a.valid_from, a.valid_to) as actual
+        from expected as e
+        full join (select a.* from actual as a where a.slot_key in (select p.slot from plain as p)) as a
+            on a.id = e.id and a.valid_from = e.valid_from and a.valid_to is not distinct from e.valid_to
+        where e.id is null or a.id is null
+        union all
+        select c.id, 'current at ' || c.at, c.is_current::text, (not c.is_current)::text
+        from currents as c
+        left join actual as a on a.id = c.id and a.valid_from <= c.at and (c.at < a.valid_to or a.valid_to is null)
+        group by c.id, c.at, c.is_current
+        having c.is_current <> (count(a.id) > 0)
+        union all
+        select x.id, 'interval begins or ends for a reason', null, x.at::text
+        from (
+            select a.id, a.valid_from as at from actual as a
+            where a.id not in (select r.id from roots as r where r.slot in (select p.slot from plain as p))
+            union
+            select a.id, a.valid_to from actual as a
+            where a.valid_to is not null and a.id not in (select r.id from roots as r where r.slot in (select p.slot from plain as p))
+            except
+            select o.id, o.at from moments as o
+        ) as x
+        union all
+        select t.id, x.name, x.expected, x.actual
+        from states as t
+        cross join lateral (
+            select t.has_rivals or t.is_timed as on_timeline,
+                case when t.has_rivals and (t.ends > t.last_at) is not true then 'superseded' else 'active' end as status
+        ) as o
+        cross join lateral (values
+            ('on a timeline', o.on_timeline::text, t.on_timeline::text),
+            ('status', o.status, t.status),
+            ('additive', (o.status = 'active' and not t.has_validity and not t.is_lifted
+                and (not o.on_timeline or t.last_id = t.id and coalesce(t.open_from <= t.last_at, false)))::text, t.is_additive::text)
+        ) as x (name, expected, actual)
+        where x.expected <> x.actual
     )
-    select coalesce(e.id, a.id), 'interval', format('%s to %s', e.valid_from, e.valid_to), format('%s to %s', a.valid_from, a.valid_to)
-    from expected as e
-    full join (select a.* from actual as a where a.slot_key in (select p.slot from plain as p)) as a
-        on a.id = e.id and a.valid_from = e.valid_from and a.valid_to is not distinct from e.valid_to
-    where e.id is null or a.id is null
-    union all
-    select c.id, 'current at ' || c.at, c.is_current::text, (not c.is_current)::text
-    from currents as c
-    left join actual as a on a.id = c.id and a.valid_from <= c.at and (c.at < a.valid_to or a.valid_to is null)
-    group by c.id, c.at, c.is_current
-    having c.is_current <> (count(a.id) > 0)
-    union all
-    select x.id, 'interval begins or ends for a reason', null, x.at::text
-    from (
-        select a.id, a.valid_from as at from actual as a
-        where a.id not in (select r.id from roots as r where r.slot in (select p.slot from plain as p))
-        union
-        select a.id, a.valid_to from actual as a
-        where a.valid_to is not null and a.id not in (select r.id from roots as r where r.slot in (select p.slot from plain as p))
-        except
-        select o.id, o.at from moments as o
-    ) as x
-    union all
-    select t.id, x.name, x.expected, x.actual
-    from states as t
-    cross join lateral (
-        select t.has_rivals or t.is_timed as on_timeline,
-            case when t.has_rivals and (t.ends > t.last_at) is not true then 'superseded' else 'active' end as status
-    ) as o
-    cross join lateral (values
-        ('on a timeline', o.on_timeline::text, t.on_timeline::text),
-        ('status', o.status, t.status),
-        ('additive', (o.status = 'active' and not t.has_validity and not t.is_lifted
-            and (not o.on_timeline or t.last_id = t.id and coalesce(t.open_from <= t.last_at, false)))::text, t.is_additive::text)
-    ) as x (name, expected, actual)
-    where x.expected <> x.actual;
+    select f.* from found as f where f.id not in (select u.id from unsettled as u);
 end;
 $$;
 comment on function memfold_internal._check_times is
