@@ -14,12 +14,12 @@ as $$
 begin
     return query
     with texts as materialized (
-        select m.memory_id, m.memory_type, m.content::text as content, m as memory
+        select m.memory_id, m.memory_type, m.content::text as content, m.predicate::text as predicate
         from memfold.memories as m
         where m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
             and m.root_id is null and m.status = 'active' and _prunable.memory_ids is null
         union all
-        select m.memory_id, m.memory_type, m.content, m
+        select m.memory_id, m.memory_type, m.content, m.predicate
         from pg_catalog.unnest(_prunable.memory_ids) as i (id)
         cross join lateral memfold_internal._memory(_prunable.tenant_id, i.id) as m
         where m.root_id is null and m.status = 'active'
@@ -45,8 +45,8 @@ begin
             select k.* from memfold.memory_totals as k
             where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
                 -- there the most recent statement holds, whether or not it is used
-                and not (k.on_timeline and (memfold_internal._is_slot(
-                    (t.memory).tenant_id, (t.memory).bucket_id, (t.memory).memory_type, (t.memory).predicate)
+                and not (k.on_timeline and (
+                    memfold_internal._is_slot(_prunable.tenant_id, _prunable.bucket_id, t.memory_type, t.predicate)
                     or memfold_internal._related(_prunable.tenant_id, array[t.memory_id]) <> '{}'))
             offset 0
         ) as k
