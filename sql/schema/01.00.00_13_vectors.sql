@@ -55,4 +55,4 @@ on memfold.memory_vectors (tenant_id, bucket_id, scope_key, model, memory_id) wh
 comment on table memfold.memory_vectors is
 'One unit vector per memory and embedding model, including those of aliases; a scoped scan reads no other table.';
 comment on column memfold.memory_vectors.is_live is
-'The memory, or the root of the alias, is active or superseded: it is a neighbour.';
+'The memory, or the root of the alias, is not withdrawn: it is a neighbour.';

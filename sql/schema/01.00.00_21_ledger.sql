@@ -83,6 +83,8 @@ create index memories_not_ingested_idx on memfold.memories (tenant_id, bucket_id
 -- what readers and maintenance of a bucket read: not its aliases and former values; here the bucket is first
 create index memories_active_idx on memfold.memories (bucket_id, tenant_id, scope_key, memory_id)
 where root_id is null and status = 'active';
+create index memories_rejected_idx on memfold.memories (tenant_id, bucket_id, scope_key, memory_id)
+where status = 'rejected';
 create index memories_root_idx on memfold.memories (tenant_id, root_id, scope_key) where root_id is not null;
 create index memories_merged_into_idx on memfold.memories (tenant_id, merged_into) where merged_into is not null;
 create index memories_pending_idx on memfold.memories (tenant_id, bucket_id, memory_id) where embedding_pending;

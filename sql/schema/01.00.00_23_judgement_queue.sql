@@ -3,7 +3,9 @@ create table memfold.judgements (
     judgement_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null,
     scope_key bigint not null,
-    kind text collate "C" not null check (kind in ('write', 'synthesis', 'consolidation', 'review', 'identity', 'cardinality')),
+    kind text collate "C" not null check (kind in (
+        'write', 'synthesis', 'consolidation', 'review', 'forgotten', 'identity', 'cardinality'
+    )),
     status text collate "C" not null default 'open'
     check (status in ('open', 'leased', 'done', 'obsolete', 'dead', 'part')),
     memory_id uuid,
@@ -66,8 +68,9 @@ comment on table memfold.judgements is
 'Tier 3: open and answered questions "do these two say the same?", for kind identity "do these two names mean the same?", and for kind
 cardinality "has this predicate one value at a time?". Until the answer, all memories stay active, and nothing is linked or declared.';
 comment on column memfold.judgements.kind is
-'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a maintenance run; review: for a person; identity:
-whether two names mean the same (ask_links); cardinality: whether a predicate has one value at a time (suggest_predicates).';
+'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a maintenance run; review: for a person; forgotten:
+found by ingest, beside a tombstone; identity: whether two names mean the same (ask_links); cardinality: whether a predicate has one value
+at a time (suggest_predicates).';
 comment on column memfold.judgements.status is
 'open, leased, done, obsolete, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';
 comment on column memfold.judgements.memory_id is

@@ -40,11 +40,18 @@ class Ingesting(Storage):
             event.action = "merged"  # row 3
             if status == "rejected":  # row 2
                 event.action, event.method, event.observation = "rejected", "tombstone", False
+                event.similar = [(root, None, None, None)]
             elif status == "superseded":  # row 4
                 current, seen = self.current([*self.in_slot(self.memories[root].scope), *self.rivals(root)])
                 event.method, event.target = "timeline", None
                 if counts and current is not None and at >= seen:
                     event.action, event.target = "superseded", current
+            return self.record(event)
+
+        forgotten = self.forgotten(scope, thing)
+        if forgotten is not None:  # row 13
+            event.action, event.tier, event.method, event.observation = "rejected", 2, "tombstone", False
+            event.target, event.similar = forgotten, [(forgotten, None, None, None)]
             return self.record(event)
 
         # Rows 5 to 12: a new text, or one that was withdrawn.
@@ -73,6 +80,9 @@ class Ingesting(Storage):
         if counts and differ(thing, current_thing):
             compete("object")
             near = []
+        elif clean and self.forgot(clean.root):  # row 13
+            event.action, event.tier, event.method, event.observation = "rejected", 2, "tombstone", False
+            event.similarity, event.target = clean.own, clean.root
         elif clean:
             event.action, event.tier, event.method = "merged", 2, "vector"
             event.similarity, event.target = clean.own, clean.root
@@ -91,7 +101,7 @@ class Ingesting(Storage):
             event.tier, event.method, event.similarity = 2, "vector", best.own
             if scope.on_ambiguous != "insert":
                 event.action, event.target = "escalated", best.root
-                judgement = "write" if scope.on_ambiguous == "judge" else "review"
+                judgement = self.kind(scope, best.root)
         elif current is not None and None in (thing, current_thing):
             compete("predicate")
         event.similar += [n.told for n in near if n.best >= JUDGE]
@@ -108,6 +118,19 @@ class Ingesting(Storage):
         if judgement and event.memory is not None and event.target is not None:
             event.judgement = self.queue(judgement, event.memory, event.target, event.similarity)
         return event
+
+    def kind(self, scope: Scope, other: int) -> str:
+        """Of a question about another memory."""
+        if self.forgot(other):
+            return "forgotten"
+        return "write" if scope.on_ambiguous == "judge" else "review"
+
+    def forgotten(self, scope: Scope, thing: str | None) -> int | None:
+        """A tombstone with this object, which nothing else in the scope has."""
+        same = [r for r in self.state.trees if self.memories[r].scope is scope and thing is not None
+                and not differ(thing, self.memories[r].object) and self.memories[r].object is not None]  # fmt: skip
+        dead = [r for r in same if self.forgot(r)]
+        return None if any(self.alive(r) for r in same) else max(dead, default=None)
 
     def attach(self, memory: int) -> Event:
         """A late vector: the tier 2 that was skipped."""
@@ -144,7 +167,9 @@ class Ingesting(Storage):
                 or frozenset((root, other)) in self.state.decided
             ):
                 pass
-            elif clean:
+            elif clean and otherwise and self.forgot(other):
+                event.action, event.method = "merged", "tombstone"
+            elif clean and not self.forgot(other):
                 event.action = "replaced" if m.scope.on_merge == "replace" else "merged"
                 event.memory, event.target = self.newer_first(root, other)
             elif m.scope.on_ambiguous != "insert":
@@ -154,7 +179,6 @@ class Ingesting(Storage):
     def carry_out(self, event: Event) -> Event:
         self.record(event)
         if event.action == "escalated" and event.memory is not None and event.target is not None:
-            asks = self.memories[event.memory].scope.on_ambiguous
-            judgement = "write" if asks == "judge" else "review"
+            judgement = self.kind(self.memories[event.memory].scope, event.target)
             event.judgement = self.queue(judgement, event.memory, event.target, event.similarity)
         return event

@@ -163,7 +163,7 @@ class Storage:
         thing: str | None,
         apart_from: int | None = None,
     ) -> list[Near]:
-        """Memories near to a text, current or not: the nearest by any of their texts, and the nearest by their own."""
+        """Memories near to a text, current, former or forgotten: the nearest by any of their texts, and by their own."""
         cosines: dict[int, dict[int, float]] = defaultdict(dict)
         for m in self.memories:
             root = self.state.root(m.number)
@@ -171,7 +171,7 @@ class Storage:
             if (
                 m.scope is scope
                 and m.embedded
-                and self.alive(root)
+                and (self.alive(root) or self.forgot(root))
                 and root != apart_from
                 and not another_value
             ):
@@ -195,8 +195,13 @@ class Storage:
     def alive(self, root: int) -> bool:
         return self.state.status[root] in ("active", "superseded")
 
-    def live_pair(self, a: int, b: int) -> bool:
-        return a != b and self.alive(a) and self.alive(b)
+    def forgot(self, root: int) -> bool:
+        return self.state.status[root] == "rejected"
+
+    def live_pair(self, kind: str, a: int, b: int) -> bool:
+        """Whether a question about the two is still one; that of whether something was forgotten is about a tombstone."""
+        dead = [r for r in (a, b) if not self.alive(r)]
+        return a != b and (not dead or (kind == "forgotten" and len(dead) == 1 and self.forgot(dead[0])))
 
     def current(self, roots: Iterable[int]) -> tuple[int | None, float]:
         """Of these the one that is current, where several are the one last seen; and when it was."""

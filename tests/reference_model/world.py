@@ -23,7 +23,7 @@ class World(Ingesting):
         if j.state != "open":
             raise RefusedError("MF027")
         newer, older = self.newer_first(self.state.root(j.memory), self.state.root(j.other))
-        if not self.live_pair(newer, older):
+        if not self.live_pair(j.kind, newer, older):
             j.state = "obsolete"
             return "obsolete", None
         if (newer, older) != (j.memory, j.other):
@@ -38,7 +38,11 @@ class World(Ingesting):
         event = Event("judged", newer, 3, method, older, j.similarity, judgement=judgement, verdict=j.verdict)
         event.reason = verdict if j.verdict == "unsure" else None
         verdict = j.verdict
-        if verdict == "duplicate":
+        forgotten = next((r for r in (newer, older) if self.forgot(r)), None)
+        if forgotten is not None:
+            if verdict in ("duplicate", "refinement"):
+                self.fold(event, older if forgotten == newer else newer, forgotten)
+        elif verdict == "duplicate":
             self.fold(event, newer, older)
         elif verdict == "refinement":
             if richer_memory_id is None:

@@ -82,8 +82,7 @@ def test_a_tombstone(db: DB) -> None:
         assert (result.action, result.tier, result.method, result.memory_id) == (
             "rejected", 1, "tombstone", root.memory_id,
         )  # fmt: skip
-    # it is not a neighbour either
-    assert ingest(db, "Dark mode is what the user likes", **vector(0.97)).action == "inserted"
+    assert ingest(db, "Dark mode is what the user likes", **vector(0.97)).action == "rejected"
     take_back(db, rejection)
     assert status(db, root.memory_id) == "active"
     assert counters(db, root.memory_id)["observations"] == 2

@@ -115,7 +115,7 @@ class Comparison(Tenant):
                 "into": name("m", s.parent.get(m.number)),
                 "root": name("m", root) if root != m.number else None,
                 "pending": not m.embedded,
-                "vector live": w.alive(root) if m.embedded else None,
+                "vector live": w.state.status[root] != "withdrawn" if m.embedded else None,
             }
             if root == m.number:
                 k = s.counters[root]

@@ -63,7 +63,7 @@ class Tier3Steps(IngestSteps):
             for j in world.judgements
             if j.state == "open"
             and j.number not in self.asked_by_runs()
-            and world.live_pair(world.state.root(j.memory), world.state.root(j.other))
+            and world.live_pair(j.kind, world.state.root(j.memory), world.state.root(j.other))
         ]
 
     def open(self) -> list[int]:

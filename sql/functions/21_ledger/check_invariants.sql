@@ -109,7 +109,7 @@ begin
     join memfold.memories as m on m.tenant_id = v.tenant_id and m.memory_id = v.memory_id
     join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)
     cross join lateral (values
-        ('is_live', (r.status in ('active', 'superseded'))::text, v.is_live::text),
+        ('is_live', (r.status <> 'withdrawn')::text, v.is_live::text),
         ('bucket_id', m.bucket_id, v.bucket_id),
         ('scope_key', m.scope_key::text, v.scope_key::text),
         ('norm', '1.0000', round(memfold_internal._norm(v.embedding)::numeric, 4)::text)

@@ -290,13 +290,13 @@ begin
     end loop;
     perform memfold_internal._derive_times(v_tenant_id, v_members, regroups);
     for d in
-        select v.memory_id, r.status in ('active', 'superseded') as is_live
+        select v.memory_id, r.status <> 'withdrawn' as is_live
         from unnest(v_members) as i (id)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         cross join lateral memfold_internal._memory(v_tenant_id, memfold_internal._root(m.memory_id, m.root_id)) as r
         cross join lateral (
             select v.memory_id from memfold.memory_vectors as v
-            where v.tenant_id = v_tenant_id and v.memory_id = i.id and v.is_live <> (r.status in ('active', 'superseded'))
+            where v.tenant_id = v_tenant_id and v.memory_id = i.id and v.is_live <> (r.status <> 'withdrawn')
             limit 1
         ) as v
         order by v.memory_id

@@ -91,7 +91,9 @@ begin
     if a.memory_id = b.memory_id then
         j.status := 'obsolete';
         j.reason := 'both ids are the same memory';
-    elsif a.status in ('rejected', 'withdrawn') or b.status in ('rejected', 'withdrawn') then
+    elsif 'withdrawn' in (a.status, b.status)
+        or (a.status = 'rejected')::integer + (b.status = 'rejected')::integer > (j.kind = 'forgotten')::integer
+    then
         j.status := 'obsolete';
         j.reason := pg_catalog.format('memory %s is %s',
             case when a.status in ('rejected', 'withdrawn') then a.memory_id else b.memory_id end,

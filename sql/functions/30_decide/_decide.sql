@@ -24,9 +24,7 @@ begin
         return d;
     elsif r.status = 'rejected' then
         -- row 2
-        d.action := 'rejected';
-        d.method := 'tombstone';
-        return d;
+        return memfold_internal._decide_forgotten(c.tenant_id, d, d.root_id);
     elsif r.status = 'withdrawn' and c.origin = 'recalled' then
         -- row 11
         d := null;
@@ -121,8 +119,16 @@ declare
     v_current_object text;
     v_last_seen timestamptz;
     v_values_differ boolean;
+    v_forgotten_id uuid;
     v_lexical memfold_internal.decision;
 begin
+    -- row 13
+    if pg_catalog.num_nonnulls(c.subject, c.predicate, c.object) = 3 and v_policy.dedup = 'on' then
+        v_forgotten_id := memfold_internal._forgotten_value(c.tenant_id, c.bucket_id, c.scope_key, c.object);
+        if v_forgotten_id is not null then
+            return memfold_internal._decide_forgotten(c.tenant_id, d, v_forgotten_id);
+        end if;
+    end if;
     if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' and memfold_internal._is_single(c.tenant_id, c.predicate) then
         v_conflict := memfold_internal._conflict(c.tenant_id, c.predicate, v_conflict);
         v_slot := v_conflict <> 'keep_both';
@@ -159,7 +165,9 @@ begin
         end if;
         d.similar_memories := v_lexical.similar_memories;
     end if;
-    if d.action = 'merged' then
+    if d.action = 'merged' and d.method <> 'lexical' and memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
+        return memfold_internal._decide_forgotten(c.tenant_id, d, d.target_id);
+    elsif d.action = 'merged' then
         return memfold_internal._decide_merge(c, d);
     end if;
 
@@ -174,7 +182,8 @@ begin
     if d.action = 'ambiguous' then
         if v_policy.on_ambiguous <> 'insert' then
             d.action := 'escalated';
-            d.judgement := memfold_internal._judgement_kind(v_policy.on_ambiguous);
+            d.judgement := case when memfold_internal._is_forgotten(c.tenant_id, d.target_id) then 'forgotten'
+                else memfold_internal._judgement_kind(v_policy.on_ambiguous) end;
             return memfold_internal._decide_other_value(c, d);
         end if;
         d.target_id := null;

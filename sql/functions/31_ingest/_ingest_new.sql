@@ -58,6 +58,12 @@ begin
     if exists (select from memfold.links as l where l.tenant_id = _ingest_new.tenant_id collate "C") then
         perform memfold_internal._check_names(tenant_id, bucket_id, subject, predicate, content, subject, predicate);
     end if;
+    if pg_catalog.num_nonnulls(subject, predicate, object) = 3
+        and memfold_internal._forgotten_value(tenant_id, bucket_id, v_scope_key, object) is not null
+    then
+        return (null::text, null::uuid, null::integer, 'locked'::text, null::double precision, null::uuid, null::uuid, null::uuid,
+            null::jsonb);
+    end if;
     v_cardinality := case when predicate is not null then memfold_internal._cardinality(tenant_id, predicate) end;
     if v_cardinality = 'one' or v_cardinality is null and pg_catalog.num_nonnulls(subject, predicate, object) = 3
         and memfold_internal._other_value(tenant_id, bucket_id, v_scope_key, object, null) is not null

@@ -35,7 +35,7 @@ begin
     c := memfold_internal._stored_candidate(v_memory, memfold_internal._unit(embedding), embedding_model);
     with given as (
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_live, embedding)
-        select c.tenant_id, v_memory.memory_id, c.embedding_model, c.bucket_id, c.scope_key, r.status in ('active', 'superseded'), c.embedding
+        select c.tenant_id, v_memory.memory_id, c.embedding_model, c.bucket_id, c.scope_key, r.status <> 'withdrawn', c.embedding
         from memfold.memories as r
         where r.tenant_id = c.tenant_id and r.memory_id = memfold_internal._root(v_memory.memory_id, v_memory.root_id)
         on conflict do nothing
@@ -96,7 +96,18 @@ declare
     d memfold_internal.decision;
 begin
     if m.status in ('active', 'superseded') and (c.policy).dedup = 'on' then
-        d := memfold_internal._decide_stored(c, m, memfold_internal._decide_similar(c, d, m.memory_id));
+        d := memfold_internal._decide_similar(c, d, m.memory_id);
+        if memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
+            -- what a person has just written is not taken away without asking
+            if d.action = 'merged' and action is not null then
+                d.method := 'tombstone';
+            else
+                d.action := 'ambiguous';
+                d.judgement := case when (c.policy).on_ambiguous <> 'insert' then 'forgotten' end;
+            end if;
+        else
+            d := memfold_internal._decide_stored(c, m, d);
+        end if;
     end if;
     return memfold_internal._record_comparison(c, m, d, action);
 end;
@@ -176,12 +187,12 @@ declare
     v_event_id uuid;
 begin
     v_fold := d.action in ('merged', 'replaced') and not v_asked;
-    if v_fold then
+    if v_fold and d.method <> 'tombstone' then
         -- a duplicate merges the newer memory into the older, a replacement the older into the newer
         v_other_id := d.target_id;
         v_text_id := greatest(m.memory_id, v_other_id);
         d.target_id := least(m.memory_id, v_other_id);
-    elsif d.judgement is not null and not v_asked then
+    elsif not v_fold and d.judgement is not null and not v_asked then
         v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, m.memory_id, d.target_id, d.similarity, d.guard,
             false);
     end if;
@@ -206,4 +217,5 @@ begin
 end;
 $$;
 comment on function memfold_internal._record_comparison is
-'Carries out tier 2''s decision about a stored root m (c: itself): see _match_stored_memory().';
+'Carries out tier 2''s decision about a stored root m (c: itself): see _match_stored_memory(). Method tombstone: into the other, which is
+one, whichever is older.';

@@ -18,20 +18,21 @@ begin
             select c.ordinality as i, c.bucket_id, c.object, v_scope_keys[c.ordinality] as scope_key,
                 memfold.canonicalize(c.object, 'prose/1') as value,
                 min(memfold.canonicalize(c.object, 'prose/1')) over w as least,
-                max(memfold.canonicalize(c.object, 'prose/1')) over w as greatest
+                max(memfold.canonicalize(c.object, 'prose/1')) over w as greatest,
+                c.predicate = any(b.undeclared) as is_undeclared
             from unnest(b.items) with ordinality as c
             where v_classes[c.ordinality] in ('todo', 'rest') and num_nonnulls(c.subject, c.predicate, c.object) = 3
-                and c.predicate = any(b.undeclared)
             window w as (partition by c.bucket_id, v_scope_keys[c.ordinality] order by c.ordinality)
         ) as v
-        where v.least <> v.greatest
-            or memfold_internal._other_value(b.tenant_id, v.bucket_id, v.scope_key, v.object, null) is not null
+        where memfold_internal._forgotten_value(b.tenant_id, v.bucket_id, v.scope_key, v.object) is not null
+            or v.is_undeclared and (v.least <> v.greatest
+                or memfold_internal._other_value(b.tenant_id, v.bucket_id, v.scope_key, v.object, null) is not null)
     );
 end;
 $$;
 comment on function memfold_internal._values_in_batch is
 'Which candidates of a batch (by position) have another value of their subject and predicate, stored or earlier in the batch, of which
-nobody has said how many it has. Only reads.';
+nobody has said how many it has, or a tombstone with the same value. Only reads.';
 
 create or replace function memfold_internal._seen_in_batch(b memfold_internal.batch) returns memfold_internal.candidate[]
 language plpgsql stable

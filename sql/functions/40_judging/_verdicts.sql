@@ -254,10 +254,12 @@ declare
     v_oldest memfold.memories;
     v_newest memfold.memories;
     v_conflict text;
+    v_forgotten_id uuid;
 begin
     foreach v_id in array array(select i.id from pg_catalog.unnest(members) as i (id) order by 1) loop
         select x.* into strict m from memfold.memories as x where x.tenant_id = j.tenant_id and x.memory_id = v_id;
         v_members := v_members || m;
+        v_forgotten_id := coalesce(v_forgotten_id, case when m.status = 'rejected' then m.memory_id end);
     end loop;
     v_oldest := v_members[1];
     v_newest := v_members[pg_catalog.cardinality(v_members)];
@@ -288,8 +290,8 @@ begin
         end loop;
         return r;
     elsif j.verdict in ('duplicate', 'refinement') then
-        r.memory_id := v_oldest.memory_id;
-        if j.verdict = 'refinement' then
+        r.memory_id := coalesce(v_forgotten_id, v_oldest.memory_id);
+        if j.verdict = 'refinement' and v_forgotten_id is null then
             select coalesce(richer_memory_id, u.memory_id) into r.memory_id
             from pg_catalog.unnest(v_members) as u
             order by pg_catalog.length(u.content) desc, u.memory_id
@@ -297,6 +299,11 @@ begin
         end if;
         r.action := case when r.memory_id = v_oldest.memory_id then 'merged' else 'replaced' end;
         r.event_id := memfold_internal._merge_members(j, v_members, r.memory_id);
+        return r;
+    elsif v_forgotten_id is not null then
+        r.action := 'judged';
+        r.memory_id := v_newest.memory_id;
+        r.event_id := memfold_internal._record_relation(j, 'judged', v_newest.memory_id, v_oldest.memory_id, null, null);
         return r;
     elsif j.verdict = 'contradiction' then
         v_conflict := memfold_internal._conflict_of(v_members);

@@ -19,6 +19,6 @@ end;
 $$;
 grant execute on function memfold.reject_memory to memfold_app;
 comment on function memfold.reject_memory is
-'Rejects a memory (for an alias: its root) as a manual action: it becomes a tombstone, which is no longer shown, and its text and those of
-its aliases are refused when they arrive again. A value that it had superseded becomes current again. undo(event_id) undoes it. Raises
+'Rejects a memory (for an alias: its root) as a manual action: it becomes a tombstone, which is no longer shown, and what says
+the same is refused when it arrives again (docs/rules.md, Tombstones). A value that it had superseded becomes current again. undo(event_id) undoes it. Raises
 MF018 (no such memory), MF034 (it is already rejected), MF025.';

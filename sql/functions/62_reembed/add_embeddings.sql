@@ -70,7 +70,7 @@ begin
         else
             -- whether it is a neighbour does not change from here on
             insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_live, embedding)
-            select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status in ('active', 'superseded'),
+            select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status <> 'withdrawn',
                 memfold_internal._unit(v_item.embedding)
             from memfold.memories as m
             join memfold.memories as r on r.tenant_id = m.tenant_id and r.memory_id = memfold_internal._root(m.memory_id, m.root_id)

@@ -1,0 +1,217 @@
+"""What was forgotten does not come back in other words, by any road; and who says so can take it back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.conftest import Connect
+from tests.support import Result, answer, check, ingest, model, vector
+
+DB = psycopg.Connection[Any]
+
+SALARY = {"subject": "Bo", "predicate": "salary", "object": "82,000"}
+
+
+@pytest.fixture
+def forgotten(db: DB) -> Result:
+    """A memory with a vector and a value, rejected by a person: the result of the rejection."""
+    model(db)
+    told = ingest(db, "Bo earns 82,000 euros a year", **SALARY, **vector(1.0))
+    rejected = reject(db, told)
+    check(db)
+    return rejected
+
+
+def reject(db: DB, told: Result) -> Result:
+    rows = db.execute("select * from reject_memory(%s, 'acme', 'forget it')", [told.memory_id]).fetchall()
+    return Result(*rows[0])
+
+
+def statuses(db: DB) -> dict[str, str]:
+    return dict(db.execute("select content, status from memories where tenant_id = 'acme'").fetchall())
+
+
+def batch(db: DB, content: str, **more: Any) -> Result:
+    """As one of a batch; the other is about something else."""
+    if "embedding" in more:
+        more["embedding"] = json.loads(more["embedding"])
+    rows = db.execute(
+        'select action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, "similar"'
+        " from ingest_memories(%s, 'acme') where ordinal = 0",
+        [Jsonb([{"content": content, **more}, {"content": "Ida has a cat"}])],
+    ).fetchall()
+    return Result(*rows[0])
+
+
+def preview(db: DB, content: str, **more: Any) -> Result:
+    return ingest(db, content, function="preview_memory", **more)
+
+
+WAYS = {"single": ingest, "batch": batch, "preview": preview}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "more", [SALARY, vector(0.95), {**SALARY, **vector(0.2)}], ids=["value", "vector", "far away"]
+)
+def test_it_is_refused_in_other_words(db: DB, forgotten: Result, way: str, more: dict[str, Any]) -> None:
+    """With the same subject, predicate and object, or with a vector at which it would merge."""
+    scope = {"subject": "Bo", "predicate": "salary"}
+    again = WAYS[way](db, "Bo's salary is 82,000 euros a year", **{**scope, **more})
+    assert (again.action, again.tier, again.method, again.memory_id) == (
+        "rejected", 2, "tombstone", forgotten.memory_id,
+    )  # fmt: skip
+    assert again.similar is not None
+    note = {"memory_id": str(forgotten.memory_id), "note": "forgotten", "event_id": str(forgotten.event_id)}
+    assert note.items() <= again.similar[0].items()
+    assert statuses(db).get("Bo's salary is 82,000 euros a year") is None
+    check(db)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_words_are_refused_and_say_how_to_take_it_back(db: DB, forgotten: Result, way: str) -> None:
+    again = WAYS[way](db, "bo earns 82,000 euros a year.", **SALARY)
+    assert (again.action, again.tier, again.method) == ("rejected", 1, "tombstone")
+    assert again.similar is not None
+    db.execute("select undo(%s, 'acme')", [again.similar[0]["event_id"]])
+    assert ingest(db, "Bo earns 82,000 euros a year", **SALARY).action == "merged"
+    check(db)
+
+
+@pytest.mark.parametrize("way", ["single", "batch"])
+@pytest.mark.parametrize(
+    ("verdict", "then"), [("duplicate", "merged"), ("refinement", "merged"), ("distinct", "active"),
+                          ("contradiction", "active")],
+)  # fmt: skip
+def test_in_between_it_is_asked_about(db: DB, forgotten: Result, way: str, verdict: str, then: str) -> None:
+    """It is stored until the answer; what says the same is forgotten as well, whichever is longer."""
+    told = WAYS[way](
+        db, "Bo is paid 82,000 euros in a year of work", subject="Bo", predicate="salary", **vector(0.88)
+    )
+    assert (told.action, told.tier) == ("escalated", 2)
+    kinds = db.execute("select kind, memory_id, other_id from judgements").fetchall()
+    assert kinds == [("forgotten", told.memory_id, forgotten.memory_id)]
+    check(db)
+    claimed = db.execute("select kind, other ->> 'content' from claim_judgements('w', 'acme')").fetchall()
+    assert claimed == [("forgotten", "Bo earns 82,000 euros a year")]
+    answer(db, verdict, 0.9)
+    check(db)
+    assert statuses(db)["Bo is paid 82,000 euros in a year of work"] == then
+    # the answer can be undone, and is not asked about again
+    row = db.execute(
+        "select event_id from memory_events where tier = 3 order by event_id desc limit 1"
+    ).fetchone()
+    assert row is not None
+    db.execute("select undo(%s, 'acme')", row)
+    check(db)
+    assert statuses(db)["Bo is paid 82,000 euros in a year of work"] == "active"
+    assert db.execute("select count(*) from judgements where status = 'open'").fetchone() == (0,)
+
+
+def test_a_policy_that_asks_nobody_keeps_it(db: DB, forgotten: Result) -> None:
+    db.execute("select set_policy('acme', on_ambiguous => 'insert')")
+    told = ingest(db, "Bo is paid well", subject="Bo", predicate="salary", **vector(0.88))
+    assert (told.action, told.judgement_id) == ("inserted", None)
+
+
+def test_the_guard_asks(db: DB, forgotten: Result) -> None:
+    told = ingest(db, "Bo earns 28,000 euros a year", subject="Bo", predicate="salary", **vector(0.99))
+    assert told.action == "escalated"
+    assert db.execute("select kind from judgements").fetchall() == [("forgotten",)]
+
+
+@pytest.mark.parametrize("cosine", [0.95, 0.88])
+def test_a_late_vector(db: DB, forgotten: Result, cosine: float) -> None:
+    """It becomes an alias of what was forgotten, also where that is the newer one; in between it is asked about."""
+    scope = {"subject": "Bo", "predicate": "salary"}
+    late = ingest(db, "Bo's salary is 82,000 euros a year", **scope)
+    assert late.action == "inserted"
+    attached = db.execute(
+        "select action, tier, method from attach_embedding(%s, %s, 'm', 'acme')",
+        [late.memory_id, vector(cosine)["embedding"]],
+    ).fetchone()
+    merges = cosine > 0.92
+    assert attached == (("merged", 2, "tombstone") if merges else ("escalated", 2, "vector"))
+    assert statuses(db)["Bo's salary is 82,000 euros a year"] == ("merged" if merges else "active")
+    check(db)
+    if merges:
+        again = ingest(db, "Bo's salary is 82,000 euros a year", **scope)
+        assert (again.action, again.tier, again.method) == ("rejected", 1, "tombstone")
+        row = db.execute(
+            "select event_id from memory_events where method = 'tombstone' and tier = 2"
+        ).fetchone()
+        assert row is not None
+        db.execute("select undo(%s, 'acme')", row)
+        assert statuses(db)["Bo's salary is 82,000 euros a year"] == "active"
+        check(db)
+
+
+def test_what_a_person_writes_is_asked_about(db: DB, forgotten: Result) -> None:
+    told = ingest(db, "Bo has a salary", subject="Bo", predicate="salary", **vector(0.1))
+    db.execute(
+        "select update_memory(%s, 'Bo''s salary is 82,000 euros a year', 'acme', embedding => %s, embedding_model => 'm')",
+        [told.memory_id, vector(0.95)["embedding"]],
+    )
+    assert statuses(db)["Bo's salary is 82,000 euros a year"] == "active"
+    assert db.execute("select kind from judgements").fetchall() == [("forgotten",)]
+    check(db)
+
+
+def test_a_question_ends_with_the_rejection(db: DB, forgotten: Result) -> None:
+    """It is then one between two memories."""
+    told = ingest(db, "Bo is paid 82,000 euros", subject="Bo", predicate="salary", **vector(0.88))
+    db.execute("select undo(%s, 'acme')", [forgotten.event_id])
+    answer(db, "duplicate", 0.9)
+    assert statuses(db) == {"Bo earns 82,000 euros a year": "active", "Bo is paid 82,000 euros": "merged"}
+    reject(db, told)
+    check(db)
+    assert set(statuses(db).values()) == {"rejected", "merged"}
+
+
+def test_both_forgotten_leave_no_question(db: DB, forgotten: Result) -> None:
+    told = ingest(db, "Bo is paid 82,000 euros", subject="Bo", predicate="salary", **vector(0.88))
+    reject(db, told)
+    answer(db, "duplicate", 0.9)
+    assert db.execute("select status from judgements").fetchall() == [("obsolete",)]
+    check(db)
+
+
+def test_another_memory_with_the_value_is_no_tombstone(db: DB) -> None:
+    """Of two texts of a value one was rejected: the value is not."""
+    model(db)
+    first = ingest(db, "Bo earns 82,000", **SALARY)
+    ingest(db, "Bo gets 82,000", **SALARY)
+    reject(db, first)
+    assert ingest(db, "Bo makes 82,000", **SALARY).action == "inserted"
+    assert ingest(db, "Bo makes 83,000", **{**SALARY, "object": "83,000"}).action == "inserted"
+
+
+@pytest.mark.parametrize(
+    "other", [{"subject": "Al"}, {"predicate": "bonus"}, {"bucket_id": "b"}, {"memory_type": "t"}]
+)
+def test_it_is_about_its_own_scope(db: DB, forgotten: Result, other: dict[str, str]) -> None:
+    assert ingest(db, "Bo's salary is 82,000 euros a year", **{**SALARY, **other}).action == "inserted"
+
+
+def test_recalled_text_is_refused_as_forgotten(db: DB, forgotten: Result) -> None:
+    again = ingest(db, "Bo's salary is 82,000 euros a year", origin="recalled", **SALARY)
+    assert (again.action, again.method) == ("rejected", "tombstone")
+
+
+def test_a_writer_beside_the_rejection(db: DB, connect: Connect) -> None:
+    """Who has not seen it waits for it."""
+    model(db)
+    told = ingest(db, "Bo earns 82,000 euros a year", **SALARY)
+    other = connect()
+    with other.transaction():
+        reject(other, told)
+        db.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            ingest(db, "Bo's salary is 82,000 euros a year", **SALARY)
+    assert ingest(db, "Bo's salary is 82,000 euros a year", **SALARY).action == "rejected"
+    check(db)
