@@ -208,6 +208,7 @@ test: setup ## all checks: lint, then the tests on each available server
 test-citus: setup ## test on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)
 	@test -n '$(CITUS_PG_CONFIG)' || { echo 'say where: make test-citus CITUS_PG_CONFIG=/path/to/pg_config' >&2; exit 2; }
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest contrib/citus
+	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus --collect-only -qq >/dev/null # which tests are listed, but gone
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup
 
 # Each pins what the others, or memfold's own tests, have in other versions.

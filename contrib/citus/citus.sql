@@ -323,6 +323,25 @@ begin
 end;
 $body$;
 
+-- The answer would change a rule, on every node, from the tenant's, where memfold_owner cannot. suggest_predicates() names the predicate.
+create or replace function memfold_internal._ask_cardinality(
+    tenant_id text, bucket_id text, predicate text, memory_id uuid, other_id uuid
+) returns uuid
+language sql volatile
+return null::uuid;
+
+create or replace function memfold_internal._undo_predicate(r memfold.runs) returns setof memfold.undone_memory
+language plpgsql volatile
+as $body$
+begin
+    raise exception 'a rule cannot be undone on Citus' using
+        errcode = 'feature_not_supported',
+        detail = pg_catalog.format('Run %s has changed the rule of predicate %L; rules are on every node.', r.run_id,
+            r.arguments ->> 'predicate'),
+        hint = 'Set the rule that was there before, with set_predicate(); maintenance takes up what is stored.';
+end;
+$body$;
+
 create or replace function memfold_internal._queue_tenants() returns setof text
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$

@@ -24,7 +24,10 @@ Connect = Callable[..., DB]
 CATALOG = """
 select 'memory', m.memory_id::text, to_jsonb(m) from memfold.memories as m
 union all
-select 'counters', k.memory_id::text, to_jsonb(k) - 'last_event' from memfold.memory_totals as k where k.observations > 0
+select 'counters', k.memory_id::text, jsonb_build_array(k.is_additive, k.on_timeline, k.aliases, k.observations,
+    k.independent, k.source_confidence, k.extractor_confidence, k.first_seen, k.last_seen,
+    k.access_count, k.valid_from, k.valid_until)
+from memfold.memory_totals as k where k.observations > 0
 union all
 select 'interval', i.memory_id::text, to_jsonb(i) from memfold.memory_intervals as i
 union all

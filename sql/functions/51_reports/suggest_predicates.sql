@@ -7,6 +7,8 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 #variable_conflict use_column
+declare
+    v_row memfold.predicate_suggestion;
 begin
     perform memfold_internal._authorize_tenant(suggest_predicates.tenant_id);
     perform memfold_internal._check_identifier('bucket_id', suggest_predicates.bucket_id, true);
@@ -14,47 +16,54 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range', format('max_results was %s.', coalesce(max_results::text, 'null')),
             'max_results is 1 to 10000.');
     end if;
-    return query
-    with facts as materialized (
-        select m.memory_id, m.scope_key, m.predicate, memfold.canonicalize(m.object, 'prose/1') as value, m.session_id, k.first_seen, k.last_seen
-        from memfold.memories as m
-        join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-        where m.tenant_id = suggest_predicates.tenant_id collate "C" and m.bucket_id = suggest_predicates.bucket_id collate "C"
-            and m.root_id is null and m.status = 'active' and num_nonnulls(m.subject, m.predicate, m.object) = 3
-        order by m.memory_id desc
-        limit 50000
-    ),
-    stated as (
-        select f.scope_key, f.value, min(f.predicate) as predicate, min(f.first_seen) as first_seen, max(f.last_seen) as last_seen,
-            max(f.memory_id::text)::uuid as memory_id, array_agg(distinct f.session_id) filter (where f.session_id is not null) as sessions
-        from facts as f
-        group by f.scope_key, f.value
-    ),
-    ordered as (
-        select s.*, s.last_seen > lead(s.first_seen) over w as returns, s.sessions && lag(s.sessions) over w as is_together
-        from stated as s
-        window w as (partition by s.scope_key order by s.first_seen, s.memory_id)
-    ),
-    slots as (
-        select o.scope_key, min(o.predicate) as predicate, count(*) as number, coalesce(bool_or(o.returns), false) as returns,
-            coalesce(bool_or(o.is_together), false) as is_together, (array_agg(o.memory_id order by o.memory_id desc))[1:2] as newest
-        from ordered as o
-        group by o.scope_key
-    ),
-    found as (
-        select min(s.predicate) as predicate, count(*) as subjects, count(*) filter (where s.number > 1) as changed,
-            max(s.number) as most_values, count(*) filter (where s.returns) as returned, count(*) filter (where s.is_together) as together,
-            count(*) filter (where s.number = 2 and not s.returns and not s.is_together) as plain,
-            (array_agg(s.newest order by s.number) filter (where s.number > 1))[1:1] as examples
-        from slots as s
-        group by memfold_internal._predicate_1(s.predicate)
-    )
-    select f.predicate, (f.plain + 1)::double precision / (f.changed + 2), f.subjects, f.changed, f.most_values, f.returned, f.together,
-        array(select e.id from unnest(f.examples) as e (id))
-    from found as f
-    where f.changed > 0 and memfold_internal._cardinality(suggest_predicates.tenant_id, f.predicate) is null
-    order by 2 desc, f.changed desc, f.predicate
-    limit max_results;
+    for v_row in
+        with facts as materialized (
+            select m.memory_id, m.scope_key, m.predicate, memfold.canonicalize(m.object, 'prose/1') as value, m.session_id, k.first_seen, k.last_seen
+            from memfold.memories as m
+            join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+            where m.tenant_id = suggest_predicates.tenant_id collate "C" and m.bucket_id = suggest_predicates.bucket_id collate "C"
+                and m.root_id is null and m.status = 'active' and num_nonnulls(m.subject, m.predicate, m.object) = 3
+            order by m.memory_id desc
+            limit 50000
+        ),
+        stated as (
+            select f.scope_key, f.value, min(f.predicate) as predicate, min(f.first_seen) as first_seen, max(f.last_seen) as last_seen,
+                max(f.memory_id::text)::uuid as memory_id, array_agg(distinct f.session_id) filter (where f.session_id is not null) as sessions
+            from facts as f
+            group by f.scope_key, f.value
+        ),
+        ordered as (
+            select s.*, s.last_seen > lead(s.first_seen) over w as returns, s.sessions && lag(s.sessions) over w as is_together
+            from stated as s
+            window w as (partition by s.scope_key order by s.first_seen, s.memory_id)
+        ),
+        slots as (
+            select o.scope_key, min(o.predicate) as predicate, count(*) as number, coalesce(bool_or(o.returns), false) as returns,
+                coalesce(bool_or(o.is_together), false) as is_together, array_agg(o.memory_id order by o.memory_id desc) as newest
+            from ordered as o
+            group by o.scope_key
+        ),
+        found as (
+            select min(s.predicate) as predicate, count(*) as subjects, count(*) filter (where s.number > 1) as changed,
+                max(s.number) as most_values, count(*) filter (where s.returns) as returned, count(*) filter (where s.is_together) as together,
+                count(*) filter (where s.number = 2 and not s.returns and not s.is_together) as plain,
+                (array_agg(s.newest[1] order by s.number) filter (where s.number > 1))[1] as newer,
+                (array_agg(s.newest[2] order by s.number) filter (where s.number > 1))[1] as older
+            from slots as s
+            group by memfold_internal._predicate_1(s.predicate)
+        )
+        select f.predicate, (f.plain + 1)::double precision / (f.changed + 2), f.subjects, f.changed, f.most_values, f.returned, f.together,
+            array[f.newer, f.older]
+        from found as f
+        where f.changed > 0
+        order by 2 desc, f.changed desc, f.predicate
+    loop
+        -- not in the query: on Citus, no function in it may read tables
+        continue when memfold_internal._cardinality(suggest_predicates.tenant_id, v_row.predicate) is not null;
+        return next v_row;
+        max_results := max_results - 1;
+        exit when max_results = 0;
+    end loop;
 end;
 $$;
 grant execute on function memfold.suggest_predicates to memfold_app;
