@@ -111,19 +111,19 @@ export interface Functions {
   };
   erase_bucket: {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; reason?: string | null; max_memories?: number | string | null };
-    row: { erased: string | null; kept: string | null; events: string | null; remaining: string | null };
+    row: { erased: string | null; kept: string | null; events: string | null; remaining: string | null; current_again: string[] | null };
   };
   erase_memory: {
     arguments: { memory_id: string | null; tenant_id?: string | null; reason?: string | null };
-    row: { erased: string | null; kept: string | null; events: string | null; remaining: string | null };
+    row: { erased: string | null; kept: string | null; events: string | null; remaining: string | null; current_again: string[] | null };
   };
   erase_source: {
     arguments: { source_turn_id: string | null; tenant_id?: string | null; reason?: string | null; max_memories?: number | string | null };
-    row: { erased: string | null; kept: string | null; events: string | null; remaining: string | null };
+    row: { erased: string | null; kept: string | null; events: string | null; remaining: string | null; current_again: string[] | null };
   };
   erase_tenant: {
     arguments: { tenant_id: string | null; reason?: string | null; max_memories?: number | string | null };
-    row: { erased: string | null; kept: string | null; events: string | null; remaining: string | null };
+    row: { erased: string | null; kept: string | null; events: string | null; remaining: string | null; current_again: string[] | null };
   };
   explain_memory: {
     arguments: { memory_id: string | null; tenant_id?: string | null };
@@ -140,6 +140,10 @@ export interface Functions {
   find_similar: {
     arguments: { embedding: string | null; embedding_model: string | null; tenant_id?: string | null; bucket_id?: string | null; threshold?: number | null; memory_type?: string | null; subject?: string | null; predicate?: string | null; max_results?: number | string | null };
     row: { memory_id: string | null; matched_id: string | null; similarity: number | null; content: string | null; matched_similarity: number | null; matched_content: string | null; complete: boolean | null };
+  };
+  forget_memories: {
+    arguments: { tenant_id?: string | null; bucket_id?: string | null; subject?: string | null; predicate?: string | null; query_embedding?: string | null; embedding_model?: string | null; min_similarity?: number | null; erase?: boolean | null; dry_run?: boolean | null; reason?: string | null };
+    row: { run_id: string | null; memory_id: string | null; action: string | null; subject: string | null; predicate: string | null; content: string | null; similarity: number | null };
   };
   import_bucket: {
     arguments: { lines: Json | null; tenant_id?: string | null; bucket_id?: string | null };
@@ -234,8 +238,8 @@ export interface Functions {
     row: { run_maintenance: Json | null };
   };
   search_memories: {
-    arguments: { query_embedding?: string | null; embedding_model?: string | null; tenant_id?: string | null; bucket_id?: string | null; max_results?: number | string | null; memory_type?: string | null; subject?: string | null; predicate?: string | null; session_id?: string | null; metadata?: Json | null; min_confidence?: number | null; as_of?: Date | string | null; deduplicate?: boolean | null; dedup_threshold?: number | null; touch?: boolean | null; show_collapsed?: boolean | null; query?: string | null; bucket_ids?: string[] | null; bucket_prefix?: string | null; metadata_path?: string | null };
-    row: { memory_id: string | null; content: string | null; memory_type: string | null; subject: string | null; predicate: string | null; object: string | null; score: number | null; similarity: number | null; matched_id: string | null; matched_similarity: number | null; confidence: number | null; repetition_count: string | null; metadata: Json | null; session_id: string | null; first_seen: Date | null; last_seen: Date | null; collapsed_ids: string[] | null; collapsed_count: string | null; collapsed_into: string | null; matched_content: string | null; bucket_id: string | null; word_share: number | null; complete: boolean | null };
+    arguments: { query_embedding?: string | null; embedding_model?: string | null; tenant_id?: string | null; bucket_id?: string | null; max_results?: number | string | null; memory_type?: string | null; subject?: string | null; predicate?: string | null; session_id?: string | null; metadata?: Json | null; min_confidence?: number | null; as_of?: Date | string | null; deduplicate?: boolean | null; dedup_threshold?: number | null; touch?: boolean | null; show_collapsed?: boolean | null; query?: string | null; bucket_ids?: string[] | null; bucket_prefix?: string | null; metadata_path?: string | null; min_similarity?: number | null };
+    row: { memory_id: string | null; content: string | null; memory_type: string | null; subject: string | null; predicate: string | null; object: string | null; score: number | null; similarity: number | null; matched_id: string | null; matched_similarity: number | null; confidence: number | null; repetition_count: string | null; metadata: Json | null; session_id: string | null; first_seen: Date | null; last_seen: Date | null; collapsed_ids: string[] | null; collapsed_count: string | null; collapsed_into: string | null; matched_content: string | null; bucket_id: string | null; word_share: number | null; complete: boolean | null; valid_from: Date | null; disputed_by: string[] | null };
   };
   set_options: {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; memory_type?: string | null; min_confidence?: number | null; search_threshold?: number | null; touch?: boolean | null; rank_confidence?: number | null; rank_feedback?: number | null; consolidate_threshold?: number | null; max_cluster_size?: number | string | null; protected_types?: string[] | null; decay_rate?: number | null; decay_floor?: number | null; decay_interval?: Interval | null; key_retention?: Interval | null; consolidate_interval?: Interval | null; sweep_interval?: Interval | null; prune_interval?: Interval | null; text_search?: string | null; link_interval?: Interval | null };

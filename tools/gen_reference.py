@@ -197,6 +197,9 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "from memories as m, update_memory(m.memory_id, 'Carol works in the old office.', tenant_id => 'acme') as r\n"
             "where m.content = 'Carol works in the office.'",
         ],
+        "forget_memories": [
+            "select action, content from forget_memories('acme', subject => 'Carol', predicate => null)",
+        ],
         "reject_memory": [
             "select r.action, r.tier, r.method\n"
             "from memories as m, reject_memory(m.memory_id, 'acme', 'a joke') as r\n"
@@ -382,7 +385,7 @@ NOT_USED = "Not used by this version."
 # The composite types that callers see.
 RESULTS = {
     "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
-    "erasure", "link_suggestion", "predicate_suggestion",
+    "erasure", "forgotten_memory", "link_suggestion", "predicate_suggestion",
 }  # fmt: skip
 
 FUNCTIONS = """

@@ -13,6 +13,8 @@ from memfold.types import Row
 SearchBy: TypeAlias = Literal["vector", "words", "both"]
 INCOMPLETE = "01M01"
 """SQLSTATE of the NOTICE with which a search reports that it is not complete."""
+NOTHING_NEAR = "01M02"
+"""SQLSTATE of the NOTICE with which a search reports that nothing reached ``min_similarity``."""
 
 T = TypeVar("T")
 
@@ -30,7 +32,8 @@ class SearchResult(tuple[T, ...]):
     """The memories found, best first.
 
     ``complete``: whether the search covered everything that it could have found. If not, ``reason`` says why, and
-    ``hint`` what to do: usually the statement that creates an index.
+    ``hint`` what to do: usually the statement that creates an index. They also say so if nothing reached
+    ``min_similarity``.
     """
 
     complete: bool = True
@@ -38,7 +41,7 @@ class SearchResult(tuple[T, ...]):
     hint: str | None = None
 
     @classmethod
-    def of(cls, found: Iterable[T], rows: Sequence[Row], notices: Iterable[Notice]) -> Self:
+    def of(cls, found: Iterable[T], rows: Sequence[Row], notices: Sequence[Notice]) -> Self:
         made = cls(found)
         told = next((one for one in notices if one.sqlstate == INCOMPLETE), None)
         made.complete = told is None and all(row["complete"] for row in rows)
@@ -46,6 +49,8 @@ class SearchResult(tuple[T, ...]):
             # a session may have turned notices off
             made.reason = told.detail if told is not None else "The bucket is large, and there is no index."
             made.hint = told.hint if told is not None else "Ask memfold doctor."
+        elif far := next((one for one in notices if one.sqlstate == NOTHING_NEAR), None):
+            made.reason, made.hint = far.detail, far.hint
         return made
 
 
@@ -60,6 +65,7 @@ class SearchFields(TypedDict, total=False):
     metadata: Mapping[str, Any]
     metadata_path: str
     min_confidence: float
+    min_similarity: float
     as_of: datetime
     deduplicate: bool
     dedup_threshold: float
@@ -76,8 +82,10 @@ class FoundMemory:
     texts (None: it has no vector of the model, or the search was only by words). ``word_share``: the share of the
     query's words that this text has, from 0 to 1, with rare words counting more (None: no words, or the search was
     only by vector). ``confidence`` is after decay. ``collapsed_ids`` are memories that say the same and are not
-    shown; ``score`` is the best of theirs and its own. ``display_text``: with ``merge_text``, the text that a model
-    made of all their texts, else the content.
+    shown; ``score`` is the best of theirs and its own. ``valid_from``: since when it is current. ``disputed_by``:
+    memories that may say otherwise: an open question is about both, or it is another value of the same subject and
+    predicate, of which nobody has said how many it has at a time. ``display_text``: with ``merge_text``, the text that a
+    model made of all their texts, else the content.
     """
 
     memory_id: UUID
@@ -102,9 +110,12 @@ class FoundMemory:
     collapsed_ids: tuple[UUID, ...]
     collapsed_count: int
     display_text: str
+    valid_from: datetime
+    disputed_by: tuple[UUID, ...]
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
         values = {field.name: row[field.name] for field in fields(cls) if field.name != "display_text"}
         values["collapsed_ids"] = tuple(row["collapsed_ids"])
+        values["disputed_by"] = tuple(row["disputed_by"])
         return cls(**values, display_text=row["content"])

@@ -101,6 +101,7 @@ SEARCH = _function(
     "bucket_ids",
     "bucket_prefix",
     "metadata_path",
+    "min_similarity",
 )
 FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 
@@ -132,6 +133,19 @@ ERASE = {
 # manual actions
 UNDO = _function("undo", "event_id", "reason", "tenant_id")
 REJECT = _function("reject_memory", "memory_id", "reason", "tenant_id")
+FORGET = _function(
+    "forget_memories",
+    "tenant_id",
+    "bucket_id",
+    "subject",
+    "predicate",
+    "query_embedding",
+    "embedding_model",
+    "min_similarity",
+    "erase",
+    "dry_run",
+    "reason",
+)
 MERGE = _function("merge_memories", "memory_id", "into_id", "reason", "tenant_id")
 SUPERSEDE = _function("supersede_memory", "memory_id", "by_id", "reason", "tenant_id")
 UPDATE = _function(

@@ -98,7 +98,8 @@ class SimilarMemory:
     ``similarity`` is a cosine, ``jaccard`` a share of words; None: not compared that way. If another of its texts is
     nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it, with its own similarity. ``find_similar``
     always names the nearest text, which may be the memory itself, with the contents. ``note``: "another value", of the
-    same subject and predicate, if nobody has said how many values that has at a time.
+    same subject and predicate, if nobody has said how many values that has at a time; "forgotten": it is rejected, and
+    ``undo(event_id)`` reverses that; "current again": by a rejection.
     """
 
     memory_id: UUID
@@ -112,6 +113,7 @@ class SimilarMemory:
     jaccard_matched_id: UUID | None = None
     matched_jaccard: float | None = None
     note: str | None = None
+    event_id: UUID | None = None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -216,6 +218,26 @@ class UndoneMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgottenMemory:
+    """A memory that ``forget`` takes away (``action`` rejected or erased), or that became current by it (current again).
+
+    ``run_id``: for ``undo_run``; None: a preview, or erased. ``similarity``: the best of its texts' to the query.
+    """
+
+    run_id: UUID | None
+    memory_id: UUID
+    action: Literal["rejected", "erased", "current again"]
+    subject: str | None
+    predicate: str | None
+    content: str
+    similarity: float | None
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
 class CurrentMemory:
     """A memory that was current at a time; ``valid_to`` None: it still is."""
 
@@ -280,16 +302,18 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """The result of an erasure: erased texts, texts that lost observations but stay because other sources support
-    them, and erased ledger rows. ``remaining``: texts still to erase, 0 when it is done."""
+    them, and erased ledger rows. ``remaining``: texts still to erase, 0 when it is done. ``current_again``: values that
+    became current by it."""
 
     erased: int = 0
     kept: int = 0
     events: int = 0
     remaining: int = 0
+    current_again: tuple[UUID, ...] = ()
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
+        return cls(**{**row, "current_again": tuple(row["current_again"])})
 
     def plus(self, other: Self) -> Self:
         """Both calls together; ``remaining`` is that of the other one."""
@@ -298,6 +322,7 @@ class Erasure:
             erased=self.erased + other.erased,
             kept=self.kept + other.kept,
             events=self.events + other.events,
+            current_again=self.current_again + other.current_again,
         )
 
 

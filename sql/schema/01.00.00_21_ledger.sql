@@ -314,6 +314,14 @@ create type memfold_internal.derived_time as (
 );
 comment on type memfold_internal.derived_time is 'When a root is current, and its status and flags: the result of _derived_times().';
 
+create type memfold_internal.rivalry as (
+    bucket_ids text[],
+    slot_keys bigint[],
+    rivals uuid[],
+    current_ids uuid[]
+);
+comment on type memfold_internal.rivalry is 'Slots, and memories, that may become current when something is taken away: see _rivalry().';
+
 -- Runs -------------------------------------------------------------------------------------------------------------
 
 create table memfold.runs (
@@ -322,7 +330,7 @@ create table memfold.runs (
     bucket_id text collate "C" not null,
     kind text collate "C" not null check (kind in (
         'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'maintenance', 'reembedding', 'dropping', 'erasure',
-        'link', 'predicate'
+        'link', 'predicate', 'forgetting'
     )),
     status text collate "C" not null default 'open' check (status in ('open', 'done', 'failed', 'undone')),
     arguments jsonb not null default '{}',

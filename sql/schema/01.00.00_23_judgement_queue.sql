@@ -69,7 +69,7 @@ comment on table memfold.judgements is
 cardinality "has this predicate one value at a time?". Until the answer, all memories stay active, and nothing is linked or declared.';
 comment on column memfold.judgements.kind is
 'write: found by ingest; synthesis: ingest asks for one text; consolidation: found by a maintenance run; review: for a person; forgotten:
-found by ingest, beside a tombstone; identity: whether two names mean the same (ask_links); cardinality: whether a predicate has one value
+found by ingest, near a tombstone; identity: whether two names mean the same (ask_links); cardinality: whether a predicate has one value
 at a time (suggest_predicates).';
 comment on column memfold.judgements.status is
 'open, leased, done, obsolete, dead (eight attempts failed), or part: a member of the cluster that cluster_id asks about.';

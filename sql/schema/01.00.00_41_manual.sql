@@ -5,3 +5,16 @@ create type memfold.undone_memory as (
     content text
 );
 comment on type memfold.undone_memory is 'A memory after an undo, and the ledger row that the undo wrote.';
+
+create type memfold.forgotten_memory as (
+    run_id uuid,
+    memory_id uuid,
+    action text,
+    subject text,
+    predicate text,
+    content text,
+    similarity double precision
+);
+comment on type memfold.forgotten_memory is
+'A memory that forget_memories() takes away (action rejected or erased), or that became current by it (current again). run_id: for
+undo_run(); null: a preview, or erased. similarity: the best cosine of its texts to the query; null: there is none.';

@@ -2,11 +2,12 @@ create type memfold.erasure as (
     erased bigint,
     kept bigint,
     events bigint,
-    remaining bigint
+    remaining bigint,
+    current_again uuid[]
 );
 comment on type memfold.erasure is
 'Result of one call: erased texts (memories and aliases), texts that lost observations but stay because other sources support them, and
-erased ledger rows. remaining: texts left for another call; for a bucket or tenant the count stops at 1,000.';
+erased ledger rows. current_again: values that became current by it. remaining: texts left for another call; for a bucket or tenant the count stops at 1,000.';
 
 -- No statistics with samples of texts, which the planner does not need: pg_statistic would keep erased text.
 do $$

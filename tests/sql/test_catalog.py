@@ -22,7 +22,7 @@ PUBLIC = {
     "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope",
     "drop_embeddings", "duplicate_pairs",
     "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket", "erase_memory",
-    "erase_source", "erase_tenant", "explain_memory", "export_bucket", "fail_judgement", "find_similar",
+    "erase_source", "erase_tenant", "explain_memory", "export_bucket", "fail_judgement", "find_similar", "forget_memories",
     "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows", "known_memory", "link_predicate",
     "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
     "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
@@ -46,8 +46,9 @@ PROCEDURES = {"rehash_bucket", "run_maintenance_all", "take_up_links"}
 # The functions of an application that an agent may also call, and no others.
 AGENTS = {
     "attach_embedding", "canonicalize", "current_memories", "current_memory", "effective_confidence", "embed_pending",
-    "explain_memory", "find_similar", "ingest_memories", "ingest_memory", "known_memory", "pending_embeddings",
-    "preview_memory", "record_feedback", "reject_memory", "resolve_judgement", "search_memories", "undo", "update_memory",
+    "explain_memory", "find_similar", "forget_memories", "ingest_memories", "ingest_memory", "known_memory",
+    "pending_embeddings", "preview_memory", "record_feedback", "reject_memory", "resolve_judgement",
+    "search_memories", "undo", "update_memory",
 }  # fmt: skip
 # The functions that a judge may call; a judge has no tenant.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}

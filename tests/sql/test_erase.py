@@ -98,7 +98,7 @@ def test_what_one_source_said(db: DB) -> None:
     assert ingest(db, "ann likes tea", source_turn_ids=["turn-2"], metadata={"b": 2}).action == "merged"
     both = ingest(db, "Ann has a cat", source_turn_ids=["turn-1", "turn-2"])
     other = ingest(db, "Bob likes coffee", source_turn_ids=["turn-2"])
-    assert erase(db, "turn-1") == (1, 2, 2, 0)
+    assert erase(db, "turn-1") == (1, 2, 2, 0, [])
 
     assert found(db, "turn-1", "ebra", "uagga", "kapi", "session-1", "zorse", "key-1", "LIKES") == []
     assert content(db, shared.memory_id) == "ann likes tea"

@@ -1,4 +1,4 @@
-"""What was forgotten does not come back in other words, by any road; and who says so can take it back."""
+"""What was forgotten does not come back in other words, by any road; and the rejection can be undone."""
 
 from __future__ import annotations
 
@@ -215,3 +215,154 @@ def test_a_writer_beside_the_rejection(db: DB, connect: Connect) -> None:
             ingest(db, "Bo's salary is 82,000 euros a year", **SALARY)
     assert ingest(db, "Bo's salary is 82,000 euros a year", **SALARY).action == "rejected"
     check(db)
+
+
+def forget(db: DB, **given: Any) -> list[tuple[Any, ...]]:
+    """(action, content), and similarity if there is one."""
+    names = ", ".join(f"{name} => %s" for name in given)
+    rows = db.execute(
+        f"select action, content, similarity from forget_memories('acme', {names})".encode(),
+        list(given.values()),
+    ).fetchall()
+    return [row if row[2] is not None else row[:2] for row in rows]
+
+
+@pytest.fixture
+def homes(db: DB) -> DB:
+    model(db)
+    db.execute("select set_predicate('lives_in', 'acme')")
+    for day, (place, cosine) in enumerate((("Lyon", 1.0), ("Paris", 0.9), ("Rome", 0.5)), 1):
+        where = {"subject": "Bo", "predicate": "lives_in", "object": place}
+        ingest(db, f"Bo lives in {place}", observed_at=f"2026-01-0{day}", **where, **vector(cosine))
+    ingest(db, "Bo has a cat", subject="Bo", predicate="pet", **vector(0.3, axis=2))
+    ingest(db, "Ida has a cat", subject="Ida", **vector(0.2, axis=2))
+    return db
+
+
+def run_of(db: DB) -> Any:
+    row = db.execute("select run_id from runs where kind = 'forgetting'").fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_a_slot_is_forgotten_with_its_history_and_one_undo(homes: DB) -> None:
+    before = statuses(homes)
+    told = {"subject": "bo", "predicate": "livesIn"}
+    places = [("rejected", f"Bo lives in {place}") for place in ("Lyon", "Paris", "Rome")]
+    assert forget(homes, **told) == places
+    assert statuses(homes) == before, "a preview"
+    assert forget(homes, **told, dry_run=False) == places
+    assert {text for text, status in statuses(homes).items() if status == "active"} == {
+        "Bo has a cat",
+        "Ida has a cat",
+    }
+    assert homes.execute("select status, report from runs where kind = 'forgetting'").fetchall() == [
+        ("done", {"rejected": 3})
+    ]
+    check(homes)
+    homes.execute("select undo_run(%s, 'acme')", [run_of(homes)])
+    assert statuses(homes) == before
+    check(homes)
+
+
+def test_all_about_a_subject(homes: DB) -> None:
+    assert len(forget(homes, subject="Bo", dry_run=False)) == 4
+    assert statuses(homes)["Ida has a cat"] == "active"
+    assert forget(homes, subject="Bo", dry_run=False) == []
+    assert homes.execute("select count(*) from runs where kind = 'forgetting'").fetchone() == (1,)
+    check(homes)
+
+
+def test_by_an_alias_of_its_name(homes: DB) -> None:
+    homes.execute("select link_subject('Bob', 'Bo', 'acme')")
+    assert len(forget(homes, subject="Bob")) == 4
+
+
+def test_a_topic_is_forgotten_and_the_receipt_names_what_is_current_again(homes: DB) -> None:
+    """The nearest first, by the best of a memory's texts."""
+    query = {"query_embedding": vector(0.5)["embedding"], "embedding_model": "m"}
+    assert forget(homes, **query, min_similarity=0.999) == [
+        ("rejected", "Bo lives in Rome", pytest.approx(1))
+    ]
+    made = forget(homes, **query, min_similarity=0.999, dry_run=False)
+    assert made[1:] == [("current again", "Bo lives in Paris")]
+    check(homes)
+    homes.execute("select undo_run(%s, 'acme')", [run_of(homes)])
+    assert forget(homes, subject="Ida", **query, min_similarity=0.99) == []
+    # two values in one run: what was in between is not named
+    made = forget(homes, subject="Bo", predicate="lives_in", **query, min_similarity=0.8, dry_run=False)
+    assert [row[:2] for row in made] == [
+        ("rejected", "Bo lives in Rome"), ("rejected", "Bo lives in Paris"), ("current again", "Bo lives in Lyon"),
+    ]  # fmt: skip
+    check(homes)
+
+
+def test_a_topic_is_erased(homes: DB) -> None:
+    query = {"query_embedding": vector(0.5)["embedding"], "embedding_model": "m", "min_similarity": 0.999}
+    made = forget(homes, **query, erase=True, dry_run=False)
+    assert [row[:2] for row in made] == [
+        ("erased", "Bo lives in Rome"),
+        ("current again", "Bo lives in Paris"),
+    ]
+    assert "Bo lives in Rome" not in statuses(homes)
+    assert homes.execute("select count(*) from runs where kind = 'forgetting'").fetchone() == (0,)
+    check(homes)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"predicate": "lives_in"},
+        {"query_embedding": "[1,0,0,0]", "embedding_model": "m"},
+        {"min_similarity": 0.5},
+        {"subject": "Bo", "min_similarity": 0.5},
+        {"query_embedding": "[1,0,0,0]", "embedding_model": "m", "min_similarity": 1.5},
+        {"subject": "Bo", "erase": None},
+    ],
+)
+def test_it_must_be_clear_what_to_forget(homes: DB, given: dict[str, Any]) -> None:
+    names = "".join(f", {name} => %s" for name in given)
+    with pytest.raises(psycopg.Error) as caught:
+        homes.execute(f"select forget_memories('acme'{names})".encode(), list(given.values()))
+    assert caught.value.sqlstate == "MF022"
+
+
+def test_too_much_at_once_changes_nothing(db: DB) -> None:
+    db.execute("select ingest_memories(jsonb_agg(jsonb_build_object('content', 'n ' || n, 'subject', 'Bo')), 'acme')"
+               " from generate_series(1, 1001) as n")  # fmt: skip
+    with pytest.raises(psycopg.Error) as caught:
+        db.execute("select forget_memories('acme', subject => 'Bo', dry_run => false)")
+    assert caught.value.sqlstate == "MF022"
+    assert set(statuses(db).values()) == {"active"}
+
+
+@pytest.mark.parametrize("kind", ["reject", "erase"])
+def test_the_receipt_of_one_memory_names_what_is_current_again(homes: DB, kind: str) -> None:
+    (rome,) = homes.execute("select memory_id from memories where content = 'Bo lives in Rome'").fetchall()[0]
+    (paris,) = homes.execute("select memory_id from memories where content = 'Bo lives in Paris'").fetchall()[
+        0
+    ]
+    if kind == "reject":
+        row = homes.execute("select \"similar\" from reject_memory(%s, 'acme')", [rome]).fetchone()
+        assert row == ([{"memory_id": str(paris), "note": "current again"}],)
+    else:
+        row = homes.execute("select current_again from erase_memory(%s, 'acme')", [rome]).fetchone()
+        assert row == ([paris],)
+    check(homes)
+
+
+def test_writers_beside_a_run(homes: DB, connect: Connect) -> None:
+    """What is stated at the same time waits, and is refused where it says what is forgotten."""
+    other = connect()
+    with other.transaction():
+        forget(other, subject="Bo", predicate="lives_in", dry_run=False)
+        homes.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            ingest(homes, "Bo is in Rome", subject="Bo", predicate="lives_in", object="Rome")
+    again = ingest(homes, "Bo is in Rome", subject="Bo", predicate="lives_in", object="Rome")
+    assert (again.action, again.method) == ("rejected", "tombstone")
+    assert (
+        ingest(homes, "Bo is in Oslo", subject="Bo", predicate="lives_in", object="Oslo").action == "inserted"
+    )
+    check(homes)

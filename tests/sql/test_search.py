@@ -489,7 +489,7 @@ def test_equal_searches_have_equal_answers(store: DB, connect: Connect) -> None:
         ingest(store, f"User likes tea no {n}", **vector(0.9, axis=1 + n % 3))
     first = search(store, max_results=20)
     assert len({(row["score"], row["similarity"]) for row in first}) == 1
-    assert [row["memory_id"] for row in first] == sorted(row["memory_id"] for row in first)
+    assert [row["memory_id"] for row in first] == sorted((row["memory_id"] for row in first), reverse=True)
     assert search(store, max_results=20) == first == search(connect(), max_results=20)
 
 

@@ -38,6 +38,7 @@ from memfold.types import (
     EmbedReport,
     Erasure,
     Feedback,
+    ForgottenMemory,
     IngestResult,
     KnownMemory,
     ListFields,
@@ -241,6 +242,29 @@ class AsyncMemfold(AsyncNameCalls):
         """As ``Memfold.reject``."""
         given = {"memory_id": memory_id, "reason": reason}
         return await self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
+
+    async def forget(
+        self,
+        subject: str | None = None,
+        predicate: str | None = None,
+        *,
+        query: str | None = None,
+        min_similarity: float | None = None,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        bucket_id: str = "default",
+        erase: bool = False,
+        dry_run: bool = True,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> tuple[ForgottenMemory, ...]:
+        """As ``Memfold.forget``."""
+        given = {
+            "bucket_id": bucket_id, "subject": subject, "predicate": predicate, "embedding": embedding,
+            "embedding_model": embedding_model, "min_similarity": min_similarity, "erase": erase, "dry_run": dry_run,
+            "reason": reason,
+        }  # fmt: skip
+        return await self._drive(_recall.forget(self._core, query, tenant_id, given))
 
     async def merge(
         self,

@@ -31,6 +31,7 @@ from memfold.types import (
     EmbedReport,
     Erasure,
     Feedback,
+    ForgottenMemory,
     IngestResult,
     KnownMemory,
     ListFields,
@@ -233,6 +234,34 @@ class Memfold(NameCalls):
         """Reject a memory: it is no longer shown, and its texts are refused when they arrive again."""
         given = {"memory_id": memory_id, "reason": reason}
         return self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
+
+    def forget(
+        self,
+        subject: str | None = None,
+        predicate: str | None = None,
+        *,
+        query: str | None = None,
+        min_similarity: float | None = None,
+        embedding: Embedding | None = None,
+        embedding_model: str | None = None,
+        bucket_id: str = "default",
+        erase: bool = False,
+        dry_run: bool = True,
+        reason: str | None = None,
+        tenant_id: str | None = None,
+    ) -> tuple[ForgottenMemory, ...]:
+        """Forget what is about a subject (and predicate), current and former values; or what is near to a query.
+
+        query, or embedding with embedding_model: memories with a text whose cosine to it is at least min_similarity,
+        which depends on the model: look at the preview. With a subject as well: those that are both. They are
+        rejected in one run, which undo_run() undoes; erase: deleted for good. dry_run returns what it would forget.
+        """
+        given = {
+            "bucket_id": bucket_id, "subject": subject, "predicate": predicate, "embedding": embedding,
+            "embedding_model": embedding_model, "min_similarity": min_similarity, "erase": erase, "dry_run": dry_run,
+            "reason": reason,
+        }  # fmt: skip
+        return self._drive(_recall.forget(self._core, query, tenant_id, given))
 
     def merge(
         self,

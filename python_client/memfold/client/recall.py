@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
 from memfold import queries
@@ -16,11 +16,12 @@ from memfold.client.steps import Ask, Steps, Together
 from memfold.found import FoundMemory, Notice, SearchBy, SearchResult
 from memfold.judging import Answer, Question, Side
 from memfold.judging.questions import is_wordless
-from memfold.types import Row
+from memfold.types import Embedding, ForgottenMemory, Row
 
 SURE = 0.75
 """Below this confidence a verdict means that both are kept, as the judge's prompt says."""
 _AT_ONCE = 10
+Forgotten: TypeAlias = tuple[ForgottenMemory, ...]
 
 
 def search(
@@ -50,11 +51,7 @@ def search(
                 core.embedder.model
             )  # the model whose vectors decide what is shown as one
     elif embedding is None and query is not None:
-        if core.embedder is None:
-            raise ValueError(f"search by {by} needs an embedding, or a client with an embedder")
-        vectors = yield from core._vectors(core.embedder, [query])
-        yield from core.register(core.embedder, vectors[0])
-        embedding, given["embedding_model"] = vectors[0], core.embedder.model
+        embedding, given["embedding_model"] = yield from _embedded(core, query, f"search by {by}")
     given["query_embedding"] = embedding
     if by != "vector":
         given["query"] = query
@@ -97,8 +94,29 @@ def search(
         merged: list[str] = yield Together(merging, _AT_ONCE)
         together = [replace(memory, display_text=text) for memory, text in zip(together, merged, strict=True)]
     found += together
-    found.sort(key=lambda memory: (-memory.score, -(memory.matched_similarity or -1), memory.memory_id))
+    found.sort(key=lambda memory: (-memory.score, -(memory.matched_similarity or -1), -memory.memory_id.int))
     return SearchResult.of(found[: arguments.get("max_results") or 10], rows, notices)
+
+
+def _embedded(core: Core, query: str, what: str) -> Steps[tuple[Embedding, str]]:
+    if core.embedder is None:
+        raise ValueError(f"{what} needs an embedding, or a client with an embedder")
+    vectors = yield from core._vectors(core.embedder, [query])
+    yield from core.register(core.embedder, vectors[0])
+    return vectors[0], core.embedder.model
+
+
+def forget(
+    core: Core, query: str | None, tenant_id: str | None, given: Mapping[str, Any]
+) -> Steps[Forgotten]:
+    """What is about a subject, or near to a query."""
+    given = dict(given)
+    given["query_embedding"] = given.pop("embedding")
+    check_text("query", query)
+    if given["query_embedding"] is None and query is not None:
+        given["query_embedding"], given["embedding_model"] = yield from _embedded(core, query, "a query")
+    rows = yield from core.run(queries.FORGET, core._arguments(given, tenant_id))
+    return tuple(ForgottenMemory.from_row(row) for row in rows)
 
 
 class _Asked:

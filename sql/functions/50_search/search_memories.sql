@@ -19,7 +19,8 @@ create or replace function memfold.search_memories(
     query text default null,
     bucket_ids text[] default null,
     bucket_prefix text default null,
-    metadata_path jsonpath default null
+    metadata_path jsonpath default null,
+    min_similarity double precision default null
 ) returns setof memfold.found_memory
 language plpgsql volatile security definer rows 10 set search_path = pg_catalog, pg_temp
 -- replanning these statements takes longer than they do
@@ -69,12 +70,13 @@ begin
             format('query_embedding was null, and query %s.', quote_nullable(search_memories.query)),
             'Pass the vector of the query, its text, or both.');
     elsif not coalesce(max_results between 1 and 1000 and coalesce(dedup_threshold, 0) between 0 and 1
-        and coalesce(search_memories.min_confidence, 0) between 0 and 1, false)
+        and coalesce(search_memories.min_confidence, 0) between 0 and 1 and coalesce(min_similarity, 0) between 0 and 1, false)
     then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
-            format('max_results was %s, dedup_threshold %s, min_confidence %s.', coalesce(max_results::text, 'null'),
-                coalesce(dedup_threshold::text, 'null'), coalesce(search_memories.min_confidence::text, 'null')),
-            'max_results is 1 to 1000; dedup_threshold and min_confidence are 0 to 1, or null to use the bucket''s options.');
+            format('max_results was %s, dedup_threshold %s, min_confidence %s, min_similarity %s.', coalesce(max_results::text, 'null'),
+                coalesce(dedup_threshold::text, 'null'), coalesce(search_memories.min_confidence::text, 'null'),
+                coalesce(min_similarity::text, 'null')),
+            'max_results is 1 to 1000; min_similarity 0 to 1; dedup_threshold and min_confidence are 0 to 1, or null to use the bucket''s options.');
     elsif jsonb_typeof(search_memories.metadata) <> 'object' then
         perform memfold_internal._fail('MF022', 'the metadata is not an object',
             format('It is a JSON %s.', jsonb_typeof(search_memories.metadata)),
@@ -110,12 +112,21 @@ begin
             array_agg(r.share), array_agg(r.confidence)
         into v_ids, v_texts, v_places, v_scores, v_similarities, v_shares, v_confidences
         from (
-            select b.*, (1 - v_settings.rank_confidences[b.place] - v_settings.rank_feedbacks[b.place]) * b.fit
-                    + v_settings.rank_confidences[b.place] * b.confidence + v_settings.rank_feedbacks[b.place] * b.feedback as score
-            from memfold_internal._fuse(v_found.places, v_found.root_ids, v_found.text_ids, v_found.similarities, v_found.shares,
-                v_found.confidences, v_found.feedbacks, v_fetch,
-                v_unit is not null and search_memories.query is not null) as b
-            order by score desc, b.similarity desc nulls last, b.id
+            select f.place, f.id, f.text_id, f.similarity, f.share, f.confidence,
+                -- of values about which nobody has decided, the newest comes first if it is about as near
+                case when c.memory_id is not null and f.score >= max(f.score) over w - 0.05 then max(f.score) over w else f.score end as score
+            from (
+                select b.*, (1 - v_settings.rank_confidences[b.place] - v_settings.rank_feedbacks[b.place]) * b.fit
+                        + v_settings.rank_confidences[b.place] * b.confidence + v_settings.rank_feedbacks[b.place] * b.feedback as score
+                from memfold_internal._fuse(v_found.places, v_found.root_ids, v_found.text_ids, v_found.similarities, v_found.shares,
+                    v_found.confidences, v_found.feedbacks, v_fetch,
+                    v_unit is not null and search_memories.query is not null) as b
+            ) as f
+            left join memfold_internal._contested(v_tenant_id, v_found.root_ids) as c on c.memory_id = f.id
+            where min_similarity is null or min_similarity <= case when v_unit is null then f.share else coalesce(f.similarity,
+                memfold_internal._stored_similarity(v_tenant_id, f.text_id, search_memories.embedding_model, v_unit)) end
+            window w as (partition by c.slot)
+            order by score desc, c.last_seen desc nulls last, f.similarity desc nulls last, f.id desc
         ) as r;
         exit when v_ids is null;
         v_clusters := array(select generate_subscripts(v_ids, 1));
@@ -128,9 +139,20 @@ begin
         from (
             select distinct u.cluster from unnest(v_clusters) as u (cluster) order by 1 limit max_results
         ) as c;
-        exit when v_shown = max_results or not v_found.has_more or v_fetch >= v_most;
+        exit when v_shown = max_results or not v_found.has_more or v_fetch >= v_most
+            -- what is farther away is not near enough either
+            or min_similarity is not null and num_nulls(v_unit, search_memories.query) = 1
+            and cardinality(v_ids) < (select count(distinct u.id) from unnest(v_found.root_ids) as u (id));
         v_fetch := 4 * v_fetch;
     end loop;
+    if v_ids is null and min_similarity is not null and v_found.root_ids <> '{}' then
+        raise notice 'nothing is near enough' using
+            errcode = '01M02',
+            detail = format('min_similarity was %s; the nearest has %s.', min_similarity, (
+                select max(u.near) from unnest(case when v_unit is null then v_found.shares else v_found.similarities end) as u (near)
+            )),
+            hint = 'Lower min_similarity, or ask otherwise.';
+    end if;
     if v_found.shortfalls <> '{}' then
         perform memfold_internal._notify_incomplete(v_found.shortfalls, v_model, (
             select min((memfold_internal._options(tenant_id, u.id, '*')).text_search) from unnest(v_buckets) as u (id)
@@ -150,12 +172,18 @@ begin
             case when i.text_id = i.id then m.content else (
                 select t.content from memfold.memories as t where t.tenant_id = v_tenant_id and t.memory_id = i.text_id
             ) end,
-            m.bucket_id, i.share, v_found.shortfalls = '{}'
+            m.bucket_id, i.share, v_found.shortfalls = '{}',
+            case when k.on_timeline then (
+                select max(t.valid_from) from memfold.memory_intervals as t
+                where t.tenant_id = v_tenant_id and t.memory_id = i.id and t.valid_from <= coalesce(as_of, greatest(now(), k.last_seen))
+            ) else coalesce(k.valid_from, k.first_seen) end,
+            case when as_of is null then memfold_internal._disputed_by(v_tenant_id, i.id, m.bucket_id, m.scope_key, m.subject,
+                m.predicate, m.object) else '{}' end
         from unnest(v_ids, v_texts, v_scores, v_similarities, v_shares, v_confidences, v_clusters, v_best) with ordinality
             as i (id, text_id, score, similarity, share, confidence, cluster, best, place)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         cross join lateral (
-            select c.observations, c.first_seen, c.last_seen from memfold.memory_totals as c
+            select c.observations, c.first_seen, c.last_seen, c.on_timeline, c.valid_from from memfold.memory_totals as c
             where c.tenant_id = v_tenant_id and c.memory_id = i.id
             offset 0
         ) as k
@@ -202,7 +230,10 @@ subject and predicate in canonical form, metadata contained, metadata_path a jso
 options). A merged text returns its memory (matched_id). Searches bucket_id, or else bucket_ids and all buckets that begin with
 bucket_prefix, at most 1,000. Memories are ranked by score = (1 - rank_confidence - rank_feedback) * fit + rank_confidence * effective
 confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is matched_similarity, word_share, or with both 30.5 * (1 / (60
-+ rank by vector) + 1 / (60 + rank by words)). Then, unless deduplicate is false, memories that say the same are shown as one, even across
++ rank by vector) + 1 / (60 + rank by words)). Of different values of one
+subject and predicate, of which nobody has said how many it has, those within 0.05 of the best score get that score, the one stated last
+first. min_similarity: only those with at least this matched_similarity (by words only: word_share); if there is none, a NOTICE (01M02)
+names the nearest. Then, unless deduplicate is false, memories that say the same are shown as one, even across
 buckets: each pair has a cosine of at least dedup_threshold (null: the option search_threshold, else the model''s judge threshold; if one
 has no vector, at least 0.8 of the words in common), a clean guard, the same predicate and no different subject or object, and was not
 judged contradiction or distinct. The one with the longest canonical form is shown, then the most confident, then the newest; the others

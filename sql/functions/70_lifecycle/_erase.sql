@@ -94,6 +94,7 @@ declare
     v_stated uuid[];
     v_removed uuid[];
     v_newest uuid;
+    v_rivalry constant memfold_internal.rivalry := memfold_internal._rivalry(tenant_id, texts);
 begin
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
         coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
@@ -238,6 +239,7 @@ begin
     perform memfold_internal._maintain(false);
     v_result.erased := pg_catalog.cardinality(v_gone);
     v_result.kept := (select pg_catalog.count(*) from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone));
+    v_result.current_again := memfold_internal._current_again(v_tenant_id, v_rivalry);
     return v_result;
 end;
 $$;

@@ -24,7 +24,7 @@ begin
     where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id and i.idempotency_key = o.idempotency_key;
     get diagnostics v_rows = row_count;
     if v_rows = 20 * max_memories then
-        return (0, 0, 0, 1)::memfold.erasure;
+        return (0, 0, 0, 1, '{}')::memfold.erasure;
     end if;
     -- whole trees, and memories on a timeline with them: the rest is unchanged for another call
     v_texts := memfold_internal._timeline_texts(v_tenant_id, array(
@@ -211,6 +211,7 @@ begin
     r := memfold_internal._erasure_run(tenant_id, bucket_id, reason);
     v_result := memfold_internal._erase_some(r.tenant_id, r.bucket_id, max_memories);
     v_result.kept := 0;
+    v_result.current_again := '{}';
     v_result.remaining := (
         select count(*) from (
             select from memfold.memories as m where m.tenant_id = r.tenant_id and m.bucket_id = r.bucket_id limit 1000

@@ -48,7 +48,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := tenant_id;
-    v_result memfold.erasure := (0, 0, 0, 0);
+    v_result memfold.erasure := (0, 0, 0, 0, '{}');
     v_part memfold.erasure;
     v_buckets text[] := array[]::text[];
     v_locked uuid[] := array[]::uuid[];
@@ -112,6 +112,7 @@ begin
         v_result.erased := v_result.erased + v_part.erased;
         v_result.kept := v_result.kept + v_part.kept;
         v_result.events := v_result.events + v_part.events;
+        v_result.current_again := v_result.current_again || v_part.current_again;
     end loop;
     v_result.remaining := (
         select count(distinct coalesce(e.memory_id, e.event_id))

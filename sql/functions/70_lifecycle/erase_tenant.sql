@@ -9,7 +9,7 @@ as $$
 declare
     r memfold.runs;
     v_bucket_id text;
-    v_result memfold.erasure := (0, 0, 0, 0);
+    v_result memfold.erasure := (0, 0, 0, 0, '{}');
     v_rest bigint;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
@@ -22,6 +22,7 @@ begin
     if v_bucket_id is not null then
         v_result := memfold_internal._erase_some(r.tenant_id, v_bucket_id, max_memories);
         v_result.kept := 0;
+        v_result.current_again := '{}';
         v_result.remaining := (
             select count(*) from (select from memfold.memories as m where m.tenant_id = r.tenant_id limit 1000) as m
         );

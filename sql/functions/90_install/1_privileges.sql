@@ -126,7 +126,7 @@ begin
                 'ingest_memory', 'ingest_memories', 'preview_memory', 'known_memory',
                 'pending_embeddings', 'attach_embedding', 'embed_pending',
                 'search_memories', 'find_similar', 'current_memory', 'current_memories', 'effective_confidence', 'record_feedback',
-                'explain_memory', 'canonicalize', 'update_memory', 'reject_memory', 'undo', 'resolve_judgement'
+                'explain_memory', 'canonicalize', 'update_memory', 'reject_memory', 'forget_memories', 'undo', 'resolve_judgement'
             )
         )
     loop
