@@ -385,7 +385,7 @@ NOT_USED = "Not used by this version."
 # The composite types that callers see.
 RESULTS = {
     "batch_result", "ingest_result", "claimed_judgement", "resolution", "undone_memory", "found_memory", "decay_report",
-    "erasure", "forgotten_memory", "link_suggestion", "predicate_suggestion",
+    "erasure", "forgotten_memory", "profile_fact", "link_suggestion", "predicate_suggestion",
 }  # fmt: skip
 
 FUNCTIONS = """

@@ -22,7 +22,7 @@ from memfold.errors import (
     OutcomeUnknownError,
     RetryableError,
 )
-from memfold.found import FoundMemory, SearchResult
+from memfold.found import FoundMemory, Profile, ProfileFact, SearchResult
 from memfold.judging import Answer, Judge, JudgeError, Names, Question
 from memfold.types import (
     BatchItem,
@@ -82,6 +82,8 @@ __all__ = [
     "OpenAIJudge",
     "OutcomeUnknownError",
     "PredicateSuggestion",
+    "Profile",
+    "ProfileFact",
     "Question",
     "Resolution",
     "RetryableError",

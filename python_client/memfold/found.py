@@ -75,6 +75,32 @@ class SearchFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileFact:
+    """A current memory about a subject. ``disputed_by``: as of ``FoundMemory``."""
+
+    memory_id: UUID
+    content: str
+    predicate: str | None
+    object: str | None
+    valid_from: datetime
+    disputed_by: tuple[UUID, ...]
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{**row, "disputed_by": tuple(row["disputed_by"])})
+
+
+class Profile(tuple[ProfileFact, ...]):
+    """What is known about a subject now, by predicate, the newest first. ``str(profile)`` is a text for a prompt."""
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"- {fact.content} ({'contested, ' if fact.disputed_by else ''}since {fact.valid_from:%Y-%m-%d})"
+            for fact in self
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FoundMemory:
     """A memory that a search shows, best first.
 

@@ -103,6 +103,7 @@ SEARCH = _function(
     "metadata_path",
     "min_similarity",
 )
+PROFILE = _function("profile", "subject", "tenant_id", "bucket_id", "max_results")
 FEEDBACK = _function("record_feedback", "memory_id", "helpful", "tenant_id")
 
 # what is stored

@@ -50,3 +50,14 @@ create type memfold_internal.recall_rule as (
     decay_interval interval
 );
 comment on type memfold_internal.recall_rule is 'What recall reads of the policy and of the options that apply to a type.';
+
+create type memfold.profile_fact as (
+    memory_id uuid,
+    content text,
+    predicate text,
+    object text,
+    valid_from timestamptz,
+    disputed_by uuid[]
+);
+comment on type memfold.profile_fact is
+'A current memory about a subject: see profile(). valid_from and disputed_by: as in found_memory.';

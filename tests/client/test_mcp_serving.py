@@ -162,7 +162,7 @@ def test_hints_speak_of_tools(dsn: str, db: DB) -> None:
         async with over_stdio(dsn) as client:
             made = await call(client, "remember", **CAT)
             gone = await call(client, "remember", content="Bob has a dog.")
-            taken = await call(client, "forget", memory_id=gone["memory_id"])
+            (taken,) = (await call(client, "forget", memory_ids=[gone["memory_id"]]))["memories"]
             again = await call(client, "remember", content="Carol has a bird.")
             done = await call(client, "correct", memory_id=again["memory_id"], content="Carol has an owl.")
             await call(client, "undo", event_id=done["event_id"])
@@ -226,7 +226,7 @@ def test_every_tool_reports_characters_that_no_text_can_have(dsn: str, db: DB) -
                     "answer",
                     {"question_id": nothing, "verdict": "distinct", "decided_by": "user", "reason": "\0"},
                 ),
-                ("forget", {"memory_id": nothing, "erase": True, "reason": "a\0b"}),
+                ("forget", {"memory_ids": [nothing], "erase": True, "reason": "a\0b"}),
                 ("undo", {"event_id": nothing, "reason": "a\0b"}),
             ):
                 assert "MF030: the text cannot be stored" in await refused(client, tool, **arguments)

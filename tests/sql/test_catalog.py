@@ -25,7 +25,7 @@ PUBLIC = {
     "erase_source", "erase_tenant", "explain_memory", "export_bucket", "fail_judgement", "find_similar", "forget_memories",
     "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows", "known_memory", "link_predicate",
     "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
-    "preview_memory", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
+    "preview_memory", "profile", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
     "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
     "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all",
     "search_memories", "set_options", "set_policy", "set_predicate", "start_reembedding", "suggest_links",
@@ -47,7 +47,7 @@ PROCEDURES = {"rehash_bucket", "run_maintenance_all", "take_up_links"}
 AGENTS = {
     "attach_embedding", "canonicalize", "current_memories", "current_memory", "effective_confidence", "embed_pending",
     "explain_memory", "find_similar", "forget_memories", "ingest_memories", "ingest_memory", "known_memory",
-    "pending_embeddings", "preview_memory", "record_feedback", "reject_memory", "resolve_judgement",
+    "pending_embeddings", "preview_memory", "profile", "record_feedback", "reject_memory", "resolve_judgement",
     "search_memories", "undo", "update_memory",
 }  # fmt: skip
 # The functions that a judge may call; a judge has no tenant.

@@ -149,6 +149,7 @@ STORIES = [
         """,
     ),
     ("rules.md", "select action from ingest_memory('Alice lives in Lyon.'", ""),
+    ("forgetting.md", "select r.action from (values ('Paris')", "select set_predicate('lives_in', 'acme');"),
     ("recall.md", "select ingest_memory('Ann works at VW'", "select set_predicate('works_at', 'docs');"),
     (
         "maintenance.md", "select cluster, round(similarity", TOY

@@ -79,7 +79,7 @@ def prepared_value(name: str, value: Any) -> Any:
     match name:
         case "embedding" | "query_embedding":
             return vector_binary(value)
-        case "deduplicate" | "touch" | "show_collapsed" | "helpful":
+        case "deduplicate" | "touch" | "show_collapsed" | "helpful" | "erase" | "dry_run":
             if not isinstance(value, bool):
                 raise TypeError(f"{name} must be bool, not {type(value).__name__}")
             return value
@@ -92,7 +92,12 @@ def prepared_value(name: str, value: Any) -> Any:
                 check_text(name, turn)
             return list(value)
         case (
-            "source_confidence" | "extractor_confidence" | "threshold" | "min_confidence" | "dedup_threshold"
+            "source_confidence"
+            | "extractor_confidence"
+            | "threshold"
+            | "min_confidence"
+            | "min_similarity"
+            | "dedup_threshold"
         ):
             return checked_number(name, value)
         case "max_results" | "max_questions" | "batch_size":

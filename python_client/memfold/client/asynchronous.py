@@ -25,7 +25,7 @@ from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Trans
 from memfold.client.transactions import hearing, transact_async
 from memfold.embedding.embedders import is_async
 from memfold.errors import MemfoldError
-from memfold.found import FoundMemory, SearchBy, SearchFields, SearchResult
+from memfold.found import FoundMemory, Profile, SearchBy, SearchFields, SearchResult
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -242,6 +242,17 @@ class AsyncMemfold(AsyncNameCalls):
         """As ``Memfold.reject``."""
         given = {"memory_id": memory_id, "reason": reason}
         return await self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
+
+    async def profile(
+        self,
+        subject: str,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        max_results: int = 200,
+    ) -> Profile:
+        """As ``Memfold.profile``."""
+        given = {"subject": subject, "bucket_id": bucket_id, "max_results": max_results}
+        return await self._drive(_recall.profile(self._core, given, tenant_id))
 
     async def forget(
         self,

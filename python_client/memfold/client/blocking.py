@@ -18,7 +18,7 @@ from memfold.client.batch import Batches
 from memfold.client.entries import Entry
 from memfold.client.name_calls import NameCalls
 from memfold.errors import MemfoldError
-from memfold.found import FoundMemory, SearchBy, SearchFields, SearchResult
+from memfold.found import FoundMemory, Profile, SearchBy, SearchFields, SearchResult
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -234,6 +234,17 @@ class Memfold(NameCalls):
         """Reject a memory: it is no longer shown, and its texts are refused when they arrive again."""
         given = {"memory_id": memory_id, "reason": reason}
         return self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
+
+    def profile(
+        self,
+        subject: str,
+        tenant_id: str | None = None,
+        bucket_id: str = "default",
+        max_results: int = 200,
+    ) -> Profile:
+        """What is known about a subject now, by predicate, the newest first; ``str()`` of it is a text for a prompt."""
+        given = {"subject": subject, "bucket_id": bucket_id, "max_results": max_results}
+        return self._drive(_recall.profile(self._core, given, tenant_id))
 
     def forget(
         self,

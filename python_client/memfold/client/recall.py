@@ -13,7 +13,7 @@ from memfold._log import logger
 from memfold._text import describe_error
 from memfold.client.core import Core
 from memfold.client.steps import Ask, Steps, Together
-from memfold.found import FoundMemory, Notice, SearchBy, SearchResult
+from memfold.found import FoundMemory, Notice, Profile, ProfileFact, SearchBy, SearchResult
 from memfold.judging import Answer, Question, Side
 from memfold.judging.questions import is_wordless
 from memfold.types import Embedding, ForgottenMemory, Row
@@ -104,6 +104,12 @@ def _embedded(core: Core, query: str, what: str) -> Steps[tuple[Embedding, str]]
     vectors = yield from core._vectors(core.embedder, [query])
     yield from core.register(core.embedder, vectors[0])
     return vectors[0], core.embedder.model
+
+
+def profile(core: Core, given: Mapping[str, Any], tenant_id: str | None) -> Steps[Profile]:
+    """What is known about a subject now."""
+    rows = yield from core.run(queries.PROFILE, core._arguments(given, tenant_id), repeatable=True)
+    return Profile(map(ProfileFact.from_row, rows))
 
 
 def forget(

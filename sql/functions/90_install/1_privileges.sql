@@ -125,7 +125,7 @@ begin
             or p.pronamespace = 'memfold'::regnamespace and p.proname in (
                 'ingest_memory', 'ingest_memories', 'preview_memory', 'known_memory',
                 'pending_embeddings', 'attach_embedding', 'embed_pending',
-                'search_memories', 'find_similar', 'current_memory', 'current_memories', 'effective_confidence', 'record_feedback',
+                'search_memories', 'find_similar', 'profile', 'current_memory', 'current_memories', 'effective_confidence', 'record_feedback',
                 'explain_memory', 'canonicalize', 'update_memory', 'reject_memory', 'forget_memories', 'undo', 'resolve_judgement'
             )
         )

@@ -51,6 +51,10 @@ class Memory(BaseModel):
     score: float = Field(description="How well it matches, best first: see found_by.")
     confidence: float = Field(description="From 0 to 1.")
     stated: int = Field(description="How often it was stated, in any wording.")
+    valid_from: datetime = Field(description="Since when it is current.")
+    disputed_by: list[UUID] = Field(
+        description="Memories that may say otherwise: nobody has decided yet. Ask the user before you rely on it."
+    )
     collapsed_ids: list[UUID] = Field(description="Memories that say the same and are not shown.")
 
 
@@ -65,16 +69,52 @@ class Recalled(BaseModel):
     note: str
 
 
-class Forgotten(BaseModel):
-    """What was forgotten."""
+class Side(BaseModel):
+    """One of the memories that a question is about."""
 
     memory_id: UUID
-    action: Literal["rejected", "erased"] = Field(
-        description="rejected: no longer shown, and refused if stated again; undo restores it. erased: deleted for good."
+    content: str
+
+
+class Forgotten(BaseModel):
+    """A memory that was forgotten, or would be."""
+
+    memory_id: UUID
+    content: str | None = Field(description="Null: it was named by its id.")
+    action: Literal["preview", "rejected", "erased"] = Field(
+        description="preview: nothing has happened. rejected: no longer shown, and refused if stated again, in other words"
+        " too; undo restores it. erased: deleted for good."
     )
-    event_id: UUID | None = Field(description="For undo; null: erased, which cannot be undone.")
-    erased_texts: int = Field(description="Texts that were deleted.")
-    remaining_texts: int = Field(description="Texts that remain: call again until there are none.")
+    event_id: UUID | None = Field(description="For undo; null: a preview, or erased, which cannot be undone.")
+    similarity: float | None = Field(description="To about, from -1 to 1; null: not compared.")
+
+
+class Forgetting(BaseModel):
+    """What was forgotten, or would be."""
+
+    memories: list[Forgotten]
+    current_again: list[Side] = Field(
+        description="Former values that are current again because of it. If the user wants these gone as well, forget them."
+    )
+    note: str | None = Field(description="What to know or do next.")
+
+
+class Fact(BaseModel):
+    """A current memory about a subject."""
+
+    memory_id: UUID
+    content: str
+    predicate: str | None
+    object: str | None
+    valid_from: datetime = Field(description="Since when it is current.")
+    disputed_by: list[UUID] = Field(description="Memories that may say otherwise: nobody has decided yet.")
+
+
+class Profile(BaseModel):
+    """What is known about a subject now, by predicate, the newest first."""
+
+    facts: list[Fact]
+    note: str
 
 
 class Undone(BaseModel):
@@ -96,13 +136,6 @@ class Explanation(BaseModel):
     """The complete history of a memory."""
 
     text: str
-
-
-class Side(BaseModel):
-    """One of the memories that a question is about."""
-
-    memory_id: UUID
-    content: str
 
 
 class Question(BaseModel):

@@ -11,6 +11,13 @@ order by kind not in ('review', 'cardinality'), created_at, judgement_id
 limit %(max_results)s
 """
 
+# Of memories that became current by a call: those that have not been forgotten since.
+CURRENT_OF = """
+select memory_id, content from memfold.memories
+where tenant_id = %(tenant_id)s and memory_id = any(%(memory_ids)s) and status = 'active'
+order by memory_id
+"""
+
 KIND_OF_QUESTION = """
 select kind from memfold.open_judgements
 where tenant_id = %(tenant_id)s and bucket_id = %(bucket_id)s and judgement_id = %(judgement_id)s

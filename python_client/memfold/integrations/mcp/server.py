@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from mcp.server.mcpserver import MCPServer
+from typing import Any
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from pydantic import ValidationError
 
 from memfold._version import __version__
 from memfold.integrations.mcp.store import Store
@@ -17,8 +21,9 @@ memfold is the user's long-term memory. It keeps one memory per fact, no matter 
 at Acme", not "she works there"). Give subject, predicate and object whenever you can: with them a changed value replaces \
 the old one, or a note says that the user has to decide.
 - Only remember what was said or found out in this conversation. What recall has shown you is in memory already.
-- When the user says that a memory is wrong, correct it; when it should be gone, forget it. undo(event_id) reverses \
-either."""
+- When the user says that a memory is wrong, correct it; when it should be gone, forget it: look first, then name the \
+memories. undo(event_id) reverses either.
+- A memory with disputed_by may not hold: ask the user."""
 
 
 def _hints(
@@ -33,9 +38,26 @@ def _hints(
     )
 
 
+class _Server(MCPServer):
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> Any:
+        """Arguments that do not fit the schema are reported in memfold's words, not pydantic's."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = [
+                f"{'.'.join(map(str, one['loc'])) or 'the arguments'}: {one['msg'][:1].lower()}{one['msg'][1:]}"
+                for one in error.__cause__.errors(include_url=False, include_input=False)
+            ]
+            raise ToolError("the arguments do not fit\nDETAIL: " + "; ".join(wrong)) from None
+
+
 def make_server(store: Store) -> MCPServer:
     """A server with the tools of one store."""
-    server = MCPServer(
+    server = _Server(
         "memfold", title="memfold memory", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
     )
     tools = Tools(store)
@@ -46,6 +68,7 @@ def make_server(store: Store) -> MCPServer:
     for tool, hints, more in (
         (tools.remember, _hints("Remember a fact"), ""),
         (tools.recall, _hints("Recall from memory", reads=True), words),
+        (tools.profile, _hints("List what is known", reads=True), ""),
         (tools.correct, _hints("Correct a memory"), ""),
         (tools.forget, _hints("Forget a memory", destroys=True), ""),
         (tools.undo, _hints("Undo what was done"), ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Concatenate, Final, LiteralString, ParamSpec, Self, TypeVar
@@ -25,10 +25,10 @@ from memfold.errors import (
     RetryableError,
     TenantMissingError,
 )
-from memfold.found import FoundMemory, SearchBy, SearchFields, SearchResult
-from memfold.integrations.mcp.queries import KIND_OF_QUESTION, OPEN_QUESTIONS
+from memfold.found import FoundMemory, Profile, SearchBy, SearchFields, SearchResult
+from memfold.integrations.mcp.queries import CURRENT_OF, KIND_OF_QUESTION, OPEN_QUESTIONS
 from memfold.judging import protocol
-from memfold.types import CandidateFields, IngestResult, Origin, Row, UndoneMemory
+from memfold.types import CandidateFields, Erasure, ForgottenMemory, IngestResult, Origin, Row, UndoneMemory
 
 logger = get_logger("memfold.mcp")
 
@@ -191,10 +191,26 @@ class Store:
             return await client.reject(memory_id, reason)
 
     @_apart
-    async def erase(self, memory_id: UUID, reason: str | None) -> Row:
+    async def erase(self, memory_id: UUID, reason: str | None) -> Erasure:
         async with self._client() as client:
-            arguments = client._core._arguments({"memory_id": memory_id, "reason": reason}, None)
-            return (await client._drive(client._core.run(queries.ERASE["memory_id"], arguments)))[0]
+            return await client.erase(memory_id=memory_id, reason=reason)
+
+    @_apart
+    async def forgettable(
+        self, subject: str | None, predicate: str | None, about: str | None, min_similarity: float | None
+    ) -> tuple[ForgottenMemory, ...]:
+        async with self._client() as client:
+            return await client.forget(
+                subject, predicate, query=about, min_similarity=min_similarity, bucket_id=self.bucket_id
+            )
+
+    async def current_of(self, memory_ids: Sequence[UUID]) -> list[Row]:
+        return await self._query(CURRENT_OF, {"memory_ids": list(memory_ids)})
+
+    @_apart
+    async def profile(self, subject: str, limit: int) -> Profile:
+        async with self._client() as client:
+            return await client.profile(subject, bucket_id=self.bucket_id, max_results=limit)
 
     @_apart
     async def undo(self, event_id: UUID, reason: str | None) -> tuple[UndoneMemory, ...]:

@@ -1,17 +1,18 @@
-"""The eight tools: their descriptions for the calling model, and their answers."""
+"""The nine tools: their descriptions for the calling model, and their answers."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 import psycopg
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import AwareDatetime, Field, WithJsonSchema, WrapValidator
+from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema, WrapValidator
 
 from memfold._text import describe_error
 from memfold.errors import MemfoldError
@@ -20,10 +21,13 @@ from memfold.integrations.mcp.answers import (
     Answered,
     EventId,
     Explanation,
+    Fact,
+    Forgetting,
     Forgotten,
     Memory,
     MemoryId,
     Near,
+    Profile,
     Question,
     Questions,
     Recalled,
@@ -49,11 +53,31 @@ _OTHER = (
     "Another value is known of this subject and predicate (see similar), and nobody has said whether it has one value at a"
     " time. Both are kept until the user says so: see open_questions."
 )
+_FORGOTTEN = (
+    "The user had this forgotten on {day:%Y-%m-%d}, so it is not stored, in other words neither. If they want it remembered"
+    " again, undo({event_id}) restores it."
+)
+_PREVIEW = (
+    "Nothing has been forgotten yet. Show the user what matters, then call forget with the memory_ids of those that"
+    " should go."
+)
+_NEAREST = 50
+_ABOUT = 0.3
 _FOR_USER = ("review", "cardinality")
 _INCOMPLETE = (
     " Memory is too large to be searched completely: only its newest part was. What you do not find may still be known; tell"
     " the user that memfold doctor says how to fix that."
 )
+
+
+def _as_time(value: Any) -> Any:
+    """A day, or a time without a zone, as models write them: of UTC."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            read = datetime.fromisoformat(value)
+            return read.replace(tzinfo=UTC) if read.tzinfo is None else read
+    return value
+
 
 if TYPE_CHECKING:
     OptionalText = str | None
@@ -65,6 +89,7 @@ else:
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
     ]
 LONGEST_QUERY = 4_000
+Time = Annotated[AwareDatetime, BeforeValidator(_as_time)]
 Reason = Annotated[OptionalText, Field(description="Why, for the record.")]
 Limit = Annotated[int, Field(ge=1, le=50, description="How many at most.")]
 
@@ -83,8 +108,15 @@ def _session(context: Context[Any, Any]) -> str:
     return (context.headers or {}).get("mcp-session-id", "")
 
 
-def _has_other(result: IngestResult) -> bool:
-    return any(one.note is not None for one in result.similar)
+def _what_next(result: IngestResult) -> str | None:
+    for one in result.similar:
+        if one.note == "forgotten" and one.event_id is not None and result.action == "rejected":
+            # an id of version 7 begins with its time, in milliseconds
+            day = datetime.fromtimestamp((one.event_id.int >> 80) / 1000, UTC)
+            return _FORGOTTEN.format(day=day, event_id=one.event_id)
+    if result.action == "escalated":
+        return _ASKED
+    return _OTHER if any(one.note == "another value" for one in result.similar) else None
 
 
 def _remembered(result: IngestResult, *, counted: bool, note: str | None = None) -> Remembered:
@@ -99,15 +131,14 @@ def _remembered(result: IngestResult, *, counted: bool, note: str | None = None)
             Near(memory_id=one.memory_id, similarity=one.similarity, differences=list(one.guard or ()))
             for one in result.similar
         ],
-        note=note or (_ASKED if result.action == "escalated" else _OTHER if _has_other(result) else None),
+        # what to do about a text that is refused comes before what it was taken for
+        note=(_what_next(result) if result.action == "rejected" else None) or note or _what_next(result),
     )
 
 
 def _memory(found: FoundMemory) -> Memory:
-    given = {
-        name: getattr(found, name) for name in Memory.model_fields if name not in ("stated", "collapsed_ids")
-    }
-    return Memory(**given, stated=found.repetition_count + 1, collapsed_ids=list(found.collapsed_ids))
+    given = {name: getattr(found, name) for name in Memory.model_fields if name != "stated"}
+    return Memory(**given, stated=found.repetition_count + 1)
 
 
 class Tools:
@@ -153,9 +184,10 @@ class Tools:
             ),
         ] = None,
         valid_until: Annotated[
-            AwareDatetime | None,
+            Time | None,
             Field(
-                description="When it stops being true, if that was said, with its time zone: recall no longer shows it then."
+                description="When it stops being true, if that was said: the day after the last one, or a time with its time"
+                " zone. Recall no longer shows it then."
             ),
         ] = None,
         recalled: Annotated[
@@ -198,8 +230,8 @@ class Tools:
             OptionalText, Field(description="Only memories about this subject, spelled as for remember.")
         ] = None,
         as_of: Annotated[
-            AwareDatetime | None,
-            Field(description="What was true at this time, with its time zone; default: now."),
+            Time | None,
+            Field(description="What was true then: a day, or a time with its time zone. Default: now."),
         ] = None,
     ) -> Recalled:
         """Look up what memory holds about something, each fact once, best first. An empty list means: nothing known."""
@@ -245,38 +277,108 @@ class Tools:
             result = await self._store.correct(memory_id, content, object, reason)
         return _remembered(result, counted=False)
 
+    async def profile(
+        self,
+        context: Context[Any, Any],
+        subject: Annotated[
+            str,
+            Field(min_length=1, description="Who or what, by the name that remember was given: user; Alice."),
+        ],
+        limit: Annotated[int, Field(ge=1, le=500, description="How many facts at most.")] = 100,
+    ) -> Profile:
+        """List all that is known about a subject now: for "what do you know about me?", or before a longer task."""
+        with _told():
+            known = await self._store.profile(subject, limit)
+        self._shown.add(_session(context), (fact.content for fact in known))
+        facts = [Fact(**{name: getattr(one, name) for name in Fact.model_fields}) for one in known]
+        return Profile(facts=facts, note=FROM_MEMORY)
+
     async def forget(
         self,
-        memory_id: MemoryId,
+        context: Context[Any, Any],
+        memory_ids: Annotated[
+            list[UUID] | None,
+            Field(
+                min_length=1,
+                max_length=_NEAREST,
+                description="The memories to forget. Omit them to look first.",
+            ),
+        ] = None,
+        about: Annotated[
+            OptionalText,
+            Field(max_length=LONGEST_QUERY, description="What they are about: a topic, in a few words."),
+        ] = None,
+        subject: Annotated[
+            OptionalText, Field(description="Whom or what they are about, spelled as for remember.")
+        ] = None,
+        predicate: Annotated[
+            OptionalText, Field(description="With a subject: only this is meant, such as lives_in.")
+        ] = None,
         erase: Annotated[
             bool,
             Field(
-                description="true: delete its texts for good, only if the user asks for that. Cannot be undone."
+                description="true: delete the texts for good, only if the user asks for that. Cannot be undone."
             ),
         ] = False,
         reason: Reason = None,
-    ) -> Forgotten:
-        """Remove a memory: it is no longer shown, and its text is refused when it is stated again.
+    ) -> Forgetting:
+        """Forget memories: they are no longer shown, and what says the same is refused when it is stated again.
 
-        undo(event_id) restores it. With erase=true its texts are deleted from the database instead.
+        First say what they are about (about, subject, predicate): the answer lists what would be forgotten, former values
+        included, and changes nothing. Then call it with the memory_ids of those. undo(event_id) restores each.
         """
+        if memory_ids is None:
+            with _told():
+                return await self._preview(context, about, subject, predicate)
+        made: list[Forgotten] = []
+        again: set[UUID] = set()
         with _told():
-            if erase:
-                row = await self._store.erase(memory_id, reason)
-                return Forgotten(
-                    memory_id=memory_id,
-                    action="erased",
-                    event_id=None,
-                    erased_texts=row["erased"],
-                    remaining_texts=row["remaining"],
+            for memory_id in memory_ids:
+                if erase:
+                    again.update((await self._store.erase(memory_id, reason)).current_again)
+                    event_id = None
+                else:
+                    result = await self._store.reject(memory_id, reason)
+                    event_id = result.event_id
+                    again.update(one.memory_id for one in result.similar if one.note == "current again")
+                made.append(
+                    Forgotten(
+                        memory_id=memory_id,
+                        content=None,
+                        action="erased" if erase else "rejected",
+                        event_id=event_id,
+                        similarity=None,
+                    )
                 )
-            result = await self._store.reject(memory_id, reason)
-        return Forgotten(
-            memory_id=result.memory_id or memory_id,
-            action="rejected",
-            event_id=result.event_id,
-            erased_texts=0,
-            remaining_texts=0,
+            rows = await self._store.current_of(sorted(again))
+        return Forgetting(memories=made, current_again=[Side(**row) for row in rows], note=None)
+
+    async def _preview(
+        self, context: Context[Any, Any], about: str | None, subject: str | None, predicate: str | None
+    ) -> Forgetting:
+        found: list[tuple[UUID, str, float | None]]
+        if about is not None and self._store.embedder is None:
+            by_words = await self._store.recall(about, _NEAREST, subject, None, "words")
+            found = [(one.memory_id, one.content, None) for one in by_words]
+        else:
+            least = None if about is None else _ABOUT
+            rows = await self._store.forgettable(subject, predicate, about, least)
+            found = [(one.memory_id, one.content, one.similarity) for one in rows]
+        self._shown.add(_session(context), (content for _, content, _ in found[:_NEAREST]))
+        note = f"{len(found) - _NEAREST} more match; these are the nearest. " if len(found) > _NEAREST else ""
+        return Forgetting(
+            memories=[
+                Forgotten(
+                    memory_id=memory_id,
+                    content=content,
+                    action="preview",
+                    event_id=None,
+                    similarity=similarity,
+                )
+                for memory_id, content, similarity in found[:_NEAREST]
+            ],
+            current_again=[],
+            note=note + _PREVIEW if found else "Nothing like that is known.",
         )
 
     async def undo(self, context: Context[Any, Any], event_id: EventId, reason: Reason = None) -> Undo:
