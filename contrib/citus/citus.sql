@@ -315,7 +315,7 @@ end;
 $body$;
 
 -- Rules are changed on any node, and only the tenant's node can take up what is stored: maintenance does.
-create or replace function memfold_internal._take_up_now(r memfold.runs) returns bigint
+create or replace function memfold_internal._take_up_now(r memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
 as $body$
 begin

@@ -278,3 +278,38 @@ def test_a_merge_with_a_value_that_had_an_end(slot: DB) -> None:
     check(slot)
     undo(slot, event)
     assert [current(slot, day) for day in (1, 2, 3, 5)] == before
+
+
+@pytest.mark.parametrize(
+    "rule", ["set_predicate('lives_in', '*')", "set_policy('*', conflict => 'keep_both')"]
+)
+def test_a_rule_for_all_tenants_is_taken_up_in_each(db: DB, rule: str) -> None:
+    """Those with a rule of their own keep it; the tenant of the session stays what it was."""
+    if "policy" in rule:
+        db.execute("select set_predicate('lives_in', '*')")
+    for tenant in ("acme", "globex", "initech"):
+        if tenant == "initech":
+            db.execute("select set_predicate('lives_in', 'initech', 'many')")
+        for day, place in ((1, "Lyon"), (2, "Paris")):
+            says(db, f"in {place}", day, place, tenant_id=tenant)
+    ingest(db, "a fact without a predicate", tenant_id="umbrella")
+    db.execute("set memfold.tenant_id = 'acme'")
+    assert db.execute(f"select {rule}".encode()).fetchone() is not None
+    assert db.execute("show memfold.tenant_id").fetchone() == ("acme",)
+    db.execute("reset memfold.tenant_id")
+    values = 2 if "policy" in rule else 1
+    for tenant, number in (("acme", values), ("globex", values), ("initech", 2), ("umbrella", 1)):
+        rows = db.execute("select content from current_memories(%s)", [tenant]).fetchall()
+        assert len(rows) == number, tenant
+    check(db)
+    runs = db.execute("select tenant_id, status from runs where kind = 'predicate' order by 1").fetchall()
+    assert ("acme", "done") in runs
+    assert ("umbrella", "done") not in runs
+    if "predicate" in rule:
+        run = db.execute("select run_id from runs where tenant_id = 'acme'").fetchone()
+        with pytest.raises(psycopg.Error, match="for all tenants") as caught:
+            db.execute("select undo_run(%s, 'acme')", run)
+        assert caught.value.sqlstate == "MF039"
+        db.execute("select set_predicate('lives_in', '*', 'many')")
+        assert len(db.execute("select content from current_memories('acme')").fetchall()) == 2
+        check(db)

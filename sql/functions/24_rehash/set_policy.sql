@@ -145,11 +145,8 @@ begin
         perform memfold_internal._add_tokens(tenant_id, bucket_id, memory_type);
     end if;
     -- whether another value takes the place of a stored one
-    if (v_new.conflict = 'keep_both', v_new.dedup) <> (v_old.conflict = 'keep_both', v_old.dedup) and exists (
-        select from memfold.memories as m
-        where m.tenant_id = set_policy.tenant_id and set_policy.bucket_id in (m.bucket_id, '*') and m.predicate is not null
-    ) then
-        perform memfold_internal._take_up_now(memfold_internal._start_run(tenant_id, bucket_id, 'predicate', '{}'));
+    if (v_new.conflict = 'keep_both', v_new.dedup) <> (v_old.conflict = 'keep_both', v_old.dedup) then
+        perform memfold_internal._take_up_rule(tenant_id, bucket_id, '{}');
     end if;
     return v_new;
 end;

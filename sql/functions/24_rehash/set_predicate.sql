@@ -40,15 +40,59 @@ comment on function memfold_internal._take_up_values is
 'For a run of kind predicate: derives the times of some of the memories that it has not reached yet, in the order of their ids, by the
 present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction holds a row.';
 
-create or replace function memfold_internal._take_up_now(r memfold.runs) returns bigint
+create or replace function memfold_internal._take_up_now(r memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
 as $$
 begin
-    return memfold_internal._take_up_values(r, 1000);
+    return memfold_internal._take_up_values(r, rows_at_most);
 end;
 $$;
 comment on function memfold_internal._take_up_now is
 'A hook: what the call that has changed a rule takes up itself (_take_up_values). On Citus, where rules are changed on any node: nothing.';
+
+create or replace function memfold_internal._take_up_rule(tenant_id text, bucket_id text, arguments jsonb) returns uuid
+language plpgsql volatile
+as $$
+declare
+    v_setting constant text := pg_catalog.current_setting('memfold.tenant_id', true);
+    v_tenants text[] := array[tenant_id];
+    v_tenant_id text;
+    v_left bigint := 1000;
+    v_number bigint;
+    v_run memfold.runs;
+begin
+    if tenant_id = '*' then
+        v_tenants := array(select t from memfold_internal._tenants() as t order by t);
+    end if;
+    foreach v_tenant_id in array v_tenants loop
+        if tenant_id = '*' then
+            perform pg_catalog.set_config('memfold.tenant_id', v_tenant_id, true);
+            perform memfold_internal._lock_rules(v_tenant_id);
+            -- it has a rule of its own
+            continue when exists (
+                select from memfold.predicates as p
+                where p.tenant_id = v_tenant_id collate "C" and p.predicate = (arguments ->> 'predicate') collate "C"
+            );
+        end if;
+        v_run := memfold_internal._start_run(v_tenant_id, bucket_id, 'predicate', arguments);
+        v_number := memfold_internal._take_up_now(v_run, v_left);
+        if v_number = 0 and v_left > 0 then
+            -- nothing is stored that it concerns
+            delete from memfold.runs as r where r.tenant_id = v_run.tenant_id and r.run_id = v_run.run_id;
+            v_run := null;
+        end if;
+        v_left := v_left - coalesce(v_number, 0);
+    end loop;
+    if tenant_id = '*' then
+        perform pg_catalog.set_config('memfold.tenant_id', coalesce(v_setting, ''), true);
+        return null;
+    end if;
+    return v_run.run_id;
+end;
+$$;
+comment on function memfold_internal._take_up_rule is
+'After a change of a rule: takes up to 1,000 memories that it concerns up, and leaves the rest to maintenance, in a run of each tenant; returns
+the run of a single tenant. Null: nothing is stored that it concerns, or the rule is for all tenants.';
 
 create or replace function memfold_internal._declare(tenant_id text, predicate text, cardinality text, conflict text) returns uuid
 language plpgsql volatile
@@ -75,20 +119,18 @@ begin
         where (p.cardinality, p.conflict) is distinct from (excluded.cardinality, excluded.conflict);
     end if;
     if found then
-        v_run := memfold_internal._start_run(_declare.tenant_id, '*', 'predicate', pg_catalog.jsonb_build_object('predicate', v_predicate,
-            'cardinality', _declare.cardinality, 'conflict', _declare.conflict, 'was', pg_catalog.to_jsonb(v_was)));
-    else
-        -- again: goes on
-        select r.* into v_run
-        from memfold.runs as r
-        where r.tenant_id = _declare.tenant_id collate "C" and r.kind = 'predicate' and r.arguments ->> 'predicate' = v_predicate
-        order by r.run_id desc
-        limit 1;
+        return memfold_internal._take_up_rule(_declare.tenant_id, '*', pg_catalog.jsonb_build_object('predicate', v_predicate,
+            'cardinality', _declare.cardinality, 'conflict', _declare.conflict, 'was', pg_catalog.to_jsonb(v_was),
+            'for_all', nullif(_declare.tenant_id = '*', false)));
     end if;
-    if v_run.status = 'open' and memfold_internal._take_up_now(v_run) = 0 and v_run.report = '{}' then
-        -- nothing is stored that it concerns
-        delete from memfold.runs as r where r.tenant_id = v_run.tenant_id and r.run_id = v_run.run_id;
-        return null;
+    -- again: goes on
+    select r.* into v_run
+    from memfold.runs as r
+    where r.tenant_id = _declare.tenant_id collate "C" and r.kind = 'predicate' and r.arguments ->> 'predicate' = v_predicate
+    order by r.run_id desc
+    limit 1;
+    if v_run.status = 'open' then
+        perform memfold_internal._take_up_now(v_run, 1000);
     end if;
     return v_run.run_id;
 end;
@@ -129,5 +171,6 @@ grant execute on function memfold.set_predicate to memfold_app;
 comment on function memfold.set_predicate is
 'Sets how many values a predicate has at a time: one (a new value takes the place of the old one, by the conflict policy) or many. Applies
 at once to what is stated from now on, and to up to 1,000 stored memories; maintenance, or the same call again, takes up the rest. Returns
-the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. Blocks the tenant''s writers in
+the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. tenant_id ''*'', for the
+owner of the database: for all tenants that have no rule of their own, with a run of each; null is returned, and the call with the rule from before undoes it. Blocks the tenant''s writers in
 the meantime, and waits for them. 55P03: another transaction has held a memory for half a second; call it again. Raises MF003, MF017, MF025.';

@@ -13,6 +13,10 @@ begin
         perform memfold_internal._fail('MF039', 'the run was undone, or is not the last of its predicate',
             pg_catalog.format('Run %s is about the predicate %s.', r.run_id, r.arguments ->> 'predicate'),
             'Call set_predicate() with the rule that is to hold.');
+    elsif r.arguments ? 'for_all' then
+        perform memfold_internal._fail('MF039', 'the rule is for all tenants',
+            pg_catalog.format('Run %s is about the predicate %s.', r.run_id, r.arguments ->> 'predicate'),
+            'Call set_predicate(..., tenant_id => ''*'') with the rule from before, or set one for this tenant alone.');
     end if;
     v_run_id := memfold_internal._declare(r.tenant_id, r.arguments ->> 'predicate', r.arguments -> 'was' ->> 'cardinality',
         r.arguments -> 'was' ->> 'conflict');
