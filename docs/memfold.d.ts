@@ -193,6 +193,10 @@ export interface Functions {
     arguments: { content: string | null; tenant_id?: string | null; bucket_id?: string | null; memory_type?: string | null; subject?: string | null; predicate?: string | null; object?: string | null; embedding?: string | null; embedding_model?: string | null; source_turn_ids?: string[] | null; source_confidence?: number | null; extractor_confidence?: number | null; session_id?: string | null; origin?: string | null; metadata?: Json | null; observed_at?: Date | string | null; valid_from?: Date | string | null; valid_until?: Date | string | null; idempotency_key?: string | null };
     row: { action: string | null; memory_id: string | null; tier: number | null; method: string | null; similarity: number | null; superseded_id: string | null; judgement_id: string | null; event_id: string | null; similar: Json | null };
   };
+  profile: {
+    arguments: { subject: string | null; tenant_id?: string | null; bucket_id?: string | null; max_results?: number | string | null };
+    row: { memory_id: string | null; content: string | null; predicate: string | null; object: string | null; valid_from: Date | null; disputed_by: string[] | null };
+  };
   prune_memories: {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; max_confidence?: number | null; unused_for?: Interval | null; max_operations?: number | string | null; dry_run?: boolean | null };
     row: { run_id: string | null; memory_id: string | null; content: string | null; confidence: number | null; last_used: Date | null; helpful_count: string | null; harmful_count: string | null; reason: string | null };
@@ -240,6 +244,10 @@ export interface Functions {
   search_memories: {
     arguments: { query_embedding?: string | null; embedding_model?: string | null; tenant_id?: string | null; bucket_id?: string | null; max_results?: number | string | null; memory_type?: string | null; subject?: string | null; predicate?: string | null; session_id?: string | null; metadata?: Json | null; min_confidence?: number | null; as_of?: Date | string | null; deduplicate?: boolean | null; dedup_threshold?: number | null; touch?: boolean | null; show_collapsed?: boolean | null; query?: string | null; bucket_ids?: string[] | null; bucket_prefix?: string | null; metadata_path?: string | null; min_similarity?: number | null };
     row: { memory_id: string | null; content: string | null; memory_type: string | null; subject: string | null; predicate: string | null; object: string | null; score: number | null; similarity: number | null; matched_id: string | null; matched_similarity: number | null; confidence: number | null; repetition_count: string | null; metadata: Json | null; session_id: string | null; first_seen: Date | null; last_seen: Date | null; collapsed_ids: string[] | null; collapsed_count: string | null; collapsed_into: string | null; matched_content: string | null; bucket_id: string | null; word_share: number | null; complete: boolean | null; valid_from: Date | null; disputed_by: string[] | null };
+  };
+  set_common_predicates: {
+    arguments: { tenant_id?: string | null };
+    row: { set_common_predicates: string | null };
   };
   set_options: {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; memory_type?: string | null; min_confidence?: number | null; search_threshold?: number | null; touch?: boolean | null; rank_confidence?: number | null; rank_feedback?: number | null; consolidate_threshold?: number | null; max_cluster_size?: number | string | null; protected_types?: string[] | null; decay_rate?: number | null; decay_floor?: number | null; decay_interval?: Interval | null; key_retention?: Interval | null; consolidate_interval?: Interval | null; sweep_interval?: Interval | null; prune_interval?: Interval | null; text_search?: string | null; link_interval?: Interval | null };

@@ -40,6 +40,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select register_embedding_model('toy:2500', 2500)",
             "select vector_index_ddl('toy:2500')",
         ],
+        "set_common_predicates": ["select set_common_predicates('*') > 100 as done"],
         "set_predicate": [
             "select set_predicate('lives_in', 'acme')",
             "select predicate, cardinality, conflict from predicates where tenant_id = 'acme'",
@@ -110,6 +111,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
     },
     "Read": {
+        "profile": ["select content, predicate from profile('Alice', 'acme')"],
         "find_similar": [
             "select memory_id, similarity, content\n"
             "from find_similar('[0.9, 0.1, 0.4]', 'toy', 'acme', 'default', threshold => 0.9)",

@@ -27,7 +27,10 @@ Extract what is worth remembering about people and things from the conversation:
 - One fact each: a short sentence that is understood without the conversation. Name who it is about; no "I", "you", "he".
 - Keep numbers, dates, names, negations and conditions as they were said. Add nothing, guess nothing.
 - subject: whom or what it is about, spelt the same each time ("Alice").
-- predicate: the relation in snake_case, the same for the same relation each time: lives_in, works_at, owns, likes.
+- predicate: the relation in snake_case, the same for the same relation each time. Use these names where one fits: lives_in,
+  home_address, birthday, birthplace, full_name, marital_status, spouse, email, phone, works_at, job_title, manager,
+  studies_at, native_language, timezone, diet, current_project, deadline, drives; likes, dislikes, owns, has_pet, has_child,
+  has_friend, speaks, allergic_to, visited, plays, uses, skilled_in, member_of, plans_to.
 - object: its value, as short as it can be said ("Lyon"). Predicate and object say what a later statement replaces:
   give both wherever the fact has the form "subject predicate object", else neither.
 - observed_at: when it became true, if that was said, else nothing.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
 import pytest
 
+from memfold.facts import EXTRACTION_PROMPT
 from tests.conftest import Connect
 from tests.judging import claim, resolve
-from tests.support import Result, check, ingest, model, vector
+from tests.support import Result, check, ingest, model, one, vector
 
 DB = psycopg.Connection[Any]
 
@@ -285,3 +287,38 @@ def test_only_the_newest_hundred_of_a_scope_are_looked_at(db: DB) -> None:
         say(db, f"Alice lives in Paris, report {number}.", "Paris")
     assert say(db, "Alice lives in Paris, report 99.", "Paris").similar is not None
     assert say(db, "Alice lives in Paris, report 100.", "Paris").similar is None
+
+
+def test_the_starter_list(db: DB) -> None:
+    """For all tenants; a tenant's own rule stays; what is stored is taken up; nobody is asked about what is listed."""
+    homes(db)
+    db.execute("select set_predicate('works_at', 'acme', 'many')")
+    number = one(db, "select set_common_predicates('*')")
+    assert number == one(db, "select count(*) from predicates where tenant_id = '*'") > 150
+    assert one(db, "select set_common_predicates('*')") == 0
+    assert len(current(db)) == 1
+    assert one(db, "select status from judgements") == "obsolete"
+    rules = "select memfold_internal._cardinality(%s, %s)"
+    for tenant, predicate, cardinality in (
+        ("acme", "livesIn", "one"), ("acme", "works_at", "many"), ("globex", "works-at", "one"),
+        ("globex", "likes", "many"), ("globex", "geburtstag", "one"), ("globex", "居住地", "one"),
+    ):  # fmt: skip
+        assert one(db, rules, tenant, predicate) == cardinality
+    say(db, "Ida likes tea.", "tea", subject="Ida", predicate="likes")
+    told = say(db, "Ida likes rum.", "rum", subject="Ida", predicate="likes")
+    assert told.similar is None
+    # of one tenant
+    assert one(db, "select set_common_predicates('globex')") == number
+    check(db)
+
+
+def test_the_prompts_names_are_listed(db: DB) -> None:
+    """What the extraction prompt names has a rule."""
+    named = re.search(r"where one fits: (.*?)\.\n", EXTRACTION_PROMPT, re.DOTALL)
+    assert named is not None
+    names = re.findall(r"\w+", named[1])
+    listed = {
+        row[0] for row in db.execute("select predicate from memfold_internal._common_predicates()").fetchall()
+    }
+    assert len(names) > 25
+    assert set(names) <= listed

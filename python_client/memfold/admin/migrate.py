@@ -73,6 +73,26 @@ def install(dsn: str, *, citus: bool = False) -> str:
     return str(row[0])
 
 
+def is_installed(dsn: str) -> bool:
+    """Whether memfold is installed in the database, in any version."""
+    try:
+        with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
+            row = connection.execute(queries.INSTALLED).fetchone()
+    except psycopg.Error as error:
+        raise translate(error) from error
+    return row is not None and bool(row[0])
+
+
+def set_common_predicates(dsn: str) -> int:
+    """Set the starter list of predicates for all tenants; returns how many it has set. Needs the owner's rights."""
+    try:
+        with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
+            row = connection.execute(queries.SET_COMMON_PREDICATES).fetchone()
+    except psycopg.Error as error:
+        raise translate(error) from error
+    return 0 if row is None else int(row[0])
+
+
 def _citus_script() -> tuple[str, str]:
     """What distributes memfold, without BEGIN and COMMIT, and what copies functions and views to the other nodes."""
     texts = []

@@ -105,8 +105,8 @@ def _make_indexes(dsn: str, models: tuple[str, ...]) -> None:
 def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> None:
     """Start the embedded PostgreSQL, with memfold in it.
 
-    Uses the server if it is already running; installs or upgrades memfold. Prints one line, the DSN; with --port it
-    includes the password.
+    Uses the server if it is already running; installs or upgrades memfold, in a new database with the starter list of
+    predicates (init --predicates common). Prints one line, the DSN; with --port it includes the password.
 
     \b
     psql "$(memfold up)" -c "select * from ingest_memory('Alice has a cat.', 'acme')"
@@ -114,7 +114,10 @@ def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> No
     say("starting the server ...")
     dsn = server.up(data, port)
     say("installing memfold ...")
+    is_new = not migrate.is_installed(dsn)
     revision = migrate.install(dsn)
+    if is_new:
+        migrate.set_common_predicates(dsn)
     migrate.set_search_path(dsn)
     _make_indexes(dsn, vector_index)
     say(f"ready: memfold {__version__} (revision {revision})")
@@ -150,6 +153,11 @@ def down(data: Path | None) -> None:
     "--sql", "print_sql", is_flag=True, help="Print the SQL instead; without a DSN, for a new database."
 )
 @vector_index_option
+@click.option(
+    "--predicates",
+    type=click.Choice(["common"]),
+    help="Set how many values common predicates have at a time (lives_in: one, likes: many), for all tenants.",
+)
 @json_option
 def init(
     database: str | None,
@@ -158,6 +166,7 @@ def init(
     set_search_path: bool,
     print_sql: bool,
     vector_index: tuple[str, ...],
+    predicates: str | None,
 ) -> None:
     """Install memfold in a database, or bring it up to date.
 
@@ -178,8 +187,8 @@ def init(
             raise click.UsageError("--sql is for one server: psql -f contrib/citus/citus.sql distributes it")
         if wants_json():
             raise click.UsageError("--json cannot be used with --sql")
-        if vector_index:
-            raise click.UsageError("--vector-index cannot be used with --sql")
+        if vector_index or predicates:
+            raise click.UsageError("--vector-index and --predicates cannot be used with --sql")
         script = migrate.script(None if given is None else resolve(given))
         click.echo(script.encode(), nl=False)  # SQL, to be run unchanged
         return
@@ -191,6 +200,8 @@ def init(
     done = None
     say(f"memfold {__version__} is installed (revision {revision})")
     _make_indexes(where, vector_index)
+    if predicates is not None:
+        say(f"predicates set: {migrate.set_common_predicates(where)}")
     if set_search_path:
         done = migrate.set_search_path(where)
         say("memfold is " + ("on the search_path of new sessions" if done else "already on the search_path"))

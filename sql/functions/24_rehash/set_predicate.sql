@@ -50,6 +50,20 @@ $$;
 comment on function memfold_internal._take_up_now is
 'A hook: what the call that has changed a rule takes up itself (_take_up_values). On Citus, where rules are changed on any node: nothing.';
 
+create or replace function memfold_internal._close_question_about(tenant_id text, predicate text) returns void
+language plpgsql volatile
+as $$
+begin
+    update memfold.judgements as j
+    set status = 'obsolete', reason = 'the predicate is declared', resolved_at = memfold_internal._clock()
+    where j.tenant_id = _close_question_about.tenant_id collate "C"
+        and j.scope_key = memfold_internal._predicate_key(_close_question_about.predicate)
+        and j.kind = 'cardinality' and j.status in ('open', 'leased', 'dead');
+end;
+$$;
+comment on function memfold_internal._close_question_about is
+'Closes the question how many values a predicate has: somebody has said so. predicate null: nothing.';
+
 create or replace function memfold_internal._take_up_rule(tenant_id text, bucket_id text, arguments jsonb) returns uuid
 language plpgsql volatile
 as $$
@@ -73,6 +87,7 @@ begin
                 select from memfold.predicates as p
                 where p.tenant_id = v_tenant_id collate "C" and p.predicate = (arguments ->> 'predicate') collate "C"
             );
+            perform memfold_internal._close_question_about(v_tenant_id, arguments ->> 'predicate');
         end if;
         v_run := memfold_internal._start_run(v_tenant_id, bucket_id, 'predicate', arguments);
         v_number := memfold_internal._take_up_now(v_run, v_left);
@@ -91,8 +106,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._take_up_rule is
-'After a change of a rule: takes up to 1,000 memories that it concerns up, and leaves the rest to maintenance, in a run of each tenant; returns
-the run of a single tenant. Null: nothing is stored that it concerns, or the rule is for all tenants.';
+'After a change of a rule: takes up to 1,000 memories that it concerns up, and leaves the rest to maintenance, in a run of each tenant;
+returns the run of a single tenant. Null: nothing is stored that it concerns, or the rule is for all tenants.';
 
 create or replace function memfold_internal._declare(tenant_id text, predicate text, cardinality text, conflict text) returns uuid
 language plpgsql volatile
@@ -156,10 +171,7 @@ begin
         raise not_null_violation;
     end if;
     v_run_id := memfold_internal._declare(tenant_id, predicate, cardinality, conflict);
-    update memfold.judgements as j
-    set status = 'obsolete', reason = 'the predicate is declared', resolved_at = memfold_internal._clock()
-    where j.tenant_id = set_predicate.tenant_id collate "C" and j.scope_key = memfold_internal._predicate_key(set_predicate.predicate)
-        and j.kind = 'cardinality' and j.status in ('open', 'leased', 'dead');
+    perform memfold_internal._close_question_about(tenant_id, predicate);
     return v_run_id;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed',
@@ -172,5 +184,6 @@ comment on function memfold.set_predicate is
 'Sets how many values a predicate has at a time: one (a new value takes the place of the old one, by the conflict policy) or many. Applies
 at once to what is stated from now on, and to up to 1,000 stored memories; maintenance, or the same call again, takes up the rest. Returns
 the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. tenant_id ''*'', for the
-owner of the database: for all tenants that have no rule of their own, with a run of each; null is returned, and the call with the rule from before undoes it. Blocks the tenant''s writers in
+owner of the database: for all tenants that have no rule of their own, with a run of each; null is returned, and the call with the rule from
+before undoes it. Blocks the tenant''s writers in
 the meantime, and waits for them. 55P03: another transaction has held a memory for half a second; call it again. Raises MF003, MF017, MF025.';

@@ -1,0 +1,57 @@
+create or replace function memfold_internal._common_predicates(out predicate text, out cardinality text) returns setof record
+language sql immutable parallel safe rows 150
+begin atomic
+    select
+        pg_catalog.string_to_table(pg_catalog.replace(
+            'lives_in home_address current_location hometown country city postal_code birthday date_of_birth birthplace age gender
+        pronouns full_name first_name last_name preferred_name maiden_name marital_status spouse partner married_to email
+        email_address phone phone_number emergency_contact works_at works_for employer job_title occupation profession manager
+        reports_to team department salary start_date work_hours work_location studies_at school university major
+        preferred_language native_language timezone diet blood_type height weight shoe_size clothing_size eye_color
+        current_project current_goal deadline due_date budget project_status doctor dentist bank drives favorite_color
+        favorite_food favorite_movie favorite_book favorite_band favorite_team editor operating_system phone_model wakes_up_at
+        bedtime wohnt_in arbeitet_bei beruf geburtstag familienstand telefonnummer adresse habite_à travaille_chez
+        profession_actuelle date_de_naissance adresse_actuelle vive_en trabaja_en profesión cumpleaños estado_civil abita_a
+        lavora_presso professione compleanno mora_em trabalha_em profissão aniversário 居住地 工作单位 职业 生日 电话',
+            E'\n       ', ''
+        ), ' '), 'one'
+    union all
+    select pg_catalog.string_to_table(pg_catalog.replace(
+        'likes dislikes loves hates prefers enjoys interested_in hobby owns has_pet has_child has_sibling has_friend has_parent
+        friend_of knows met speaks allergic_to takes_medication has_condition diagnosed_with visited traveled_to plans_to_visit
+        plays plays_instrument uses uses_tool reads watched listens_to skilled_in works_on member_of attended attends bought
+        wants needs plans plans_to goal eats drinks cooks collects nationality studied learned learning believes experienced
+        mag aime le_gusta piace gosta_de 喜欢',
+        E'\n       ', ''
+    ), ' '), 'many';
+end;
+comment on function memfold_internal._common_predicates is
+'Predicates that models use for facts about people, and how many values they have at a time: the starter list.';
+
+create or replace function memfold.set_common_predicates(tenant_id text default current_setting('memfold.tenant_id', true)) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_rule record;
+    v_number bigint := 0;
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    for v_rule in
+        select c.predicate, c.cardinality from memfold_internal._common_predicates() as c order by c.predicate
+    loop
+        continue when exists (
+            select from memfold.predicates as p
+            where p.tenant_id = set_common_predicates.tenant_id collate "C"
+                and p.predicate = memfold_internal._predicate_1(v_rule.predicate) collate "C"
+        );
+        perform memfold.set_predicate(v_rule.predicate, set_common_predicates.tenant_id, v_rule.cardinality);
+        v_number := v_number + 1;
+    end loop;
+    return v_number;
+end;
+$$;
+grant execute on function memfold.set_common_predicates to memfold_app;
+comment on function memfold.set_common_predicates is
+'Sets how many values some 170 common predicates have at a time (lives_in, works_at, birthday: one; likes, owns, speaks: many), as
+set_predicate() does one by one, except those that the tenant has a rule for; returns how many it has set. tenant_id ''*'', for the owner of the database:
+for all tenants. Names for the same relation (works_at, employer) are not linked: see link_predicate(). Raises MF001 to MF003, MF025, 55P03.';
