@@ -22,7 +22,7 @@ from memfold.errors import (
     OutcomeUnknownError,
     RetryableError,
 )
-from memfold.found import FoundMemory, Profile, ProfileFact, SearchResult
+from memfold.found import ForgottenMemory, FoundMemory, Profile, ProfileFact, SearchResult
 from memfold.judging import Answer, Judge, JudgeError, Names, Question
 from memfold.types import (
     BatchItem,
@@ -31,7 +31,6 @@ from memfold.types import (
     EmbedReport,
     Erasure,
     Feedback,
-    ForgottenMemory,
     IngestResult,
     KnownMemory,
     LinkSuggestion,

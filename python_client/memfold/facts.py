@@ -1,25 +1,36 @@
 """Facts from a conversation: the prompt and the schema for the caller's model, which extracts them.
 
-memfold stores facts; it does not read chats. Any model with structured output can do that: give it ``EXTRACTION_PROMPT``
-and ``Facts``, and pass its answer to ``ingest``.
+memfold stores facts; it does not read chats. Any model with structured output can do that, by ``EXTRACTION_PROMPT`` and
+``Facts``; ``remember`` asks it and stores its answer.
 
->>> for fact in facts.facts:
-...     memfold.ingest(**fact.arguments(source_turn_ids=["turn-12"]))
+>>> from openai import OpenAI
+>>> def model(prompt: str, conversation: str) -> str:
+...     answer = OpenAI().chat.completions.create(
+...         model="gpt-5-mini",
+...         response_format={"type": "json_object"},
+...         messages=[{"role": "system", "content": prompt}, {"role": "user", "content": conversation}],
+...     )
+...     return answer.choices[0].message.content
+>>> remember(memfold, [{"role": "user", "content": "I moved to Paris.", "id": "m7"}], model)
 
 Needs ``memfold[facts]`` (pydantic).
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from memfold._extras import needs
+from memfold.types import BatchItem
 
 with needs("facts"):
     from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-__all__ = ["EXTRACTION_PROMPT", "Fact", "Facts"]
+__all__ = ["EXTRACTION_PROMPT", "Fact", "Facts", "Remembered", "remember"]
 
 EXTRACTION_PROMPT: Final = """\
 Extract what is worth remembering about people and things from the conversation: facts, preferences, plans, events.
@@ -98,3 +109,56 @@ class Facts(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     facts: list[Fact] = Field(default_factory=list)
+
+
+Model: TypeAlias = Callable[[str, str], "str | Mapping[str, Any] | Facts"]
+"""Called with ``EXTRACTION_PROMPT`` and the conversation; returns ``Facts``, or JSON of its schema."""
+
+
+class Client(Protocol):
+    """What ``remember`` needs of ``Memfold``."""
+
+    @property
+    def ingest_many(self) -> Callable[..., Iterator[BatchItem]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What ``remember`` made of a conversation: the facts, and what happened to each (``result``, or ``error``)."""
+
+    facts: tuple[Fact, ...]
+    items: tuple[BatchItem, ...]
+
+    @property
+    def asked(self) -> int:
+        """How many of them a judge, or a person, has to decide about."""
+        return sum(item.result is not None and item.result.judgement_id is not None for item in self.items)
+
+
+def conversation(messages: Sequence[Mapping[str, str]]) -> str:
+    """Messages as the model reads them: a JSON line each, so that none can pretend to be another one's."""
+    return "\n".join(
+        json.dumps({"role": one.get("role", "user"), "content": one["content"]}, ensure_ascii=False)
+        for one in messages
+    )
+
+
+def remember(
+    memfold: Client, messages: Sequence[Mapping[str, str]], model: Model, **defaults: Any
+) -> Remembered:
+    """Extract the facts of a conversation by a model, and store them.
+
+    messages: ``role``, ``content`` and, if there is one, ``id``: the facts have the ids as ``source_turn_ids``, so that
+    the same conversation twice is one piece of evidence. defaults: arguments of ``ingest`` for all facts, such as
+    bucket_id, session_id, observed_at. Raises pydantic's ``ValidationError`` if the answer does not fit ``Facts``, and
+    what the model raises; a fact that cannot be stored is reported in its item.
+    """
+    schema = json.dumps(Facts.model_json_schema())
+    answer = model(f"{EXTRACTION_PROMPT}\n\nAnswer by this JSON schema: {schema}", conversation(messages))
+    if isinstance(answer, str):
+        answer = Facts.model_validate_json(answer)
+    facts = Facts.model_validate(answer).facts
+    turns = [one["id"] for one in messages if "id" in one]
+    given = {"source_turn_ids": turns, **defaults} if turns else defaults
+    items = memfold.ingest_many([fact.arguments() for fact in facts], **given)
+    return Remembered(tuple(facts), tuple(items))

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar
 from uuid import UUID
 
-from memfold.types import Row
+from memfold.types import Embedding, Row
 
 SearchBy: TypeAlias = Literal["vector", "words", "both"]
 INCOMPLETE = "01M01"
@@ -72,6 +72,39 @@ class SearchFields(TypedDict, total=False):
     touch: bool
     bucket_ids: Sequence[str]
     bucket_prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenMemory:
+    """A memory that ``forget`` takes away (``action`` rejected or erased), or that became current by it (current again).
+
+    ``run_id``: for ``undo_run``; None: a preview, or erased. ``similarity``: the best of its texts' to the query.
+    """
+
+    run_id: UUID | None
+    memory_id: UUID
+    action: Literal["rejected", "erased", "current again"]
+    subject: str | None
+    predicate: str | None
+    content: str
+    similarity: float | None
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+class ForgetFields(TypedDict, total=False):
+    """The options of ``forget``."""
+
+    query: str | None
+    min_similarity: float | None
+    embedding: Embedding | None
+    embedding_model: str | None
+    bucket_id: str
+    erase: bool
+    dry_run: bool
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,29 +49,15 @@ CANDIDATE: tuple[LiteralString, ...] = (
     "idempotency_key",
 )
 KNOWN_ARGUMENTS: tuple[LiteralString, ...] = (
-    "content",
-    "tenant_id",
-    "bucket_id",
-    "memory_type",
-    "subject",
-    "predicate",
-    "metadata",
-)
+    "content", "tenant_id", "bucket_id", "memory_type", "subject", "predicate", "metadata",
+)  # fmt: skip
 
+_SLOT = ("tenant_id", "bucket_id", "subject", "predicate")
 INGEST = _function("ingest_memory", *CANDIDATE)
 PREVIEW = _function("preview_memory", *CANDIDATE)
 KNOWN = _function("known_memory", *KNOWN_ARGUMENTS)
 FIND_SIMILAR = _function(
-    "find_similar",
-    "tenant_id",
-    "bucket_id",
-    "embedding",
-    "embedding_model",
-    "threshold",
-    "memory_type",
-    "subject",
-    "predicate",
-    "max_results",
+    "find_similar", *_SLOT, "embedding", "embedding_model", "threshold", "memory_type", "max_results"
 )
 ATTACH = _function("attach_embedding", "memory_id", "embedding", "embedding_model", "tenant_id")
 PENDING = _function("pending_embeddings", "tenant_id", "bucket_id", "max_results")
@@ -136,10 +122,7 @@ UNDO = _function("undo", "event_id", "reason", "tenant_id")
 REJECT = _function("reject_memory", "memory_id", "reason", "tenant_id")
 FORGET = _function(
     "forget_memories",
-    "tenant_id",
-    "bucket_id",
-    "subject",
-    "predicate",
+    *_SLOT,
     "query_embedding",
     "embedding_model",
     "min_similarity",

@@ -96,10 +96,8 @@ class SimilarMemory:
     """A memory that was compared: the similarity of its own text, and the guard's result (None: not asked).
 
     ``similarity`` is a cosine, ``jaccard`` a share of words; None: not compared that way. If another of its texts is
-    nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it, with its own similarity. ``find_similar``
-    always names the nearest text, which may be the memory itself, with the contents. ``note``: "another value", of the
-    same subject and predicate, if nobody has said how many values that has at a time; "forgotten": it is rejected, and
-    ``undo(event_id)`` reverses that; "current again": by a rejection.
+    nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it; ``find_similar`` always does, with the contents.
+    ``note``: "another value" (nobody has said how many there are); "forgotten": by ``event_id``; "current again".
     """
 
     memory_id: UUID
@@ -218,26 +216,6 @@ class UndoneMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgottenMemory:
-    """A memory that ``forget`` takes away (``action`` rejected or erased), or that became current by it (current again).
-
-    ``run_id``: for ``undo_run``; None: a preview, or erased. ``similarity``: the best of its texts' to the query.
-    """
-
-    run_id: UUID | None
-    memory_id: UUID
-    action: Literal["rejected", "erased", "current again"]
-    subject: str | None
-    predicate: str | None
-    content: str
-    similarity: float | None
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
-
-
-@dataclass(frozen=True, slots=True)
 class CurrentMemory:
     """A memory that was current at a time; ``valid_to`` None: it still is."""
 
@@ -301,9 +279,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """The result of an erasure: erased texts, texts that lost observations but stay because other sources support
-    them, and erased ledger rows. ``remaining``: texts still to erase, 0 when it is done. ``current_again``: values that
-    became current by it."""
+    """Counts of erased texts, texts that other sources support, ledger rows, texts left; values that are current again."""
 
     erased: int = 0
     kept: int = 0

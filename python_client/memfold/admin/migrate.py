@@ -38,11 +38,12 @@ def _files(folder: str) -> list[Path]:
     return sorted((_PACKAGE / "sql" / folder).rglob("*.sql"), key=lambda path: path.as_posix().encode())
 
 
-def install(dsn: str, *, citus: bool = False) -> str:
+def install(dsn: str, *, citus: bool = False, common_predicates: bool = False) -> str:
     """Install memfold in the database, or bring it up to date; returns its revision.
 
     Any number of processes can do so at the same time. ``citus``: the database is on a Citus coordinator, and memfold
-    is distributed over its nodes (``contrib/citus/``); later calls recognize this by themselves. Raises
+    is distributed over its nodes (``contrib/citus/``); later calls recognize this by themselves. ``common_predicates``: a
+    new installation has the starter list of predicates, for all tenants. Raises
     ``InstallError`` if it is impossible: an old server, no pgvector, an encoding other than UTF8, no Citus, or
     memfold installed there by CREATE EXTENSION.
     """
@@ -52,6 +53,7 @@ def install(dsn: str, *, citus: bool = False) -> str:
     except psycopg.Error as error:
         raise translate(error) from error
     has_citus, is_distributed = row or (False, False)
+    is_new = not is_installed(dsn)
     if citus and not has_citus:
         raise InstallError(
             "Citus is not installed: CREATE EXTENSION citus on every node, and add the workers"
@@ -70,6 +72,8 @@ def install(dsn: str, *, citus: bool = False) -> str:
         row = connection.execute(queries.REVISION).fetchone()
     if row is None:
         raise InstallError("the installation left no revision behind")
+    if is_new and common_predicates:
+        set_common_predicates(dsn)
     return str(row[0])
 
 
@@ -77,7 +81,7 @@ def is_installed(dsn: str) -> bool:
     """Whether memfold is installed in the database, in any version."""
     try:
         with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
-            row = connection.execute(queries.INSTALLED).fetchone()
+            row = connection.execute(queries.HAS_REVISION).fetchone()
     except psycopg.Error as error:
         raise translate(error) from error
     return row is not None and bool(row[0])

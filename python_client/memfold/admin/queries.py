@@ -3,7 +3,6 @@
 # installing ------------------------------------------------------------------------------------------------
 
 REVISION = "select version_num from memfold_internal.alembic_version"
-INSTALLED = "select pg_catalog.to_regnamespace('memfold') is not null"
 SET_COMMON_PREDICATES = "select memfold.set_common_predicates('*')"
 HAS_REVISION = "select pg_catalog.to_regclass('memfold_internal.alembic_version') is not null"
 

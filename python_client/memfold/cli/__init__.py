@@ -114,10 +114,7 @@ def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> No
     say("starting the server ...")
     dsn = server.up(data, port)
     say("installing memfold ...")
-    is_new = not migrate.is_installed(dsn)
-    revision = migrate.install(dsn)
-    if is_new:
-        migrate.set_common_predicates(dsn)
+    revision = migrate.install(dsn, common_predicates=True)
     migrate.set_search_path(dsn)
     _make_indexes(dsn, vector_index)
     say(f"ready: memfold {__version__} (revision {revision})")
@@ -154,9 +151,7 @@ def down(data: Path | None) -> None:
 )
 @vector_index_option
 @click.option(
-    "--predicates",
-    type=click.Choice(["common"]),
-    help="Set how many values common predicates have at a time (lives_in: one, likes: many), for all tenants.",
+    "--predicates", type=click.Choice(["common"]), help="Set rules for common predicates, for all tenants."
 )
 @json_option
 def init(

@@ -20,12 +20,17 @@ from memfold.client import recall as _recall
 from memfold.client.batch import Batches
 from memfold.client.driving import asked, run, together
 from memfold.client.entries import Entry
-from memfold.client.name_calls import AsyncNameCalls
 from memfold.client.steps import Ask, Embed, Pause, Step, Steps, Together, Transact
+from memfold.client.subject_calls import AsyncSubjectCalls
 from memfold.client.transactions import hearing, transact_async
 from memfold.embedding.embedders import is_async
 from memfold.errors import MemfoldError
-from memfold.found import FoundMemory, Profile, SearchBy, SearchFields, SearchResult
+from memfold.found import (
+    FoundMemory,
+    SearchBy,
+    SearchFields,
+    SearchResult,
+)
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -38,7 +43,6 @@ from memfold.types import (
     EmbedReport,
     Erasure,
     Feedback,
-    ForgottenMemory,
     IngestResult,
     KnownMemory,
     ListFields,
@@ -56,7 +60,7 @@ from memfold.types import (
 T = TypeVar("T")
 
 
-class AsyncMemfold(AsyncNameCalls):
+class AsyncMemfold(AsyncSubjectCalls):
     """The async client. It has one connection; tasks that share it take turns at the connection, but not at the
     embedder.
 
@@ -235,47 +239,6 @@ class AsyncMemfold(AsyncNameCalls):
     ) -> tuple[UndoneMemory, ...]:
         """As ``Memfold.undo``."""
         return await self._drive(self._core.undo(event_id, reason, tenant_id))
-
-    async def reject(
-        self, memory_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
-    ) -> IngestResult:
-        """As ``Memfold.reject``."""
-        given = {"memory_id": memory_id, "reason": reason}
-        return await self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
-
-    async def profile(
-        self,
-        subject: str,
-        tenant_id: str | None = None,
-        bucket_id: str = "default",
-        max_results: int = 200,
-    ) -> Profile:
-        """As ``Memfold.profile``."""
-        given = {"subject": subject, "bucket_id": bucket_id, "max_results": max_results}
-        return await self._drive(_recall.profile(self._core, given, tenant_id))
-
-    async def forget(
-        self,
-        subject: str | None = None,
-        predicate: str | None = None,
-        *,
-        query: str | None = None,
-        min_similarity: float | None = None,
-        embedding: Embedding | None = None,
-        embedding_model: str | None = None,
-        bucket_id: str = "default",
-        erase: bool = False,
-        dry_run: bool = True,
-        reason: str | None = None,
-        tenant_id: str | None = None,
-    ) -> tuple[ForgottenMemory, ...]:
-        """As ``Memfold.forget``."""
-        given = {
-            "bucket_id": bucket_id, "subject": subject, "predicate": predicate, "embedding": embedding,
-            "embedding_model": embedding_model, "min_similarity": min_similarity, "erase": erase, "dry_run": dry_run,
-            "reason": reason,
-        }  # fmt: skip
-        return await self._drive(_recall.forget(self._core, query, tenant_id, given))
 
     async def merge(
         self,

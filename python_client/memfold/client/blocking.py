@@ -16,9 +16,14 @@ from memfold import queries
 from memfold.client import recall as _recall
 from memfold.client.batch import Batches
 from memfold.client.entries import Entry
-from memfold.client.name_calls import NameCalls
+from memfold.client.subject_calls import SubjectCalls
 from memfold.errors import MemfoldError
-from memfold.found import FoundMemory, Profile, SearchBy, SearchFields, SearchResult
+from memfold.found import (
+    FoundMemory,
+    SearchBy,
+    SearchFields,
+    SearchResult,
+)
 from memfold.types import (
     BatchItem,
     BucketStats,
@@ -31,7 +36,6 @@ from memfold.types import (
     EmbedReport,
     Erasure,
     Feedback,
-    ForgottenMemory,
     IngestResult,
     KnownMemory,
     ListFields,
@@ -47,7 +51,7 @@ from memfold.types import (
 )
 
 
-class Memfold(NameCalls):
+class Memfold(SubjectCalls):
     """The blocking client. It has one connection; threads that share it take turns.
 
     >>> with Memfold(dsn, tenant_id="acme") as memfold:
@@ -227,52 +231,6 @@ class Memfold(NameCalls):
         """Undo one event: a merge, a supersession, a rejection or a restatement. Returns its memories as they are
         now."""
         return self._drive(self._core.undo(event_id, reason, tenant_id))
-
-    def reject(
-        self, memory_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
-    ) -> IngestResult:
-        """Reject a memory: it is no longer shown, and its texts are refused when they arrive again."""
-        given = {"memory_id": memory_id, "reason": reason}
-        return self._drive(self._core.manual_action(queries.REJECT, given, tenant_id))
-
-    def profile(
-        self,
-        subject: str,
-        tenant_id: str | None = None,
-        bucket_id: str = "default",
-        max_results: int = 200,
-    ) -> Profile:
-        """What is known about a subject now, by predicate, the newest first; ``str()`` of it is a text for a prompt."""
-        given = {"subject": subject, "bucket_id": bucket_id, "max_results": max_results}
-        return self._drive(_recall.profile(self._core, given, tenant_id))
-
-    def forget(
-        self,
-        subject: str | None = None,
-        predicate: str | None = None,
-        *,
-        query: str | None = None,
-        min_similarity: float | None = None,
-        embedding: Embedding | None = None,
-        embedding_model: str | None = None,
-        bucket_id: str = "default",
-        erase: bool = False,
-        dry_run: bool = True,
-        reason: str | None = None,
-        tenant_id: str | None = None,
-    ) -> tuple[ForgottenMemory, ...]:
-        """Forget what is about a subject (and predicate), current and former values; or what is near to a query.
-
-        query, or embedding with embedding_model: memories with a text whose cosine to it is at least min_similarity,
-        which depends on the model: look at the preview. With a subject as well: those that are both. They are
-        rejected in one run, which undo_run() undoes; erase: deleted for good. dry_run returns what it would forget.
-        """
-        given = {
-            "bucket_id": bucket_id, "subject": subject, "predicate": predicate, "embedding": embedding,
-            "embedding_model": embedding_model, "min_similarity": min_similarity, "erase": erase, "dry_run": dry_run,
-            "reason": reason,
-        }  # fmt: skip
-        return self._drive(_recall.forget(self._core, query, tenant_id, given))
 
     def merge(
         self,

@@ -11,12 +11,22 @@ from memfold import queries
 from memfold._checks import check_text
 from memfold._log import logger
 from memfold._text import describe_error
+from memfold.client.arguments import check_names
 from memfold.client.core import Core
 from memfold.client.steps import Ask, Steps, Together
-from memfold.found import FoundMemory, Notice, Profile, ProfileFact, SearchBy, SearchResult
+from memfold.found import (
+    ForgetFields,
+    ForgottenMemory,
+    FoundMemory,
+    Notice,
+    Profile,
+    ProfileFact,
+    SearchBy,
+    SearchResult,
+)
 from memfold.judging import Answer, Question, Side
 from memfold.judging.questions import is_wordless
-from memfold.types import Embedding, ForgottenMemory, Row
+from memfold.types import Embedding, Row
 
 SURE = 0.75
 """Below this confidence a verdict means that both are kept, as the judge's prompt says."""
@@ -113,11 +123,20 @@ def profile(core: Core, given: Mapping[str, Any], tenant_id: str | None) -> Step
 
 
 def forget(
-    core: Core, query: str | None, tenant_id: str | None, given: Mapping[str, Any]
+    core: Core, subject: str | None, predicate: str | None, tenant_id: str | None, options: Mapping[str, Any]
 ) -> Steps[Forgotten]:
     """What is about a subject, or near to a query."""
-    given = dict(given)
-    given["query_embedding"] = given.pop("embedding")
+    check_names("forget", options, ForgetFields.__annotations__)
+    given = {
+        "bucket_id": "default",
+        "subject": subject,
+        "predicate": predicate,
+        "erase": False,
+        "dry_run": True,
+        **options,
+    }
+    query = given.pop("query", None)
+    given["query_embedding"] = given.pop("embedding", None)
     check_text("query", query)
     if given["query_embedding"] is None and query is not None:
         given["query_embedding"], given["embedding_model"] = yield from _embedded(core, query, "a query")

@@ -25,10 +25,10 @@ from memfold.errors import (
     RetryableError,
     TenantMissingError,
 )
-from memfold.found import FoundMemory, Profile, SearchBy, SearchFields, SearchResult
+from memfold.found import ForgottenMemory, FoundMemory, Profile, SearchBy, SearchFields, SearchResult
 from memfold.integrations.mcp.queries import CURRENT_OF, KIND_OF_QUESTION, OPEN_QUESTIONS
 from memfold.judging import protocol
-from memfold.types import CandidateFields, Erasure, ForgottenMemory, IngestResult, Origin, Row, UndoneMemory
+from memfold.types import CandidateFields, Erasure, IngestResult, Origin, Row, UndoneMemory
 
 logger = get_logger("memfold.mcp")
 

