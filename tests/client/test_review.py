@@ -715,3 +715,15 @@ def test_a_predicate_with_several_values(run: Run, db: DB) -> None:
     assert "-> many: lives_in has several values at a time" in run("m\n", "--tenant", "acme", "--all")
     assert queue(db) == [("cardinality", "done", "many", 1)]
     assert active(db) == 2
+
+
+def test_what_was_forgotten_is_named_as_such(run: Run, db: DB) -> None:
+    """A person who answers that two say the same is told that this forgets the other one too."""
+    model(db)
+    told = ingest(db, "Bo earns 82,000", **vector(1.0))
+    db.execute("select reject_memory(%s, 'acme')", [told.memory_id])
+    ingest(db, "Bo is paid 82,000 euros", **vector(0.88))
+    shown = run("d\n", "--tenant", "acme", "--all")
+    assert "forgotten, one of them was forgotten: duplicate or refinement forgets the other too" in shown
+    assert active(db) == 0
+    check(db)

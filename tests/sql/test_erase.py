@@ -116,7 +116,7 @@ def test_what_one_source_said(db: DB) -> None:
         ("source", both.memory_id, None),
     }
     check(db)
-    assert erase(db, "turn-1") == (0, 0, 0, 0)
+    assert erase(db, "turn-1") == (0, 0, 0, 0, [])
     again = ingest(db, "Zebra crossings scare Ann", **vector(1.0), subject="Quagga")
     assert again.action == "inserted"
     assert again.memory_id != alone.memory_id

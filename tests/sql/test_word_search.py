@@ -352,7 +352,7 @@ def test_one_search_ranks_as_the_searches_of_each_bucket_do(buckets: DB) -> None
     apart: list[tuple[Any, ...]] = []
     for bucket in ("user:4/notes", "user:42/notes", "user:42/work", "user:420"):
         apart += buckets.execute(query.format(f"'{bucket}'").encode(), [given["query_embedding"]]).fetchall()
-    assert together == sorted(apart, key=lambda row: (-row[1], row[0]))
+    assert together == sorted(apart, key=lambda row: (-row[1], -row[0].int))
 
 
 def test_too_many_buckets(db: DB) -> None:

@@ -279,7 +279,7 @@ from (
 ) as r"""
     + _WITH_ITEM
     + """
-order by r.score desc, r.memory_id
+order by r.score desc, r.memory_id desc
 limit %(max_items)s offset %(skipped)s
 """
 )

@@ -194,6 +194,8 @@ def _about(question: Question) -> str:
     if question.bucket_id:  # labelled pairs have none
         about.append(f"bucket {escape_line(question.bucket_id)}")
     about.append(escape_line(question.kind))
+    if question.kind == "forgotten":
+        about.append("one of them was forgotten: duplicate or refinement forgets the other too")
     if question.similarity is not None:
         about.append(f"similarity {question.similarity:.3f}")
     if question.guard:

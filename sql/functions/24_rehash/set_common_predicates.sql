@@ -1,9 +1,8 @@
 create or replace function memfold_internal._common_predicates(out predicate text, out cardinality text) returns setof record
 language sql immutable parallel safe rows 150
-begin atomic
-    select
-        pg_catalog.string_to_table(pg_catalog.replace(
-            'lives_in home_address current_location hometown country city postal_code birthday date_of_birth birthplace age gender
+-- not a parsed body: a dump would break its lines elsewhere
+as $$
+    select pg_catalog.regexp_split_to_table('lives_in home_address current_location hometown country city postal_code birthday date_of_birth birthplace age gender
         pronouns full_name first_name last_name preferred_name maiden_name marital_status spouse partner married_to email
         email_address phone phone_number emergency_contact works_at works_for employer job_title occupation profession manager
         reports_to team department salary start_date work_hours work_location studies_at school university major
@@ -12,19 +11,14 @@ begin atomic
         favorite_food favorite_movie favorite_book favorite_band favorite_team editor operating_system phone_model wakes_up_at
         bedtime wohnt_in arbeitet_bei beruf geburtstag familienstand telefonnummer adresse habite_à travaille_chez
         profession_actuelle date_de_naissance adresse_actuelle vive_en trabaja_en profesión cumpleaños estado_civil abita_a
-        lavora_presso professione compleanno mora_em trabalha_em profissão aniversário 居住地 工作单位 职业 生日 电话',
-            E'\n       ', ''
-        ), ' '), 'one'
+        lavora_presso professione compleanno mora_em trabalha_em profissão aniversário 居住地 工作单位 职业 生日 电话', E'\\s+'), 'one'
     union all
-    select pg_catalog.string_to_table(pg_catalog.replace(
-        'likes dislikes loves hates prefers enjoys interested_in hobby owns has_pet has_child has_sibling has_friend has_parent
-        friend_of knows met speaks allergic_to takes_medication has_condition diagnosed_with visited traveled_to plans_to_visit
-        plays plays_instrument uses uses_tool reads watched listens_to skilled_in works_on member_of attended attends bought
-        wants needs plans plans_to goal eats drinks cooks collects nationality studied learned learning believes experienced
-        mag aime le_gusta piace gosta_de 喜欢',
-        E'\n       ', ''
-    ), ' '), 'many';
-end;
+    select pg_catalog.regexp_split_to_table('likes dislikes loves hates prefers enjoys interested_in hobby owns has_pet has_child has_sibling has_friend has_parent
+        friend_of knows met speaks allergic_to takes_medication has_condition diagnosed_with visited traveled_to
+        plans_to_visit plays plays_instrument uses uses_tool reads watched listens_to skilled_in works_on member_of attended
+        attends bought wants needs plans plans_to goal eats drinks cooks collects nationality studied learned learning
+        believes experienced mag aime le_gusta piace gosta_de 喜欢', E'\\s+'), 'many';
+$$;
 comment on function memfold_internal._common_predicates is
 'Predicates that models use for facts about people, and how many values they have at a time: the starter list.';
 
