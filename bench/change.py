@@ -26,7 +26,7 @@ from memfold import LocalEmbedder, Memfold
 STATEMENTS = 1000
 PEOPLE = (
     "Ada", "Bela", "Cleo", "Dina", "Egon", "Fritz", "Greta", "Hugo", "Ines", "Jonas", "Karl", "Lena", "Mara", "Nils",
-    "Olga", "Paul", "Quinn", "Rosa", "Sven", "Tina", "Udo", "Vera", "Wim", "Xenia", "Yuri", "Zoe", "Anton", "Berta",
+    "Olga", "Paul", "Quinn", "Rosa", "Sven", "Tina", "Ulla", "Vera", "Wim", "Xenia", "Yuri", "Zoe", "Anton", "Berta",
     "Carlo", "Dora",
 )  # fmt: skip
 FIRST = 5
@@ -146,7 +146,7 @@ class Folded:
     def __init__(self, dsn: str, embedder: Any, tenant: str, *, fields: bool, answers: bool = False) -> None:
         self.client = Memfold(dsn, tenant, embedder)
         self.db = psycopg.connect(dsn, autocommit=True)
-        self.tenant, self.fields, self.answers, self.asked = tenant, fields, answers, 0
+        self.tenant, self.fields, self.answers = tenant, fields, answers
 
     def add(self, told: Statement) -> None:
         given = (
@@ -155,10 +155,18 @@ class Folded:
             else {}
         )
         made = self.client.ingest(told.text, bucket_id=told.person, **given)  # type: ignore[arg-type]
-        if made.judgement_id is not None and any(one.note == "another value" for one in made.similar):
-            self.asked += 1
-            if self.answers:
-                self.answer("one" if told.relation.single else "many")
+        if self.answers and any(one.note == "another value" for one in made.similar):
+            self.answer("one" if told.relation.single else "many")
+
+    @property
+    def asked(self) -> int:
+        """Questions about predicates."""
+        row = self.db.execute(
+            "select count(*) from memfold.judgements where tenant_id = %s and kind = 'cardinality'",
+            [self.tenant],
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def answer(self, verdict: str) -> None:
         waiting = (
@@ -259,6 +267,7 @@ class Cached:
 
     def __init__(self, texts: Mapping[str, list[float]], model: str) -> None:
         self.texts, self.model = texts, model
+        self.dimensions = len(next(iter(texts.values())))
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         return [self.texts[text] for text in texts]
