@@ -62,8 +62,6 @@ create or replace function memfold_internal._other_value(
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
-declare
-    v_object constant text collate "C" := memfold.canonicalize(object, 'prose/1');
 begin
     return (
         select n.memory_id
@@ -76,7 +74,7 @@ begin
             -- so that it costs the same with thousands of texts
             limit 100
         ) as n
-        where memfold.canonicalize(n.object, 'prose/1') <> v_object
+        where memfold.canonicalize(n.object, 'prose/1') <> memfold.canonicalize(_other_value.object, 'prose/1')
         order by n.memory_id desc
         limit 1
     );

@@ -38,7 +38,6 @@ language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_object constant text collate "C" := memfold.canonicalize(object, 'prose/1');
     v_id uuid;
 begin
     select m.memory_id into v_id
@@ -47,14 +46,15 @@ begin
         -- rows and their order, so that no index but that of tombstones will do
         and (m.bucket_id, m.scope_key) >= (_forgotten_value.bucket_id collate "C", _forgotten_value.scope_key)
         and (m.bucket_id, m.scope_key) <= (_forgotten_value.bucket_id collate "C", _forgotten_value.scope_key)
-        and memfold.canonicalize(m.object, 'prose/1') = v_object
+        -- not before: there is usually none
+        and memfold.canonicalize(m.object, 'prose/1') = memfold.canonicalize(_forgotten_value.object, 'prose/1')
     order by m.bucket_id desc, m.scope_key desc, m.memory_id desc
     limit 1;
     if v_id is not null and not exists (
         select from memfold.memories as m
         where m.tenant_id = _forgotten_value.tenant_id collate "C" and m.bucket_id = _forgotten_value.bucket_id collate "C"
             and m.scope_key = _forgotten_value.scope_key and m.root_id is null and m.status in ('active', 'superseded')
-            and memfold.canonicalize(m.object, 'prose/1') = v_object
+            and memfold.canonicalize(m.object, 'prose/1') = memfold.canonicalize(_forgotten_value.object, 'prose/1')
     ) then
         return v_id;
     end if;

@@ -59,7 +59,12 @@ begin
         perform memfold_internal._check_names(tenant_id, bucket_id, subject, predicate, content, subject, predicate);
     end if;
     if pg_catalog.num_nonnulls(subject, predicate, object) = 3
-        and memfold_internal._forgotten_value(tenant_id, bucket_id, v_scope_key, object) is not null
+        and exists (
+            select from memfold.memories as m
+            where m.tenant_id = _ingest_new.tenant_id collate "C" and m.status = 'rejected'
+                and (m.bucket_id, m.scope_key) >= (_ingest_new.bucket_id collate "C", v_scope_key)
+                and (m.bucket_id, m.scope_key) <= (_ingest_new.bucket_id collate "C", v_scope_key)
+        )
     then
         return (null::text, null::uuid, null::integer, 'locked'::text, null::double precision, null::uuid, null::uuid, null::uuid,
             null::jsonb);
