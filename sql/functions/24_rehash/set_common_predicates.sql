@@ -8,7 +8,9 @@ as $$
         reports_to team department salary start_date work_hours work_location studies_at school university major
         preferred_language native_language timezone diet blood_type height weight shoe_size clothing_size eye_color
         current_project current_goal deadline due_date budget project_status doctor dentist bank drives favorite_color
-        favorite_food favorite_movie favorite_book favorite_band favorite_team editor operating_system phone_model wakes_up_at
+        favorite_food favorite_movie favorite_book favorite_band favorite_team editor operating_system phone_model
+        address car relationship relationship_status favourite_color favourite_colour favourite_food favourite_movie favourite_book
+        favourite_band favourite_team gym subscription_plan standup_time wakes_up_at
         bedtime wohnt_in arbeitet_bei beruf geburtstag familienstand telefonnummer adresse habite_à travaille_chez
         profession_actuelle date_de_naissance adresse_actuelle vive_en trabaja_en profesión cumpleaños estado_civil abita_a
         lavora_presso professione compleanno mora_em trabalha_em profissão aniversário 居住地 工作单位 职业 生日 电话', E'\\s+'), 'one'
