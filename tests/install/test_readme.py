@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import subprocess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,7 +39,14 @@ def rows(block: str) -> list[str]:
 
 def test_python_and_sql_of_the_readme(dsn: str, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMFOLD_DSN", dsn)
-    names: dict[str, Any] = {}
+    asked: dict[str, Any] = {}
+    rome = Fact(content="Bob lives in Rome.", subject="Bob", predicate="lives_in", object="Rome")
+
+    def parse(**given: Any) -> SimpleNamespace:
+        asked.update(given)
+        return SimpleNamespace(output_parsed=Facts(facts=[rome]))
+
+    names: dict[str, Any] = {"client": SimpleNamespace(responses=SimpleNamespace(parse=parse))}
     printed: list[str] = []
     compared = 0
     for kind, text in blocks(README + MORE, "python", "sql", "text"):
@@ -62,23 +71,12 @@ def test_python_and_sql_of_the_readme(dsn: str, target: Any, monkeypatch: pytest
             compared += len(shown)
     assert compared == 10
 
-    facts = Facts(
-        facts=[Fact(content="Bob lives in Rome.", subject="Bob", predicate="lives_in", object="Rome")]
-    )
-    asked: dict[str, Any] = {}
-
-    def model(**given: Any) -> Facts:
-        asked.update(given)
-        return facts
-
-    (result,) = names["remember"](names["memfold"], "I live in Rome now.", "turn-40", model)
-    told = names["memfold"].explain(result.memory_id)
-    names["memfold"].close()
-    assert (result.action, asked["text_format"], asked["input"]) == (
-        "superseded",
-        Facts,
-        "I live in Rome now.",
-    )
+    client = names["memfold"]
+    (home,) = [fact for fact in client.profile("Bob") if fact.predicate == "lives_in"]
+    told = client.explain(home.memory_id)
+    client.close()
+    assert (home.object, asked["text_format"]) == ("Rome", Facts)
+    assert json.loads(asked["input"])["content"] == "I live in Rome now."
     assert '"Bob lives in Rome." from turn-40' in told
 
 
