@@ -409,6 +409,12 @@ def test_init(dsn: str, run: Callable[..., Result]) -> None:
             with psycopg.connect(fresh) as other:
                 assert one(other, "show search_path") == '"$user", public, memfold'
             assert run("init", fresh).stdout == "", "it is on the path already"
+            with psycopg.connect(fresh) as other:
+                assert one(other, "select count(*) from memfold.predicates") == 0
+                number = one(other, "select count(*) from memfold_internal._common_predicates()")
+            assert f"predicates set: {number}" in run("init", fresh, "--predicates", "common").stderr
+            with psycopg.connect(fresh) as other:
+                assert one(other, "select count(*) from memfold.predicates") == number
         finally:
             connection.execute(f"drop database {name} with (force)".encode())
 
@@ -636,10 +642,14 @@ def test_up_and_down(place: Path) -> None:
     dsn = first.stdout.strip()
     with psycopg.connect(dsn, autocommit=True) as connection:
         assert one(connection, "select action from ingest_memory('Alice has a cat.', 't')") == "inserted"
+        # only a new database gets the starter list: removed, it stays removed
+        assert one(connection, "select count(*) from predicates where tenant_id = '*'") > 150
+        connection.execute("delete from predicates")
     again = subprocess.run([*memfold, "up", "--data", data], capture_output=True, text=True, check=True)
     assert again.stdout == first.stdout
     with psycopg.connect(dsn, autocommit=True) as connection:
         assert one(connection, "select action from ingest_memory('Alice has a cat.', 't')") == "merged"
+        assert one(connection, "select count(*) from predicates") == 0
     for said in ("stopped", "no server was running"):
         down = subprocess.run([*memfold, "down", "--data", data], capture_output=True, text=True, check=True)
         assert (down.stdout, down.stderr.strip()) == ("", said)
