@@ -323,13 +323,7 @@ begin
 end;
 $body$;
 
--- The answer would change a rule, on every node, from the tenant's, where memfold_owner cannot. suggest_predicates() names the predicate.
-create or replace function memfold_internal._ask_cardinality(
-    tenant_id text, bucket_id text, predicate text, memory_id uuid, other_id uuid
-) returns uuid
-language sql volatile
-return null::uuid;
-
+-- Rules are on every node, and the tenant's cannot change them.
 create or replace function memfold_internal._undo_predicate(r memfold.runs) returns setof memfold.undone_memory
 language plpgsql volatile
 as $body$

@@ -8,6 +8,14 @@ set local search_path = pg_catalog, pg_temp;
 set local client_min_messages = warning;
 set local citus.enable_ddl_propagation = off;
 
+-- Not in citus.sql: it is for functions of a shard too. The answer would change a rule, on every node, from the tenant's, where
+-- memfold_owner cannot. suggest_predicates() names the predicate.
+create or replace function memfold_internal._ask_cardinality(
+    tenant_id text, bucket_id text, predicate text, memory_id uuid, other_id uuid
+) returns uuid
+language sql volatile
+return null::uuid;
+
 create or replace function memfold_internal._shard_calls() returns text[]
 language sql immutable parallel safe
 return array['ingest_memory', 'ingest_memories', 'known_memory', 'search_memories'];
