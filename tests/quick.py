@@ -58,7 +58,10 @@ class Recorder:
             self.seconds[name(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        found: dict[str, dict[str, int]] = defaultdict(dict)
+        # of files that did not run, what was recorded before
+        ran = {path for path, _ in self.seconds}
+        recorded: dict[str, dict[str, int]] = json.loads(FILE.read_text())
+        found = defaultdict(dict, {path: tests for path, tests in recorded.items() if path not in ran})
         for (path, test), seconds in sorted(self.seconds.items()):
             if round(seconds * 100) > NEW:
                 found[path][test] = round(seconds * 100)
