@@ -51,7 +51,7 @@ class Ingesting(Storage):
         forgotten = self.forgotten(scope, thing)
         if forgotten is not None:  # row 13
             event.action, event.tier, event.method, event.observation = "rejected", 2, "tombstone", False
-            event.target, event.similar = forgotten, [(forgotten, None, None, None)]
+            event.memory, event.similar = forgotten, [(forgotten, None, None, None)]
             return self.record(event)
 
         # Rows 5 to 12: a new text, or one that was withdrawn.
@@ -82,7 +82,7 @@ class Ingesting(Storage):
             near = []
         elif clean and self.forgot(clean.root):  # row 13
             event.action, event.tier, event.method, event.observation = "rejected", 2, "tombstone", False
-            event.similarity, event.target = clean.own, clean.root
+            event.similarity, event.memory = clean.own, clean.root
         elif clean:
             event.action, event.tier, event.method = "merged", 2, "vector"
             event.similarity, event.target = clean.own, clean.root
@@ -107,7 +107,7 @@ class Ingesting(Storage):
         event.similar += [n.told for n in near if n.best >= JUDGE]
 
         if event.action == "rejected":
-            event.memory = None
+            pass
         elif known is not None:
             event.memory = known.number
             if event.tier is None:

@@ -366,3 +366,55 @@ def test_writers_beside_a_run(homes: DB, connect: Connect) -> None:
         ingest(homes, "Bo is in Oslo", subject="Bo", predicate="lives_in", object="Oslo").action == "inserted"
     )
     check(homes)
+
+
+@pytest.mark.parametrize("way", ["single", "batch"])
+@pytest.mark.parametrize("more", [SALARY, vector(0.95)], ids=["value", "vector"])
+def test_what_was_refused_is_erased_with_what_it_says_again(
+    db: DB, forgotten: Result, way: str, more: dict[str, Any]
+) -> None:
+    """Its ledger row has the text in other words: no row of the ledger keeps it."""
+    scope = {"subject": "Bo", "predicate": "salary"}
+    WAYS[way](db, "Bo's salary is 82,000 euros a year", **{**scope, **more})
+    told = db.execute("select explain_memory(%s, 'acme')", [forgotten.memory_id]).fetchall()
+    assert any("Bo's salary is 82,000 euros a year" in line for (line,) in told)
+    db.execute("select erase_memory(%s, 'acme')", [forgotten.memory_id])
+    left = db.execute("select content from memory_events where content like '%%82,000%%'").fetchall()
+    assert left == []
+    check(db)
+
+
+def test_what_was_refused_is_erased_with_its_own_turn(db: DB, forgotten: Result) -> None:
+    """And the tombstone stays."""
+    ingest(db, "Bo's salary is 82,000 euros a year", source_turn_ids=["t9"], **SALARY)
+    db.execute("select erase_source('t9', 'acme')")
+    rows = db.execute("select content from memory_events where content like '%%salary is%%'").fetchall()
+    assert rows == []
+    assert statuses(db) == {"Bo earns 82,000 euros a year": "rejected"}
+    assert ingest(db, "Bo makes 82,000 euros", **SALARY).method == "tombstone"
+    check(db)
+
+
+def test_a_refusal_that_is_sent_again_is_the_same(db: DB, forgotten: Result) -> None:
+    given = {"idempotency_key": "k", **SALARY, **vector(0.95)}
+    first = ingest(db, "Bo's salary is 82,000 euros a year", **given)
+    assert ingest(db, "Bo's salary is 82,000 euros a year", **given) == first
+
+
+@pytest.mark.parametrize("kept", ["the tombstone", "what was refused"])
+def test_one_of_two_turns_is_erased(db: DB, kept: str) -> None:
+    """The turn that had said it first, or that which was refused: the other's words stay, or the fact is gone."""
+    model(db)
+    told = ingest(db, "Bo earns 82,000 euros a year", source_turn_ids=["t1"], **SALARY)
+    reject(db, told)
+    ingest(db, "Bo's salary is 82,000 euros a year", source_turn_ids=["t2"], **SALARY)
+    db.execute("select erase_source(%s, 'acme')", ["t2" if kept == "the tombstone" else "t1"])
+    check(db)
+    contents = [
+        row[0] for row in db.execute("select content from memory_events where content is not null").fetchall()
+    ]
+    if kept == "the tombstone":
+        assert contents == ["Bo earns 82,000 euros a year"]
+        assert list(statuses(db)) == contents
+    else:
+        assert "Bo earns 82,000 euros a year" not in [*contents, *statuses(db)]

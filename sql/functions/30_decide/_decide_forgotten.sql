@@ -15,8 +15,10 @@ begin
     d.action := 'rejected';
     d.tier := coalesce(d.tier, 2);
     d.method := 'tombstone';
-    d.target_id := case when d.memory_id is null then tombstone else d.target_id end;
+    -- so that the refused words are erased with what they say again
+    d.memory_id := coalesce(d.memory_id, tombstone);
     d.root_id := tombstone;
+    d.target_id := nullif(d.target_id, tombstone);
     d.similar_memories := memfold_internal._join_similar(pg_catalog.jsonb_build_array(v_note), coalesce(d.similar_memories, '[]'));
     return d;
 end;
