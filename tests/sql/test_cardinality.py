@@ -322,3 +322,25 @@ def test_the_prompts_names_are_listed(db: DB) -> None:
     }
     assert len(names) > 25
     assert set(names) <= listed
+
+
+def test_the_starter_list_is_one_run_and_undone_as_one(db: DB) -> None:
+    """Reads what is stored once, not once for each name; what was set since stays."""
+    homes(db)
+    say(db, "Ida drives a Fiat.", "Fiat", subject="Ida", predicate="drives")
+    assert one(db, "select set_common_predicates('acme')") > 150
+    assert one(db, "select set_common_predicates('acme')") == 0
+    runs = db.execute(
+        "select run_id, status, report ->> 'memories' from runs where kind = 'predicate'"
+    ).fetchall()
+    assert [run[1:] for run in runs] == [("done", "3")]
+    assert one(db, "select status from judgements") == "obsolete"
+    assert len(current(db)) == 2
+    db.execute("select set_predicate('drives', 'acme', 'many')")
+    db.execute("select undo_run(%s, 'acme')", [runs[0][0]])
+    assert db.execute("select predicate, cardinality from predicates").fetchall() == [("drives", "many")]
+    assert len(current(db)) == 3
+    check(db)
+    with pytest.raises(psycopg.Error) as caught:
+        db.execute("select undo_run(%s, 'acme')", [runs[0][0]])
+    assert caught.value.sqlstate == "MF039"

@@ -116,3 +116,44 @@ def test_nothing_near_enough_is_said(db: DB) -> None:
     with pytest.raises(psycopg.Error) as caught:
         found(db, min_similarity=1.1)
     assert caught.value.sqlstate == "MF022"
+
+
+@pytest.mark.parametrize("policy", ["conflict => 'keep_both'", "dedup => 'off'"])
+def test_where_the_answer_would_not_be_used_nothing_is_disputed(db: DB, policy: str) -> None:
+    model(db)
+    db.execute(f"select set_policy('acme', {policy})".encode())
+    lyon, paris = lives(db, "Lyon", 0.72, 1), lives(db, "Paris", 0.7, 2)
+    assert [(row["memory_id"], row["disputed_by"]) for row in found(db)] == [(lyon, []), (paris, [])]
+    assert db.execute("select distinct disputed_by from profile('Bo', 'acme')").fetchall() == [([],)]
+
+
+def test_another_spelling_is_no_other_value(db: DB) -> None:
+    model(db)
+    lyon = lives(db, "Lyon", 0.72, 1)
+    again = ingest(
+        db, "Bo is in lyon", subject="Bo", predicate="lives_in", object="lyon", **vector(0.7, axis=3)
+    ).memory_id
+    assert [(row["memory_id"], row["disputed_by"]) for row in found(db)] == [(lyon, []), (again, [])]
+
+
+def test_each_member_of_a_cluster_is_disputed_by_the_others(db: DB) -> None:
+    model(db)
+    db.execute("select set_policy('acme', on_ambiguous => 'insert', merge_veto => 0)")
+    ids = {ingest(db, f"Bo is fond of {word}", subject="Bo", **vector(cosine, axis)).memory_id
+           for word, cosine, axis in (("tea", 1.0, 1), ("black tea", 0.9, 1), ("hot tea", 0.9, 2))}  # fmt: skip
+    db.execute("select set_options('acme', consolidate_threshold => 0.7)")
+    db.execute("select consolidate('acme', dry_run => false)")
+    kinds = db.execute("select cardinality(member_ids) from judgements where status = 'open'").fetchall()
+    assert kinds == [(3,)]
+    for row in found(db, deduplicate=False):
+        assert set(row["disputed_by"]) == ids - {row["memory_id"]}
+
+
+def test_a_tombstone_is_not_named(db: DB) -> None:
+    """What was forgotten is shown nowhere, though the question whether this is the same is open."""
+    model(db)
+    told = ingest(db, "Bo likes tea", **vector(1.0))
+    db.execute("select reject_memory(%s, 'acme')", [told.memory_id])
+    asked = ingest(db, "Bo is keen on hot tea", **vector(0.88))
+    assert asked.action == "escalated"
+    assert [(row["memory_id"], row["disputed_by"]) for row in found(db)] == [(asked.memory_id, [])]

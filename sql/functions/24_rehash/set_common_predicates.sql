@@ -28,28 +28,31 @@ comment on function memfold_internal._common_predicates is
 create or replace function memfold.set_common_predicates(tenant_id text default current_setting('memfold.tenant_id', true)) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_column
 declare
-    v_rule record;
-    v_number bigint := 0;
+    v_added text[];
 begin
-    perform memfold_internal._authorize_tenant(tenant_id);
-    for v_rule in
-        select c.predicate, c.cardinality from memfold_internal._common_predicates() as c order by c.predicate
-    loop
-        continue when exists (
-            select from memfold.predicates as p
-            where p.tenant_id = set_common_predicates.tenant_id collate "C"
-                and p.predicate = memfold_internal._predicate_1(v_rule.predicate) collate "C"
-        );
-        perform memfold.set_predicate(v_rule.predicate, set_common_predicates.tenant_id, v_rule.cardinality);
-        v_number := v_number + 1;
-    end loop;
-    return v_number;
+    perform memfold_internal._authorize_tenant(set_common_predicates.tenant_id);
+    perform memfold_internal._lock_rules(set_common_predicates.tenant_id);
+    with added as (
+        insert into memfold.predicates as p (tenant_id, predicate, cardinality)
+        select set_common_predicates.tenant_id, memfold_internal._predicate_1(c.predicate), c.cardinality
+        from memfold_internal._common_predicates() as c
+        on conflict do nothing
+        returning p.predicate
+    )
+    select array_agg(a.predicate) into v_added from added as a;
+    if v_added is not null then
+        perform memfold_internal._take_up_rule(set_common_predicates.tenant_id, '*', jsonb_build_object('predicates', v_added,
+            'for_all', nullif(set_common_predicates.tenant_id = '*', false)));
+        perform memfold_internal._close_cardinality(set_common_predicates.tenant_id, v_added);
+    end if;
+    return coalesce(cardinality(v_added), 0);
 end;
 $$;
 grant execute on function memfold.set_common_predicates to memfold_app;
 comment on function memfold.set_common_predicates is
-'Sets how many values some 190 common predicates have at a time (lives_in, works_at, birthday: one; likes, owns, speaks: many), as
-set_predicate() does one by one, except those that the tenant has a rule for; returns how many it has set. tenant_id ''*'', for the owner
-of the database: for all tenants. Names for the same relation (works_at, employer) are not linked: see link_predicate(). Raises MF001 to
-MF003, MF025, 55P03.';
+'Sets how many values some 190 common predicates have at a time (lives_in, works_at, birthday: one; likes, owns, speaks: many), except
+those that the tenant has a rule for; returns how many it has set. What is stored is taken up as by set_predicate(), in one run (runs, kind
+predicate), which undo_run() undoes as a whole. tenant_id ''*'', for the owner of the database: for all tenants. Names for the same relation
+(works_at, employer) are not linked: see link_predicate(). Raises MF001 to MF003, MF025, 55P03.';

@@ -1,3 +1,16 @@
+create or replace function memfold_internal._predicates_of(arguments jsonb) returns text[]
+language sql immutable parallel safe
+begin atomic
+    select pg_catalog.array_agg(p.name)
+    from
+        pg_catalog.jsonb_array_elements_text(
+            coalesce(arguments -> 'predicates', pg_catalog.jsonb_build_array(arguments -> 'predicate'))
+        ) as p (name)
+    where p.name is not null;
+end;
+comment on function memfold_internal._predicates_of is
+'The predicates that a run of kind predicate is about. Null: all, as after a change of a policy.';
+
 create or replace function memfold_internal._take_up_values(r memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -6,7 +19,7 @@ set lock_timeout = '500ms'
 as $$
 #variable_conflict use_column
 declare
-    v_predicate constant text collate "C" := r.arguments ->> 'predicate';
+    v_predicates constant text[] := memfold_internal._predicates_of(r.arguments);
     v_ids uuid[];
     v_now timestamptz;
 begin
@@ -15,7 +28,7 @@ begin
         where m.tenant_id = r.tenant_id and m.memory_id > coalesce((r.report ->> 'last')::uuid, '00000000-0000-0000-0000-000000000000')
             and m.root_id is null and m.status in ('active', 'superseded') and m.predicate is not null
             and r.bucket_id in ('*', m.bucket_id)
-            and (v_predicate is null or memfold_internal._predicate_1(m.predicate) = v_predicate)
+            and (v_predicates is null or memfold_internal._predicate_1(m.predicate) = any(v_predicates))
         order by m.memory_id
         limit rows_at_most
     );
@@ -50,19 +63,19 @@ $$;
 comment on function memfold_internal._take_up_now is
 'A hook: what the call that has changed a rule takes up itself (_take_up_values). On Citus, where rules are changed on any node: nothing.';
 
-create or replace function memfold_internal._close_question_about(tenant_id text, predicate text) returns void
+create or replace function memfold_internal._close_cardinality(tenant_id text, predicates text[]) returns void
 language plpgsql volatile
 as $$
 begin
     update memfold.judgements as j
     set status = 'obsolete', reason = 'the predicate is declared', resolved_at = memfold_internal._clock()
-    where j.tenant_id = _close_question_about.tenant_id collate "C"
-        and j.scope_key = memfold_internal._predicate_key(_close_question_about.predicate)
+    where j.tenant_id = _close_cardinality.tenant_id collate "C"
+        and j.scope_key in (select memfold_internal._predicate_key(u.name) from pg_catalog.unnest(predicates) as u (name))
         and j.kind = 'cardinality' and j.status in ('open', 'leased', 'dead');
 end;
 $$;
-comment on function memfold_internal._close_question_about is
-'Closes the question how many values a predicate has: somebody has said so. predicate null: nothing.';
+comment on function memfold_internal._close_cardinality is
+'Closes the questions how many values these predicates have: somebody has said so. predicates null: nothing.';
 
 create or replace function memfold_internal._take_up_rule(tenant_id text, bucket_id text, arguments jsonb) returns uuid
 language plpgsql volatile
@@ -87,7 +100,7 @@ begin
                 select from memfold.predicates as p
                 where p.tenant_id = v_tenant_id collate "C" and p.predicate = (arguments ->> 'predicate') collate "C"
             );
-            perform memfold_internal._close_question_about(v_tenant_id, arguments ->> 'predicate');
+            perform memfold_internal._close_cardinality(v_tenant_id, memfold_internal._predicates_of(arguments));
         end if;
         v_run := memfold_internal._start_run(v_tenant_id, bucket_id, 'predicate', arguments);
         v_number := memfold_internal._take_up_now(v_run, v_left);
@@ -171,7 +184,7 @@ begin
         raise not_null_violation;
     end if;
     v_run_id := memfold_internal._declare(tenant_id, predicate, cardinality, conflict);
-    perform memfold_internal._close_question_about(tenant_id, predicate);
+    perform memfold_internal._close_cardinality(tenant_id, array[predicate]);
     return v_run_id;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed',
@@ -184,6 +197,6 @@ comment on function memfold.set_predicate is
 'Sets how many values a predicate has at a time: one (a new value takes the place of the old one, by the conflict policy) or many. Applies
 at once to what is stated from now on, and to up to 1,000 stored memories; maintenance, or the same call again, takes up the rest. Returns
 the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. tenant_id ''*'', for the
-owner of the database: for all tenants that have no rule of their own, with a run of each; null is returned, and the call with the rule from
-before undoes it. Blocks the tenant''s writers in
-the meantime, and waits for them. 55P03: another transaction has held a memory for half a second; call it again. Raises MF003, MF017, MF025.';
+owner of the database: for all tenants that have no rule of their own, with a run and a lock of each; null is returned, and the call with
+the rule from before undoes it. Blocks the writers of these tenants in the meantime, and waits for them. 55P03: another transaction has held
+a memory for half a second; call it again. Raises MF003, MF017, MF025.';

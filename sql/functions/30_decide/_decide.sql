@@ -56,54 +56,6 @@ comment on function memfold_internal._decide_known is
 'Tier 1: rows 2 to 4 of the decision table (docs/rules.md). action null: the bucket does not hold this text (memory_id null), or it is
 withdrawn. Only reads.';
 
-create or replace function memfold_internal._other_value(
-    tenant_id text, bucket_id text, scope_key bigint, object text, before_id uuid
-) returns uuid
-language plpgsql stable
-set plan_cache_mode = force_generic_plan
-as $$
-begin
-    return (
-        select n.memory_id
-        from (
-            select m.memory_id, m.object from memfold.memories as m
-            where m.bucket_id = _other_value.bucket_id collate "C" and m.tenant_id = _other_value.tenant_id collate "C"
-                and m.scope_key = _other_value.scope_key and m.root_id is null and m.status = 'active'
-                and (before_id is null or m.memory_id < before_id)
-            order by m.memory_id desc
-            -- so that it costs the same with thousands of texts
-            limit 100
-        ) as n
-        where memfold.canonicalize(n.object, 'prose/1') <> memfold.canonicalize(_other_value.object, 'prose/1')
-        order by n.memory_id desc
-        limit 1
-    );
-end;
-$$;
-comment on function memfold_internal._other_value is
-'The newest active memory of a scope with another object, among the newest 100, of those before before_id if that is given. Only reads.';
-
-create or replace function memfold_internal._decide_other_value(c memfold_internal.candidate, d memfold_internal.decision)
-returns memfold_internal.decision
-language plpgsql stable
-as $$
-begin
-    if pg_catalog.num_nonnulls(c.subject, c.predicate, c.object) = 3 and (c.policy).dedup = 'on' and (c.policy).conflict <> 'keep_both'
-        and memfold_internal._cardinality(c.tenant_id, c.predicate) is null
-    then
-        d.other_value := memfold_internal._other_value(c.tenant_id, c.bucket_id, c.scope_key, c.object, c.memory_id);
-    end if;
-    if d.other_value is not null then
-        d.similar_memories := memfold_internal._join_similar(
-            pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('memory_id', d.other_value, 'note', 'another value')),
-            coalesce(d.similar_memories, '[]'));
-    end if;
-    return d;
-end;
-$$;
-comment on function memfold_internal._decide_other_value is
-'Reports another value of the same subject and predicate, if nobody has said how many values the predicate has. Only reads.';
-
 create or replace function memfold_internal._decide_new(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
@@ -182,7 +134,7 @@ begin
             d.action := 'escalated';
             d.judgement := case when memfold_internal._is_forgotten(c.tenant_id, d.target_id) then 'forgotten'
                 else memfold_internal._judgement_kind(v_policy.on_ambiguous) end;
-            return memfold_internal._decide_other_value(c, d);
+            return memfold_internal._report_other_value(c, d);
         end if;
         d.target_id := null;
     end if;
@@ -195,7 +147,7 @@ begin
 
     -- row 12
     d.action := 'inserted';
-    return memfold_internal._decide_other_value(c, d);
+    return memfold_internal._report_other_value(c, d);
 end;
 $$;
 comment on function memfold_internal._decide_new is

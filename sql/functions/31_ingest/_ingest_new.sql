@@ -71,7 +71,7 @@ begin
     end if;
     v_cardinality := case when predicate is not null then memfold_internal._cardinality(tenant_id, predicate) end;
     if v_cardinality = 'one' or v_cardinality is null and pg_catalog.num_nonnulls(subject, predicate, object) = 3
-        and memfold_internal._other_value(tenant_id, bucket_id, v_scope_key, object, null) is not null
+        and memfold_internal._other_values(tenant_id, bucket_id, v_scope_key, object, null, 1) <> '{}'
         or embedding is not null and exists (
         select from memfold_internal._scope_similarities(tenant_id, bucket_id, v_scope_key, v_embedding, embedding_model,
             memfold_internal._newest('predicate', subject, predicate), null, null) as n

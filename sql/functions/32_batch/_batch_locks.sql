@@ -165,7 +165,7 @@ begin
     loop
         b := memfold_internal._probe_batch(b);
         exit when not b.classes && array['todo', 'rest'];
-        -- again after each wait, like the texts: set_predicate() takes no lock
+        -- again after each wait, like the texts: set_predicate() may have been what this waited for
         select coalesce(array_agg(p.predicate) filter (where p.cardinality = 'one'), '{}'),
             coalesce(array_agg(p.predicate) filter (where p.cardinality is null), '{}')
         into b.singles, b.undeclared

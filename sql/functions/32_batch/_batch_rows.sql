@@ -26,7 +26,7 @@ begin
         ) as v
         where memfold_internal._forgotten_value(b.tenant_id, v.bucket_id, v.scope_key, v.object) is not null
             or v.is_undeclared and (v.least <> v.greatest
-                or memfold_internal._other_value(b.tenant_id, v.bucket_id, v.scope_key, v.object, null) is not null)
+                or memfold_internal._other_values(b.tenant_id, v.bucket_id, v.scope_key, v.object, null, 1) <> '{}')
     );
 end;
 $$;

@@ -159,8 +159,9 @@ decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s c
 a single-valued slot cannot all be kept: in both cases the conflict policy decides between them. richer_memory_id: for a refinement, the
 memory that says more; null: the longest text. merged_text: for kind synthesis, one text that says what all say; if it is missing or only
 punctuation, all are kept, with a warning. member_ids: for a cluster, the members that the verdict is about (null: all); the others are
-distinct from them, and if there are several, a new question is asked about them. For kind identity, which asks about two names, duplicate
-links the alias to the name (action linked; undo_run() of the result''s run_id undoes it) and distinct keeps them apart; both permanently. For
-kind cardinality, one and many declare the predicate as set_predicate() does (action declared; run_id as above).
-Members of memfold_agent may answer neither (42501): they may not set rules. model null: a person answered. The first answer counts. Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed),
-MF028 (an argument is not allowed).';
+distinct from them, and if there are several, a new question is asked about them. For kind forgotten, duplicate and refinement make the
+memory an alias of the one that was rejected (undo() separates them), any other verdict keeps it. For kind identity, which asks about two
+names, duplicate links the alias to the name (action linked; undo_run() of the result''s run_id undoes it) and distinct keeps them apart;
+both permanently. For kind cardinality, one and many declare the predicate as set_predicate() does (action declared; run_id as above).
+Members of memfold_agent may answer neither (42501): they may not set rules. model null: a person answered. The first answer counts.
+Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';

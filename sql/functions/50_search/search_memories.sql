@@ -176,14 +176,13 @@ begin
             case when k.on_timeline then (
                 select max(t.valid_from) from memfold.memory_intervals as t
                 where t.tenant_id = v_tenant_id and t.memory_id = i.id and t.valid_from <= coalesce(as_of, greatest(now(), k.last_seen))
-            ) else coalesce(k.valid_from, k.first_seen) end,
-            case when as_of is null then memfold_internal._disputed_by(v_tenant_id, i.id, m.bucket_id, m.scope_key, m.subject,
-                m.predicate, m.object) else '{}' end
+            ) else k.first_seen end,
+            array[]::uuid[]
         from unnest(v_ids, v_texts, v_scores, v_similarities, v_shares, v_confidences, v_clusters, v_best) with ordinality
             as i (id, text_id, score, similarity, share, confidence, cluster, best, place)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         cross join lateral (
-            select c.observations, c.first_seen, c.last_seen, c.on_timeline, c.valid_from from memfold.memory_totals as c
+            select c.observations, c.first_seen, c.last_seen, c.on_timeline from memfold.memory_totals as c
             where c.tenant_id = v_tenant_id and c.memory_id = i.id
             offset 0
         ) as k
@@ -198,6 +197,9 @@ begin
         where i.cluster <= v_last and (show_collapsed or i.best = i.place)
         order by i.cluster, i.best <> i.place, i.place
     loop
+        if as_of is null then
+            v_row.disputed_by := memfold_internal._disputed_by(v_tenant_id, v_row.memory_id);
+        end if;
         return next v_row;
         if v_row.collapsed_into is null and coalesce(search_memories.touch,
             v_settings.touches[v_places[array_position(v_ids, v_row.memory_id)]])
@@ -230,11 +232,10 @@ subject and predicate in canonical form, metadata contained, metadata_path a jso
 options). A merged text returns its memory (matched_id). Searches bucket_id, or else bucket_ids and all buckets that begin with
 bucket_prefix, at most 1,000. Memories are ranked by score = (1 - rank_confidence - rank_feedback) * fit + rank_confidence * effective
 confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is matched_similarity, word_share, or with both 30.5 * (1 / (60
-+ rank by vector) + 1 / (60 + rank by words)). Of different values of one
-subject and predicate, of which nobody has said how many it has, those within 0.05 of the best score get that score, the one stated last
-first. min_similarity: only those with at least this matched_similarity (by words only: word_share); if there is none, a NOTICE (01M02)
-names the nearest. Then, unless deduplicate is false, memories that say the same are shown as one, even across
-buckets: each pair has a cosine of at least dedup_threshold (null: the option search_threshold, else the model''s judge threshold; if one
++ rank by vector) + 1 / (60 + rank by words)). Of different values of one subject and predicate, of which nobody has said how many it
+has, those within 0.05 of the best score get that score, the one stated last first. min_similarity: only those with at least this
+matched_similarity (by words only: word_share); if there is none, a NOTICE (01M02) names the nearest. Then, unless deduplicate is false,
+memories that say the same are shown as one, even across buckets: each pair has a cosine of at least dedup_threshold (null: the option search_threshold, else the model''s judge threshold; if one
 has no vector, at least 0.8 of the words in common), a clean guard, the same predicate and no different subject or object, and was not
 judged contradiction or distinct. The one with the longest canonical form is shown, then the most confident, then the newest; the others
 are its collapsed_ids (show_collapsed: extra rows after it, each with its own score). If too few remain, it examines up to 48 *

@@ -1,0 +1,61 @@
+-- Several values of one subject and predicate, of which nobody has said how many it has at a time.
+
+create or replace function memfold_internal._is_undecided(policy memfold.policies, tenant_id text, predicate text) returns boolean
+language plpgsql stable
+as $$
+begin
+    -- an answer would not be used where all values are kept
+    return policy.dedup = 'on' and policy.conflict <> 'keep_both' and memfold_internal._cardinality(tenant_id, predicate) is null;
+end;
+$$;
+comment on function memfold_internal._is_undecided is
+'Whether somebody has yet to say, under this policy, how many values a predicate has at a time. Only reads.';
+
+create or replace function memfold_internal._other_values(
+    tenant_id text, bucket_id text, scope_key bigint, object text, before_id uuid, number bigint
+) returns uuid[]
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return array(
+        select n.memory_id
+        from (
+            select m.memory_id, m.object from memfold.memories as m
+            where m.bucket_id = _other_values.bucket_id collate "C" and m.tenant_id = _other_values.tenant_id collate "C"
+                and m.scope_key = _other_values.scope_key and m.root_id is null and m.status = 'active'
+                and (before_id is null or m.memory_id < before_id)
+            order by m.memory_id desc
+            -- so that it costs the same with thousands of texts
+            limit 100
+        ) as n
+        where memfold.canonicalize(n.object, 'prose/1') <> memfold.canonicalize(_other_values.object, 'prose/1')
+        order by n.memory_id desc
+        limit number
+    );
+end;
+$$;
+comment on function memfold_internal._other_values is
+'The newest active memories of a scope with another object, at most number, among the newest 100, of those before before_id if that is
+given. Only reads.';
+
+create or replace function memfold_internal._report_other_value(c memfold_internal.candidate, d memfold_internal.decision)
+returns memfold_internal.decision
+language plpgsql stable
+as $$
+begin
+    if pg_catalog.num_nonnulls(c.subject, c.predicate, c.object) = 3
+        and memfold_internal._is_undecided(c.policy, c.tenant_id, c.predicate)
+    then
+        d.other_value := (memfold_internal._other_values(c.tenant_id, c.bucket_id, c.scope_key, c.object, c.memory_id, 1))[1];
+    end if;
+    if d.other_value is not null then
+        d.similar_memories := memfold_internal._join_similar(
+            pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('memory_id', d.other_value, 'note', 'another value')),
+            coalesce(d.similar_memories, '[]'));
+    end if;
+    return d;
+end;
+$$;
+comment on function memfold_internal._report_other_value is
+'Adds another value of the same subject and predicate to a decision, if nobody has said how many values the predicate has. Only reads.';
