@@ -93,6 +93,24 @@ end;
 comment on function memfold_internal._cardinality is
 'How many values a predicate has at a time: one or many. Null: nobody has said, which counts as many. Only reads.';
 
+create or replace function memfold_internal._undeclared(tenant_id text, predicates text[]) returns text[]
+language plpgsql stable
+as $$
+begin
+    return array(
+        select distinct u.predicate from pg_catalog.unnest(predicates) as u (predicate)
+        where memfold_internal._predicate_1(u.predicate) <> all(array(
+            select p.predicate from memfold.predicates as p
+            where p.tenant_id in (_undeclared.tenant_id collate "C", '*') and p.predicate = any(array(
+                select memfold_internal._predicate_1(o.predicate) from pg_catalog.unnest(predicates) as o (predicate)
+            ))
+        ))
+    );
+end;
+$$;
+comment on function memfold_internal._undeclared is
+'Those of some predicates of which nobody has said how many values they have at a time (_cardinality), in one query. Only reads.';
+
 create or replace function memfold_internal._is_single(tenant_id text, predicate text) returns boolean
 language sql stable
 return coalesce(memfold_internal._cardinality(tenant_id, predicate) = 'one', false);

@@ -48,15 +48,15 @@ begin
         -- rows and their order, so that no index but that of tombstones will do
         and (m.bucket_id, m.scope_key) >= (_forgotten_value.bucket_id collate "C", _forgotten_value.scope_key)
         and (m.bucket_id, m.scope_key) <= (_forgotten_value.bucket_id collate "C", _forgotten_value.scope_key)
-        -- not before: there is usually none
-        and memfold.canonicalize(m.object, 'prose/1') = memfold.canonicalize(_forgotten_value.object, 'prose/1')
+        -- the sub-select runs once, and only if there is a tombstone
+        and memfold_internal._prose_1(m.object) = (select memfold_internal._prose_1(_forgotten_value.object))
     order by m.bucket_id desc, m.scope_key desc, m.memory_id desc
     limit 1;
     if v_id is not null and not exists (
         select from memfold.memories as m
         where m.tenant_id = _forgotten_value.tenant_id collate "C" and m.bucket_id = _forgotten_value.bucket_id collate "C"
             and m.scope_key = _forgotten_value.scope_key and m.root_id is null and m.status in ('active', 'superseded')
-            and memfold.canonicalize(m.object, 'prose/1') = memfold.canonicalize(_forgotten_value.object, 'prose/1')
+            and memfold_internal._prose_1(m.object) = (select memfold_internal._prose_1(_forgotten_value.object))
     ) then
         return v_id;
     end if;

@@ -1,21 +1,16 @@
 -- Several values of one subject and predicate, of which nobody has said how many it has at a time.
 
-create or replace function memfold_internal._is_undecided(policy memfold.policies, tenant_id text, predicate text) returns boolean
-language plpgsql stable
-as $$
-begin
-    -- an answer would not be used where all values are kept
-    return policy.dedup = 'on' and policy.conflict <> 'keep_both' and memfold_internal._cardinality(tenant_id, predicate) is null;
-end;
-$$;
+create or replace function memfold_internal._is_undecided(policy memfold.policies, cardinality text) returns boolean
+language sql immutable parallel safe
+-- an answer would not be used where all values are kept
+return policy.dedup = 'on' and policy.conflict <> 'keep_both' and cardinality is null;
 comment on function memfold_internal._is_undecided is
-'Whether somebody has yet to say, under this policy, how many values a predicate has at a time. Only reads.';
+'Whether somebody has yet to say, under this policy, how many values a predicate has at a time (_cardinality). Inlined by its callers.';
 
 create or replace function memfold_internal._other_values(
     tenant_id text, bucket_id text, scope_key bigint, object text, before_id uuid, number bigint
 ) returns uuid[]
 language plpgsql stable
-set plan_cache_mode = force_generic_plan
 as $$
 begin
     return array(
@@ -29,7 +24,8 @@ begin
             -- so that it costs the same with thousands of texts
             limit 100
         ) as n
-        where memfold.canonicalize(n.object, 'prose/1') <> memfold.canonicalize(_other_values.object, 'prose/1')
+        -- the sub-select runs once, and only if there is a value to compare with
+        where memfold_internal._prose_1(n.object) <> (select memfold_internal._prose_1(_other_values.object))
         order by n.memory_id desc
         limit number
     );
@@ -45,7 +41,7 @@ language plpgsql stable
 as $$
 begin
     if pg_catalog.num_nonnulls(c.subject, c.predicate, c.object) = 3
-        and memfold_internal._is_undecided(c.policy, c.tenant_id, c.predicate)
+        and memfold_internal._is_undecided(c.policy, memfold_internal._cardinality(c.tenant_id, c.predicate))
     then
         d.other_value := (memfold_internal._other_values(c.tenant_id, c.bucket_id, c.scope_key, c.object, c.memory_id, 1))[1];
     end if;

@@ -166,12 +166,9 @@ begin
         b := memfold_internal._probe_batch(b);
         exit when not b.classes && array['todo', 'rest'];
         -- again after each wait, like the texts: set_predicate() may have been what this waited for
-        select coalesce(array_agg(p.predicate) filter (where p.cardinality = 'one'), '{}'),
-            coalesce(array_agg(p.predicate) filter (where p.cardinality is null), '{}')
-        into b.singles, b.undeclared
-        from (
-            select u.predicate, memfold_internal._cardinality(b.tenant_id, u.predicate) as cardinality from unnest(v_predicates) as u (predicate)
-        ) as p;
+        b.singles := array(select u.predicate from unnest(v_predicates) as u (predicate)
+            where memfold_internal._is_single(b.tenant_id, u.predicate));
+        b.undeclared := memfold_internal._undeclared(b.tenant_id, v_predicates);
         if b.classes = v_seen.classes and b.root_scopes is not distinct from v_seen.root_scopes
             and b.singles <@ v_seen.singles and b.singles @> v_seen.singles
         then

@@ -1,27 +1,23 @@
 create or replace function memfold_internal._contested(tenant_id text, memory_ids uuid[])
 returns table (memory_id uuid, slot text, last_seen timestamptz)
 language plpgsql stable rows 1
-set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
     v_group record;
 begin
     for v_group in
-        select x.bucket_id || ' ' || x.scope_key as slot, x.bucket_id, min(x.memory_type) as memory_type, min(x.predicate) as predicate,
-            array_agg(x.id) as ids
-        from (
-            select distinct m.memory_id as id, m.bucket_id, m.scope_key, m.memory_type, m.predicate,
-                memfold.canonicalize(m.object, 'prose/1') as value
-            from unnest(memory_ids) as i (id)
-            cross join lateral memfold_internal._memory(_contested.tenant_id, i.id) as m
-            where num_nonnulls(m.subject, m.predicate, m.object) = 3
-        ) as x
-        group by x.bucket_id, x.scope_key
-        having min(x.value) <> max(x.value)
+        select m.bucket_id || ' ' || m.scope_key as slot, m.bucket_id, min(m.memory_type) as memory_type, min(m.predicate) as predicate,
+            array_agg(m.memory_id) as ids, array_agg(m.object) as objects
+        from (select distinct u.id from unnest(memory_ids) as u (id)) as i
+        cross join lateral memfold_internal._memory(_contested.tenant_id, i.id) as m
+        where num_nonnulls(m.subject, m.predicate, m.object) = 3
+        group by m.bucket_id, m.scope_key
+        having count(*) > 1
     loop
-        if memfold_internal._is_undecided(memfold_internal._policy(tenant_id, v_group.bucket_id, v_group.memory_type), tenant_id,
-            v_group.predicate)
+        if (select count(distinct memfold_internal._prose_1(o.object)) > 1 from unnest(v_group.objects) as o (object))
+            and memfold_internal._is_undecided(memfold_internal._policy(tenant_id, v_group.bucket_id, v_group.memory_type),
+                memfold_internal._cardinality(tenant_id, v_group.predicate))
         then
             return query
             select k.memory_id, v_group.slot, k.last_seen from memfold.memory_totals as k
@@ -34,38 +30,65 @@ comment on function memfold_internal._contested is
 'Those of some memories that have different values of one subject and predicate (slot), of which nobody has said how many it has, and when
 each was last stated. Only reads.';
 
-create or replace function memfold_internal._disputed_by(tenant_id text, memory_id uuid) returns uuid[]
-language plpgsql stable
-set plan_cache_mode = force_generic_plan
+create or replace function memfold_internal._disputes(tenant_id text, memory_ids uuid[]) returns setof memfold_internal.dispute
+language plpgsql stable rows 10
 as $$
+#variable_conflict use_column
 declare
     m memfold.memories;
-    v_others uuid[] := '{}';
+    v_found memfold.memories[];
+    v_predicates text[];
+    v_rules text;
+    v_policy memfold.policies;
+    v_ids uuid[];
+    v_others uuid[];
+    v_other_ids uuid[];
 begin
-    select o.* into m from memfold_internal._memory(_disputed_by.tenant_id, _disputed_by.memory_id) as o;
-    if num_nonnulls(m.subject, m.predicate, m.object) = 3
-        and memfold_internal._is_undecided(memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), m.tenant_id, m.predicate)
-    then
-        v_others := memfold_internal._other_values(m.tenant_id, m.bucket_id, m.scope_key, m.object, null, 10);
-    end if;
-    return array(
-        select i.id from pg_catalog.unnest(v_others) as i (id)
-        union
-        -- not what was forgotten: it is named nowhere
-        select o.memory_id
-        from memfold.judgements as p
-        join memfold.judgements as j on j.tenant_id = p.tenant_id and j.status in ('open', 'leased')
-            and j.judgement_id = case p.status when 'part' then p.cluster_id else p.judgement_id end
-        cross join lateral pg_catalog.unnest(memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids)) as i (id)
-        cross join lateral memfold_internal._memory(_disputed_by.tenant_id, i.id) as o
-        where p.tenant_id = _disputed_by.tenant_id collate "C"
-            and (p.memory_id = _disputed_by.memory_id or p.other_id = _disputed_by.memory_id)
-            and p.status in ('open', 'leased', 'part') and o.memory_id <> _disputed_by.memory_id and o.status in ('active', 'superseded')
-        order by 1 desc
-        limit 10
+    v_found := array(
+        select m from unnest(memory_ids) as i (id)
+        cross join lateral memfold_internal._memory(_disputes.tenant_id, i.id) as m
+        where num_nonnulls(m.subject, m.predicate, m.object) = 3
+        order by m.bucket_id, m.memory_type
     );
+    v_predicates := memfold_internal._undeclared(tenant_id, array(select m.predicate from unnest(v_found) as m));
+    foreach m in array v_found loop
+        continue when m.predicate <> all(v_predicates);
+        if v_rules is distinct from m.bucket_id || ' ' || m.memory_type then
+            v_rules := m.bucket_id || ' ' || m.memory_type;
+            v_policy := memfold_internal._policy(tenant_id, m.bucket_id, m.memory_type);
+        end if;
+        continue when not memfold_internal._is_undecided(v_policy, null);
+        v_others := memfold_internal._other_values(tenant_id, m.bucket_id, m.scope_key, m.object, null, 3);
+        v_ids := v_ids || array_fill(m.memory_id, array[cardinality(v_others)]);
+        v_other_ids := v_other_ids || v_others;
+    end loop;
+    -- questions; not those about what was forgotten, which is named nowhere
+    if exists (
+        select from memfold.judgements as j
+        where j.tenant_id = _disputes.tenant_id collate "C" and j.status in ('open', 'leased')
+    ) then
+        select v_ids || array_agg(i.id), v_other_ids || array_agg(o.memory_id) into v_ids, v_other_ids
+        from unnest(memory_ids) as i (id)
+        cross join lateral (
+            select p.status, p.cluster_id, p.judgement_id from memfold.judgements as p
+            where p.tenant_id = _disputes.tenant_id collate "C" and p.memory_id = i.id
+            union
+            select p.status, p.cluster_id, p.judgement_id from memfold.judgements as p
+            where p.tenant_id = _disputes.tenant_id collate "C" and p.other_id = i.id
+            offset 0
+        ) as p
+        join memfold.judgements as j on j.tenant_id = _disputes.tenant_id collate "C" and j.status in ('open', 'leased')
+            and j.judgement_id = case p.status when 'part' then p.cluster_id else p.judgement_id end
+        cross join lateral unnest(memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids)) as n (id)
+        cross join lateral memfold_internal._memory(_disputes.tenant_id, n.id) as o
+        where o.memory_id <> i.id and o.status in ('active', 'superseded');
+    end if;
+    return query
+    select d.memory_id, (array_agg(d.other_id order by d.other_id desc))[1:3]
+    from (select distinct u.memory_id, u.other_id from unnest(v_ids, v_other_ids) as u (memory_id, other_id)) as d
+    group by d.memory_id;
 end;
 $$;
-comment on function memfold_internal._disputed_by is
-'The memories that may say otherwise, newest first, at most ten: those that an open question puts next to a memory, and other values of its
-subject and predicate, if nobody has said how many values that has. Only reads.';
+comment on function memfold_internal._disputes is
+'For each of some memories those that may say otherwise, the newest first, at most three: an open question is about both, or it is another
+value of the same subject and predicate, of which nobody has said how many it has. Memories without any are left out. Only reads.';

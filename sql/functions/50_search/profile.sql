@@ -10,7 +10,7 @@ as $$
 #variable_conflict use_column
 declare
     v_subject text collate "C";
-    v_row memfold.profile_fact;
+    v_facts memfold.profile_fact[];
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
@@ -20,16 +20,18 @@ begin
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 10000.');
     end if;
     v_subject := memfold.canonicalize((memfold_internal._resolve_names(tenant_id, bucket_id, profile.subject, null, '')).subject, 'prose/1');
-    for v_row in
-        select c.memory_id, c.content, c.predicate, c.object, c.valid_from, null
+    v_facts := array(
+        select (c.memory_id, c.content, c.predicate, c.object, c.valid_from, null)::memfold.profile_fact
         from memfold.current_memories(tenant_id, bucket_id) as c
         where memfold.canonicalize(c.subject, 'prose/1') = v_subject
         order by c.predicate nulls last, c.valid_from desc, c.memory_id desc
         limit max_results
-    loop
-        v_row.disputed_by := memfold_internal._disputed_by(tenant_id, v_row.memory_id);
-        return next v_row;
-    end loop;
+    );
+    return query
+    select f.memory_id, f.content, f.predicate, f.object, f.valid_from, coalesce(d.others, '{}')
+    from unnest(v_facts) with ordinality as f
+    left join memfold_internal._disputes(tenant_id, array(select o.memory_id from unnest(v_facts) as o)) as d on d.memory_id = f.memory_id
+    order by f.ordinality;
 end;
 $$;
 grant execute on function memfold.profile to memfold_app;

@@ -54,6 +54,7 @@ declare
     v_shown bigint;
     v_row memfold.found_memory;
     v_touched uuid[];
+    v_disputes memfold_internal.dispute[];
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     v_buckets := memfold_internal._search_buckets(tenant_id, bucket_id, search_memories.bucket_ids, search_memories.bucket_prefix);
@@ -159,6 +160,14 @@ begin
         ));
     end if;
 
+    if as_of is null then
+        v_disputes := array(
+            select d from memfold_internal._disputes(v_tenant_id, array(
+                select i.id from unnest(v_ids, v_clusters, v_best) with ordinality as i (id, cluster, best, place)
+                where i.cluster <= v_last and (show_collapsed or i.best = i.place)
+            )) as d
+        );
+    end if;
     for v_row in
         select i.id, m.content, m.memory_type, m.subject, m.predicate, m.object,
             case when show_collapsed then i.score else v_scores[i.cluster] end,
@@ -177,7 +186,7 @@ begin
                 select max(t.valid_from) from memfold.memory_intervals as t
                 where t.tenant_id = v_tenant_id and t.memory_id = i.id and t.valid_from <= coalesce(as_of, greatest(now(), k.last_seen))
             ) else k.first_seen end,
-            array[]::uuid[]
+            coalesce(d.others, '{}')
         from unnest(v_ids, v_texts, v_scores, v_similarities, v_shares, v_confidences, v_clusters, v_best) with ordinality
             as i (id, text_id, score, similarity, share, confidence, cluster, best, place)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
@@ -194,12 +203,10 @@ begin
             ) as ids
             offset 0
         ) as o
+        left join unnest(v_disputes) as d on d.memory_id = i.id
         where i.cluster <= v_last and (show_collapsed or i.best = i.place)
         order by i.cluster, i.best <> i.place, i.place
     loop
-        if as_of is null then
-            v_row.disputed_by := memfold_internal._disputed_by(v_tenant_id, v_row.memory_id);
-        end if;
         return next v_row;
         if v_row.collapsed_into is null and coalesce(search_memories.touch,
             v_settings.touches[v_places[array_position(v_ids, v_row.memory_id)]])
