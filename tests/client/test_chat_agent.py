@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from memfold import LocalEmbedder, Memfold
 from memfold.facts import Facts, remember
+from memfold.judging import Answer
 from tests.support import DB, check
 
 pytestmark = pytest.mark.one_server
@@ -115,3 +116,31 @@ def test_what_the_model_is_given_and_what_it_may_answer(memfold: Memfold) -> Non
             continue
         with pytest.raises(ValidationError):
             remember(memfold, messages, lambda _, __, given=answer: given)  # type: ignore[misc]
+
+
+def test_with_a_judge_the_newest_of_undecided_values_stays_first(dsn: str) -> None:
+    """The client sorts what it has asked about; of values about as near as one another the server's order holds."""
+    vectors = {
+        "Bo lives in Lyon.": [1.0, 0.0, 0.0],
+        "Bo lives in Paris.": [0.95, 0.312, 0.0],
+        "Where?": [1.0, 0.0, 0.0],
+    }
+
+    class Toy:
+        model, dimensions = "toy", 3
+
+        def embed(self, texts: list[str]) -> list[list[float]]:
+            return [vectors[text] for text in texts]
+
+    class Distinct:
+        model = "toy judge"
+
+        async def judge(self, question: Any) -> Answer:
+            return Answer("distinct", 1.0)
+
+    with Memfold(dsn, "acme", Toy(), judge=Distinct()) as client:
+        for text, place in (("Bo lives in Lyon.", "Lyon"), ("Bo lives in Paris.", "Paris")):
+            client.ingest(text, subject="Bo", predicate="lives_in", object=place)
+        for verify in (False, True):
+            found = client.search("Where?", verify=verify)
+            assert [one.object for one in found] == ["Paris", "Lyon"]

@@ -104,7 +104,9 @@ def search(
         merged: list[str] = yield Together(merging, _AT_ONCE)
         together = [replace(memory, display_text=text) for memory, text in zip(together, merged, strict=True)]
     found += together
-    found.sort(key=lambda memory: (-memory.score, -(memory.matched_similarity or -1), -memory.memory_id.int))
+    # equal scores stay in the server's order: of undecided values the newest first
+    place = {row["memory_id"]: number for number, row in enumerate(rows)}
+    found.sort(key=lambda memory: (-memory.score, place[memory.memory_id]))
     return SearchResult.of(found[: arguments.get("max_results") or 10], rows, notices)
 
 
