@@ -395,6 +395,21 @@ def test_what_was_refused_is_erased_with_its_own_turn(db: DB, forgotten: Result)
     check(db)
 
 
+def test_words_that_were_folded_into_what_was_forgotten_are_refused_with_it(db: DB, forgotten: Result) -> None:
+    """The ledger's row names the folded memory as the one, what was forgotten as the other."""
+    kept = ingest(db, "Bo has a cat", **vector(0.0))
+    folded = ingest(db, "Bo has one cat", **vector(0.05))
+    assert folded.action == "merged"
+    reject(db, kept)
+    refused = ingest(db, "Bo has one cat")
+    row = db.execute(
+        "select content, memory_id = %s, target_id = %s from memory_events where event_id = %s",
+        [kept.memory_id, kept.memory_id, refused.event_id],
+    ).fetchone()
+    assert (refused.action, refused.method, row) == ("rejected", "tombstone", ("Bo has one cat", False, True))
+    check(db)
+
+
 def test_a_refusal_that_is_sent_again_is_the_same(db: DB, forgotten: Result) -> None:
     given = {"idempotency_key": "k", **SALARY, **vector(0.95)}
     first = ingest(db, "Bo's salary is 82,000 euros a year", **given)

@@ -18,7 +18,7 @@ begin
     -- so that the refused words are erased with what they say again
     d.memory_id := coalesce(d.memory_id, tombstone);
     d.root_id := tombstone;
-    d.target_id := nullif(d.target_id, tombstone);
+    d.target_id := nullif(tombstone, d.memory_id);
     d.similar_memories := memfold_internal._join_similar(pg_catalog.jsonb_build_array(v_note), coalesce(d.similar_memories, '[]'));
     return d;
 end;
