@@ -151,6 +151,22 @@ def test_a_late_vector(db: DB, forgotten: Result, cosine: float) -> None:
         check(db)
 
 
+def test_a_late_vector_of_what_somebody_has_told_apart(db: DB) -> None:
+    """It stays, and its row says that the vector found the other, not that a tombstone has decided."""
+    model(db)
+    old = ingest(db, "Bo earns 82,000 euros a year", **SALARY, **vector(1.0))
+    new = ingest(db, "Bo's salary is 82,000 euros a year", **SALARY)
+    db.execute("select supersede_memory(%s, %s, 'acme')", [old.memory_id, new.memory_id])
+    reject(db, old)
+    attached = db.execute(
+        "select action, tier, method from attach_embedding(%s, %s, 'm', 'acme')",
+        [new.memory_id, vector(0.95)["embedding"]],
+    ).fetchone()
+    assert attached == ("embedded", 2, "vector")
+    assert statuses(db)["Bo's salary is 82,000 euros a year"] == "active"
+    check(db)
+
+
 def test_what_a_person_writes_is_asked_about(db: DB, forgotten: Result) -> None:
     told = ingest(db, "Bo has a salary", subject="Bo", predicate="salary", **vector(0.1))
     db.execute(
@@ -395,7 +411,9 @@ def test_what_was_refused_is_erased_with_its_own_turn(db: DB, forgotten: Result)
     check(db)
 
 
-def test_words_that_were_folded_into_what_was_forgotten_are_refused_with_it(db: DB, forgotten: Result) -> None:
+def test_words_that_were_folded_into_what_was_forgotten_are_refused_with_it(
+    db: DB, forgotten: Result
+) -> None:
     """The ledger's row names the folded memory as the one, what was forgotten as the other."""
     kept = ingest(db, "Bo has a cat", **vector(0.0))
     folded = ingest(db, "Bo has one cat", **vector(0.05))

@@ -51,6 +51,22 @@ def test_a_b_a(slot: DB) -> None:
     check(slot)
 
 
+def test_a_value_in_other_words_is_current_again_when_the_other_expires(slot: DB) -> None:
+    """Also from a day on which nobody said anything, and whether the words are folded or taken apart."""
+    a = says(slot, "VW", "01-01")
+    says(slot, "Stripe", "02-01", valid_until="2026-03-01")
+    says(slot, "VW", "05-01")
+    told = [("VW", "01-01", "02-01"), ("Stripe", "02-01", "03-01"), ("VW", "03-01", None)]
+    assert timeline(slot) == told
+    row = slot.execute("select event_id from update_memory(%s, 'Ann builds cars', 'acme')", [a.memory_id])
+    (event,) = row.fetchall()
+    assert timeline(slot) == told
+    check(slot)
+    slot.execute("select undo(%s, 'acme')", event)
+    assert timeline(slot) == told
+    check(slot)
+
+
 def test_texts_that_stood_for_a_value_are_on_no_timeline_of_their_own(db: DB) -> None:
     """Two, restated as aliases of a slot's value and then unfolded, have nothing to do with one another."""
     texts = ("Ann builds cars", "Ann has a Golf")

@@ -59,23 +59,15 @@ begin
             select distinct on (u.observed_at) u.root_id, u.observed_at from unnest(v_said) as u
             order by u.observed_at, u.event_id desc
         ),
+        -- each holds until the next
         segments as (
-            select x.root_id, x.r, x.observed_at
-            from (
-                select s.root_id, h.r, s.observed_at,
-                    s.root_id is distinct from lag(s.root_id) over (partition by h.r order by s.observed_at) as starts
-                from shown as h
-                join said as s on h.r @> s.observed_at
-            ) as x
-            where x.starts
+            select s.root_id, tstzrange(s.observed_at, lead(s.observed_at) over (order by s.observed_at)) as r from said as s
         ),
         times as (
-            select g.root_id, range_agg(g.times) as times
-            from (
-                select g.root_id, tstzrange(g.observed_at, coalesce(lead(g.observed_at) over (partition by g.r order by g.observed_at), upper(g.r))) as times
-                from segments as g
-            ) as g
-            group by g.root_id
+            select s.root_id, range_agg(h.r * s.r) as times
+            from shown as h
+            join segments as s on h.r && s.r
+            group by s.root_id
         )
         select (r.id, v_slot, true, not coalesce(upper_inf(t.times), false), coalesce(upper_inf(t.times), false),
             coalesce(t.times, '{}'))::memfold_internal.derived_time

@@ -99,12 +99,8 @@ begin
         d := memfold_internal._decide_similar(c, d, m.memory_id);
         if memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
             -- what a person has just written is not taken away without asking
-            if d.action = 'merged' and action is not null then
-                d.method := 'tombstone';
-            else
-                d.action := 'ambiguous';
-                d.judgement := case when (c.policy).on_ambiguous <> 'insert' then 'forgotten' end;
-            end if;
+            d.action := case when d.action = 'merged' and action is not null then 'merged' else 'ambiguous' end;
+            d.judgement := case when d.action = 'merged' or (c.policy).on_ambiguous <> 'insert' then 'forgotten' end;
         else
             d := memfold_internal._decide_stored(c, m, d);
         end if;
@@ -182,17 +178,17 @@ declare
     v_asked constant boolean := memfold_internal._was_compared(c.tenant_id, m, d);
     v_text_id uuid := m.memory_id;
     v_fold boolean;
-    v_other_id uuid;
     v_judgement_id uuid;
     v_event_id uuid;
 begin
     v_fold := d.action in ('merged', 'replaced') and not v_asked;
-    if v_fold and d.method <> 'tombstone' then
+    if v_fold and d.judgement = 'forgotten' then
+        d.method := 'tombstone';
+    elsif v_fold then
         -- a duplicate merges the newer memory into the older, a replacement the older into the newer
-        v_other_id := d.target_id;
-        v_text_id := greatest(m.memory_id, v_other_id);
-        d.target_id := least(m.memory_id, v_other_id);
-    elsif not v_fold and d.judgement is not null and not v_asked then
+        v_text_id := greatest(m.memory_id, d.target_id);
+        d.target_id := least(m.memory_id, d.target_id);
+    elsif d.judgement is not null and not v_asked then
         v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, m.memory_id, d.target_id, d.similarity, d.guard,
             false);
     end if;
