@@ -48,6 +48,9 @@ class Ingesting(Storage):
                     event.action, event.target = "superseded", current
             return self.record(event)
 
+        if status == "withdrawn" and not counts:
+            event.action, event.reason = "rejected", "recalled"
+            return self.record(event)
         forgotten = self.forgotten(scope, thing)
         if forgotten is not None:  # row 13
             event.action, event.tier, event.method, event.observation = "rejected", 2, "tombstone", False

@@ -52,7 +52,7 @@ def test_a_b_a(slot: DB) -> None:
 
 
 def test_a_value_in_other_words_is_current_again_when_the_other_expires(slot: DB) -> None:
-    """Also from a day on which nobody said anything, and whether the words are folded or taken apart."""
+    """Also from a day on which nobody said anything, and whether the words are merged or taken apart."""
     a = says(slot, "VW", "01-01")
     says(slot, "Stripe", "02-01", valid_until="2026-03-01")
     says(slot, "VW", "05-01")
@@ -64,6 +64,21 @@ def test_a_value_in_other_words_is_current_again_when_the_other_expires(slot: DB
     check(slot)
     slot.execute("select undo(%s, 'acme')", event)
     assert timeline(slot) == told
+    check(slot)
+
+
+def test_what_a_person_stated_in_words_that_are_withdrawn_is_stated_no_more(slot: DB) -> None:
+    a = says(slot, "VW", "01-01")
+    c = says(slot, "Stripe", "02-01")
+    told = timeline(slot)
+    event, b = slot.execute(
+        "select event_id, memory_id from update_memory(%s, 'Ann builds cars', 'acme')", [a.memory_id]
+    ).fetchall()[0]
+    slot.execute("select supersede_memory(%s, %s, 'acme')", [c.memory_id, b])
+    assert current(slot) == ["VW"]
+    slot.execute("select undo(%s, 'acme')", [event])
+    assert timeline(slot) == told
+    assert current(slot) == ["Stripe"]
     check(slot)
 
 

@@ -26,7 +26,7 @@ begin
         -- a dead root keeps the statements of its aliases from counting; one that was never stated has none
         where m.scope_key <> v_slot or k.has_validity or m.status = 'rejected' or m.status = 'withdrawn' and exists (
             select from memfold.memory_events as e
-            where e.tenant_id = v_tenant_id and e.memory_id = i.id and (e.observation or e.action = 'pruned')
+            where e.tenant_id = v_tenant_id and e.memory_id = i.id and (e.observation or e.action in ('pruned', 'superseded'))
             offset 0
         )
     ) or memfold_internal._related(v_tenant_id, v_roots) <> '{}' then
