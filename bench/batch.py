@@ -29,7 +29,7 @@ DIMENSIONS = 384
 TABLES = """
 create unlogged table bench.rows (
     batch bigint, n bigint, memory_id uuid, subject text collate "C", content text collate "C", hash bytea,
-    scope_key bigint, turn text collate "C", embedding vector
+    scope_key uuid, turn text collate "C", embedding vector
 );
 create index on bench.rows (batch);
 grant select on bench.rows to bench_app

@@ -91,7 +91,7 @@ NEW_FACT = """
 with candidate as materialized (
     select 'bench' as tenant_id, uuidv7() as memory_id, 'default' as bucket_id, 'fact' as memory_type,
         p.subject, p.content || ' ' || :t::bigint as content,
-        hashtextextended('default/fact/' || lower(p.subject), 0) as scope_key,
+        md5('default/fact/' || lower(p.subject))::uuid as scope_key,
         p.embedding
     from bench.pool as p where p.id = :next
 ),

@@ -52,18 +52,12 @@ comment on function memfold_internal._content_hash is
 'SHA-256 (32 bytes) over an unambiguous encoding of the key fields and the canonical content. Null without a canonicalizer: such a memory
 has opted out of deduplication. Raises MF004 if the canonical content is empty.';
 
-create function memfold_internal._scope_key(bucket_id text, memory_type text, subject text, predicate text) returns bigint
+create function memfold_internal._scope_key(bucket_id text, memory_type text, subject text, predicate text) returns uuid
 language plpgsql immutable parallel safe
 as $$
-declare
-    v_key bigint := pg_catalog.hashtextextended(memory_type collate "C",
-        pg_catalog.hashtextextended(bucket_id collate "C", 0));
 begin
-    -- null = empty: neither is ever empty in canonical form
-    v_key := pg_catalog.hashtextextended(
-        coalesce(memfold_internal._prose_1(subject), '') collate "C", v_key);
-    return pg_catalog.hashtextextended(
-        coalesce(memfold_internal._predicate_1(predicate), '') collate "C", v_key);
+    return memfold_internal._scope_key_of(bucket_id, memory_type, subject, predicate);
 end;
 $$;
-comment on function memfold_internal._scope_key is '64-bit key of a scope: bucket, type, canonical subject, canonical predicate.';
+comment on function memfold_internal._scope_key is
+'What identifies a scope: the first 16 bytes of a SHA-256 over bucket, type, canonical subject and canonical predicate.';

@@ -43,7 +43,7 @@ create table memfold.memory_vectors (
     memory_id uuid not null,
     model text collate "C" not null,
     bucket_id text collate "C" not null,
-    scope_key bigint not null,
+    scope_key uuid not null,
     is_live boolean not null default true,
     embedding vector not null,
     primary key (tenant_id, memory_id, model)

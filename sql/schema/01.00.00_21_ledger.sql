@@ -9,7 +9,8 @@ create function memfold_internal._is_consistent(
 language plpgsql immutable parallel safe
 as $$
 begin
-    return tenant_id <> '' and bucket_id <> '' and memory_type <> ''
+    -- longer ones could be stored, but neither maintained nor erased: every call refuses them
+    return tenant_id <> '' and pg_catalog.octet_length(tenant_id) <= 512 and bucket_id <> '' and memory_type <> ''
         and status in ('active', 'merged', 'superseded', 'rejected', 'withdrawn')
         and (status = 'merged') = (merged_into is not null)
         and (merged_into is null) = (root_id is null)
@@ -18,7 +19,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._is_consistent is
-'The invariant of every row of memories: no empty key, a valid status, and an edge and a root only for aliases.';
+'The invariant of every row of memories: no empty key, a tenant that calls accept, a valid status, and an edge and a root only for
+aliases.';
 
 create table memfold.memories (
     tenant_id text collate "C" not null,
@@ -35,7 +37,7 @@ create table memfold.memories (
     content_hash bytea generated always as (
         memfold_internal._content_hash(memory_type, subject, predicate, content, canonicalizer, key_fields, metadata_signature)
     ) stored,
-    scope_key bigint not null generated always as (
+    scope_key uuid not null generated always as (
         memfold_internal._scope_key(bucket_id, memory_type, subject, predicate)
     ) stored,
     status text collate "C" not null default 'active',
@@ -169,7 +171,7 @@ create table memfold.memory_intervals (
     memory_id uuid not null,
     valid_from timestamptz not null,
     valid_to timestamptz,
-    slot_key bigint,
+    slot_key uuid,
     primary key (tenant_id, memory_id, valid_from),
     foreign key (tenant_id, memory_id) references memfold.memories (tenant_id, memory_id)
 );
@@ -294,7 +296,7 @@ comment on column memfold.memory_events.cause is 'For action erased: what was er
 create type memfold_internal.statement as (
     root_id uuid,
     value text,
-    slot_key bigint,
+    slot_key uuid,
     observed_at timestamptz,
     event_id uuid,
     is_timed boolean,
@@ -306,7 +308,7 @@ is_timed: it came with a validity.';
 
 create type memfold_internal.derived_time as (
     memory_id uuid,
-    slot_key bigint,
+    slot_key uuid,
     on_timeline boolean,
     is_superseded boolean,
     is_additive boolean,
@@ -316,7 +318,7 @@ comment on type memfold_internal.derived_time is 'When a root is current, and it
 
 create type memfold_internal.rivalry as (
     bucket_ids text[],
-    slot_keys bigint[],
+    slot_keys uuid[],
     rivals uuid[],
     current_ids uuid[]
 );

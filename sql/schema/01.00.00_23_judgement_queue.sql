@@ -2,7 +2,7 @@ create table memfold.judgements (
     tenant_id text collate "C" not null check (tenant_id <> ''),
     judgement_id uuid not null default memfold_internal._new_id(),
     bucket_id text collate "C" not null,
-    scope_key bigint not null,
+    scope_key uuid not null,
     kind text collate "C" not null check (kind in (
         'write', 'synthesis', 'consolidation', 'review', 'forgotten', 'identity', 'cardinality'
     )),

@@ -18,7 +18,7 @@ create type memfold_internal.candidate as (
     metadata jsonb,
     observed_at timestamptz,
     content_hash bytea,
-    scope_key bigint,
+    scope_key uuid,
     metadata_signature text,
     policy memfold.policies,
     memory_id uuid,

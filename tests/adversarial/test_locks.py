@@ -173,7 +173,7 @@ def test_a_batch_locks_buckets_before_scopes(db: DB, connect: Connect) -> None:
     """Whatever their keys are, a call that waits for a bucket holds no scope that others in it may want."""
     lower = db.execute(
         "select s.subject from (select 's' || n as subject from generate_series(1, 100) as n) as s"
-        " where hashtextextended('acme' collate \"C\", memfold_internal._scope_key('default', 'fact', s.subject, null))"
+        " where memfold_internal._scope_lock('acme', memfold_internal._scope_key('default', 'fact', s.subject, null))"
         " < memfold_internal._bucket_key('acme', 'default')"
     ).fetchall()
     assert lower, "none of these scopes has a key below the bucket's"

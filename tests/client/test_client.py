@@ -651,7 +651,7 @@ def collide(dsn: str, db: psycopg.Connection) -> Callable[..., list[IngestResult
             except BaseException as error:
                 outcome.append(error)
 
-        lock = b"select pg_advisory_lock(hashtextextended(tenant_id, scope_key)) from memfold.memories"
+        lock = b"select pg_advisory_lock(memfold_internal._scope_lock(tenant_id, scope_key)) from memfold.memories"
         flag = "update memfold.memory_counters set is_additive = {}"
         thread = threading.Thread(target=work)
         with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as holder:

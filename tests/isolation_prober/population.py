@@ -96,7 +96,8 @@ def populate(db: DB, side: Side) -> None:
         "name_told": [str(asked.memory_id)],
     }  # fmt: skip
     db.execute(
-        "insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, link) values (%s, %s, 0, 'identity', %s)",
+        "insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, link)"
+        " values (%s, %s, gen_random_uuid(), 'identity', %s)",
         [tenant, bucket, json.dumps(names)],
     )
     ids |= {

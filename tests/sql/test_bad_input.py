@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.conftest import Connect
 from tests.support import check, ingest, model, vector
 
 DB = psycopg.Connection[Any]
@@ -89,6 +90,32 @@ def test_refused(db: DB, function: str) -> None:
         assert error.value.diag.message_hint, name
     assert found == {name: state for name, state, _ in CASES}
     assert rows(db) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select ingest_memory('x', %(tenant)s)",
+        """select action from ingest_memories('[{"content": "x"}]', %(tenant)s)""",
+        "select count(*) from search_memories(query => 'x', tenant_id => %(tenant)s)",
+        "insert into memfold.memories (tenant_id, content) values (%(tenant)s, 'x')",
+    ],
+)
+def test_a_long_tenant_is_refused_on_every_road(db: DB, app: Connect, statement: str) -> None:
+    """Also where an application has set it: nothing could maintain or erase what it stored."""
+    tenant = "t" * 512
+    session = db if "insert" in statement else app(tenant)
+    session.execute("set search_path = memfold, public")
+    session.execute(statement.encode(), {"tenant": tenant})
+    longer = db if "insert" in statement else app(tenant + "t")
+    longer.execute("set search_path = memfold, public")
+    with pytest.raises(psycopg.Error) as refused:
+        longer.execute(statement.encode(), {"tenant": tenant + "t"})
+    assert (refused.value.sqlstate, refused.value.diag.message_primary) == ("MF003", "tenant_id is too long")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        db.execute(
+            "insert into memories (tenant_id, content, key_fields) values (%s, 'x', 'type')", [tenant + "t"]
+        )
 
 
 def test_what_postgresql_itself_refuses(db: DB) -> None:

@@ -30,7 +30,7 @@ DAMAGE = [
     ("update memories set status = 'withdrawn' where status = 'active'", "memory: status"),
     ("update memories set status = 'active', merged_into = null, root_id = null", "memory: merged_into"),
     ("update memory_vectors set is_live = not is_live", "vector: is_live"),
-    ("update memory_vectors set scope_key = 1", "vector: scope_key"),
+    ("update memory_vectors set scope_key = gen_random_uuid()", "vector: scope_key"),
     ("update memory_vectors set bucket_id = 'x'", "vector: bucket_id"),
     ("update memory_vectors set embedding = '[2,0,0,0]'", "vector: norm"),
     ("update memory_vectors set memory_id = gen_random_uuid()", "vector: memory exists"),
@@ -110,7 +110,7 @@ def test_a_plain_row_that_is_told_apart_keeps_waiting(db: DB, kind: str) -> None
     made = [plain(db, "Ann has a cat"), ingest(db, "Ann has a pet", subject="Ann").memory_id]
     asked = db.execute(
         "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id)"
-        " values ('acme', 'default', 1, %s, %s, %s) returning judgement_id",
+        " values ('acme', 'default', gen_random_uuid(), %s, %s, %s) returning judgement_id",
         [kind, *sorted(made, reverse=True)],
     ).fetchone()
     assert asked is not None

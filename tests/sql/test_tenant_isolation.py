@@ -275,13 +275,13 @@ PLANS = {
     ),
     "the vectors of a scope": (
         "select v.memory_id, v.embedding from memfold.memory_vectors as v"
-        " where v.tenant_id = 'acme' and v.bucket_id = 'default' and v.scope_key = {scope} and v.model = 'm' and v.is_live"
+        " where v.tenant_id = 'acme' and v.bucket_id = 'default' and v.scope_key = '{scope}' and v.model = 'm' and v.is_live"
         " order by v.memory_id desc limit 20",
         "memory_vectors_scope_idx",
     ),
     "texts of a scope": (
         "select m.memory_id from memfold.memories as m where m.tenant_id = 'acme' and m.bucket_id = 'default'"
-        " and m.scope_key = {scope}",
+        " and m.scope_key = '{scope}'",
         "memories_scope_idx",
     ),
     "the ledger of a memory": (
@@ -322,7 +322,7 @@ PLANS = {
         "judgements_memory_idx",
     ),
     "a slot's intervals": (
-        "select i.* from memfold.memory_intervals as i where i.tenant_id = 'acme' and i.slot_key = {scope}"
+        "select i.* from memfold.memory_intervals as i where i.tenant_id = 'acme' and i.slot_key = '{scope}'"
         " order by coalesce(i.valid_to, 'infinity') desc limit 1",
         "memory_intervals_slot_idx",
     ),

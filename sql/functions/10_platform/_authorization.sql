@@ -29,6 +29,7 @@ language sql stable parallel safe
 return pg_catalog.current_setting('role') = 'none'
 and pg_catalog.current_setting('memfold.tenant_id', true) = tenant_id
 and tenant_id > '*' collate "C"
+and pg_catalog.octet_length(tenant_id) <= 512
 and not pg_catalog.pg_has_role(session_user, 'memfold_agent', 'member');
 comment on function memfold_internal._is_authorized is
 'The common case of _authorize_tenant(), as one expression that its caller inlines: an application that has set its tenant. All other

@@ -86,16 +86,29 @@ comment on function memfold_internal._full_hash is
 '_content_hash() for the key fields type, subject, predicate and no metadata signature, of content in canonical form. One expression,
 which its caller inlines.';
 
-create or replace function memfold_internal._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns bigint
+create or replace function memfold_internal._short_hash(input bytea) returns bigint
 language sql immutable parallel safe
-return pg_catalog.hashtextextended(
-    coalesce(memfold_internal._predicate_1(predicate), '') collate "C",
-    pg_catalog.hashtextextended(
-        coalesce(memfold_internal._prose_1(subject), '') collate "C",
-        pg_catalog.hashtextextended(memory_type collate "C", pg_catalog.hashtextextended(bucket_id collate "C", 0))
-    )
-);
-comment on function memfold_internal._scope_key_of is '_scope_key() as one expression, which its caller inlines.';
+return ('x' || pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(input), 1, 8), 'hex'))::bit(64)::bigint;
+comment on function memfold_internal._short_hash is
+'The first 8 bytes of a SHA-256, for advisory keys: no name can be made that has a given one, as with PostgreSQL''s own hash functions.';
+
+create or replace function memfold_internal._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns uuid
+language sql stable parallel safe
+return pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(
+    pg_catalog.convert_to(bucket_id, 'UTF8')
+    -- no text contains a zero byte; null = empty: neither of the two is ever empty in canonical form
+    || E'\\x00'::bytea || pg_catalog.convert_to(memory_type, 'UTF8')
+    || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._prose_1(subject), ''), 'UTF8')
+    || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._predicate_1(predicate), ''), 'UTF8')
+), 1, 16), 'hex')::uuid;
+comment on function memfold_internal._scope_key_of is
+'_scope_key() as one expression, which its caller inlines: not if it were immutable, as convert_to() is not.';
+
+create or replace function memfold_internal._no_scope() returns uuid
+language sql immutable parallel safe
+return '00000000-0000-0000-0000-000000000000'::uuid;
+comment on function memfold_internal._no_scope is
+'The scope key of what is of no scope: questions about names, and locks that only bar new rules.';
 
 -- SECURITY DEFINER: a role that writes to an adopted table has no rights in memfold; the owner of that table is granted only this
 -- function.

@@ -9,9 +9,9 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- two texts with the same number only wait for each other needlessly
-    v_claim constant bigint := pg_catalog.hashtextextended(
-        pg_catalog.jsonb_build_array(adoption, scope, pg_catalog.encode(content_hash, 'hex'))::text collate "C", 0
-    );
+    v_claim constant bigint := memfold_internal._short_hash(pg_catalog.convert_to(
+        pg_catalog.jsonb_build_array(adoption, scope, pg_catalog.encode(content_hash, 'hex'))::text, 'UTF8'
+    ));
 begin
     insert into memfold.adoption_claims (claim) values (v_claim) on conflict (claim) do nothing;
     delete from memfold.adoption_claims as c
@@ -33,7 +33,7 @@ set jit = off
 as $$
 declare
     -- the row that this transaction last counted in, and how often: for a thousand keys at a time
-    v_hash constant bigint := pg_catalog.hashtextextended(row(adoption, row_key)::text collate "C", 0);
+    v_hash constant bigint := memfold_internal._short_hash(pg_catalog.convert_to(row(adoption, row_key)::text, 'UTF8'));
     v_setting constant text := 'memfold.repeats_' || (v_hash & 1023);
     v_last constant text[] := pg_catalog.string_to_array(pg_catalog.current_setting(v_setting, true), ' ');
     v_id uuid;

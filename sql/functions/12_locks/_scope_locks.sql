@@ -1,9 +1,9 @@
-create or replace function memfold_internal._lock(tenant_id text, bucket_id text, scope_key bigint, wait boolean) returns void
+create or replace function memfold_internal._lock(tenant_id text, bucket_id text, scope_key uuid, wait boolean) returns void
 language plpgsql volatile
 as $$
 declare
     v_bucket_lock constant bigint := memfold_internal._bucket_key(tenant_id, bucket_id);
-    v_scope_lock constant bigint := pg_catalog.hashtextextended(tenant_id collate "C", scope_key);
+    v_scope_lock constant bigint := memfold_internal._scope_lock(tenant_id, scope_key);
     v_noted text;
 begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
@@ -50,7 +50,7 @@ end;
 $$;
 comment on function memfold_internal._fail_busy_scope is 'Raises 40001.';
 
-create or replace function memfold_internal._try_lock(tenant_id text, bucket_id text, scope_key bigint) returns boolean
+create or replace function memfold_internal._try_lock(tenant_id text, bucket_id text, scope_key uuid) returns boolean
 language plpgsql volatile
 as $$
 begin
@@ -60,19 +60,28 @@ begin
         return pg_catalog.pg_try_advisory_xact_lock(memfold_internal._bucket_key(tenant_id, bucket_id));
     end if;
     return memfold_internal._lock_scope(memfold_internal._bucket_key(tenant_id, bucket_id),
-        pg_catalog.hashtextextended(tenant_id collate "C", scope_key), false);
+        memfold_internal._scope_lock(tenant_id, scope_key), false);
 end;
 $$;
 comment on function memfold_internal._try_lock is
 'Takes the locks of _lock() if they are free; else returns false, and may hold those that are SHARED.';
 
 create or replace function memfold_internal._bucket_key(tenant_id text, bucket_id text) returns bigint
-language sql immutable parallel safe
-return pg_catalog.hashtextextended(bucket_id collate "C", pg_catalog.hashtextextended(tenant_id collate "C", 0));
+language sql stable parallel safe
+return memfold_internal._short_hash(
+    pg_catalog.convert_to('bucket ' || tenant_id, 'UTF8') || E'\\x00'::bytea || pg_catalog.convert_to(bucket_id, 'UTF8')
+);
 comment on function memfold_internal._bucket_key is 'The advisory key of a bucket.';
 
+create or replace function memfold_internal._scope_lock(tenant_id text, scope_key uuid) returns bigint
+language sql stable parallel safe
+return memfold_internal._short_hash(
+    pg_catalog.convert_to('scope ' || tenant_id, 'UTF8') || E'\\x00'::bytea || pg_catalog.uuid_send(scope_key)
+);
+comment on function memfold_internal._scope_lock is 'The advisory key of a scope.';
+
 create or replace function memfold_internal._rules_key(tenant_id text) returns bigint
-language sql immutable parallel safe
+language sql stable parallel safe
 return memfold_internal._bucket_key(tenant_id, '');
 comment on function memfold_internal._rules_key is 'The advisory key of a tenant''s rules: no bucket has an empty name.';
 
@@ -184,7 +193,7 @@ free and wait is false, or there are too many (the only reason if wait is true).
 from the beginning, and waits for it.';
 
 create or replace function memfold_internal._lock_scopes(
-    tenant_id text, buckets text[], scope_keys bigint[], wide boolean[], held text[]
+    tenant_id text, buckets text[], scope_keys uuid[], wide boolean[], held text[]
 ) returns text[]
 language plpgsql volatile
 as $$
@@ -236,7 +245,7 @@ begin
             select n.key, n.wide as exclusive, 1 as place
             from needed as n
             union all
-            select pg_catalog.hashtextextended(_lock_scopes.tenant_id collate "C", n.scope_key), true, 2
+            select memfold_internal._scope_lock(_lock_scopes.tenant_id, n.scope_key), true, 2
             from needed as n
             where not n.wide
         )

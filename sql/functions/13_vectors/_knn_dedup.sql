@@ -1,5 +1,5 @@
 create or replace function memfold_internal._scope_similarities(
-    tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text, newest bigint,
+    tenant_id text, bucket_id text, scope_key uuid, embedding vector, embedding_model text, newest bigint,
     hidden_after uuid, hidden_to uuid
 ) returns table (memory_id uuid, similarity double precision)
 language sql stable parallel safe
@@ -24,7 +24,7 @@ comment on function memfold_internal._scope_similarities is
 scan of the scope''s vectors, inlined by its callers.';
 
 create or replace function memfold_internal._near_texts(
-    tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
+    tenant_id text, bucket_id text, scope_key uuid, embedding vector, embedding_model text,
     newest bigint, max_texts bigint, threshold double precision, hidden_after uuid, hidden_to uuid,
     out memory_ids uuid[], out similarities double precision[], out scan_ended boolean
 )
@@ -96,7 +96,7 @@ Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of the who
 (create_vector_index) and the bucket has more than the newest texts. scan_ended: the index scan gave up.';
 
 create or replace function memfold_internal._knn_dedup(
-    tenant_id text, bucket_id text, scope_key bigint, embedding vector, embedding_model text,
+    tenant_id text, bucket_id text, scope_key uuid, embedding vector, embedding_model text,
     newest bigint, max_results bigint, threshold double precision, except_root uuid,
     hidden_after uuid, hidden_to uuid
 ) returns table (

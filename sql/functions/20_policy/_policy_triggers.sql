@@ -9,6 +9,7 @@ begin
     if new.key_fields is not null then
         return new;
     end if;
+    perform memfold_internal._check_identifier('tenant_id', new.tenant_id, true);
     perform memfold_internal._check_identifier('bucket_id', new.bucket_id, true);
     perform memfold_internal._check_identifier('memory_type', new.memory_type, true);
     perform memfold_internal._check_wildcard('tenant_id', new.tenant_id);
@@ -34,7 +35,7 @@ $$;
 comment on function memfold_internal._fill_policy is
 'Sets canonicalizer and key fields of a row that comes without them (a plain INSERT) from its policy, so that its hash is computed like
 any other, and the names that its subject and predicate are linked to. A row with only key fields has opted out. Raises MF003 for a
-bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such content.';
+tenant, bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such content.';
 
 -- CREATE EXTENSION inserts the rows that memfold ships before those of a dump are loaded.
 

@@ -6,10 +6,10 @@ as $$
 declare
     v_roots uuid[];
     v_bucket_id text;
-    v_scope_key bigint;
+    v_scope_key uuid;
     v_wide boolean;
     v_locked text;
-    v_locked_key bigint;
+    v_locked_key uuid;
 begin
     loop
         -- everything the call may change: their trees, and the memories on a timeline with them
@@ -22,7 +22,7 @@ begin
         ) then
             v_roots := memfold_internal._timed_with(tenant_id, memfold_internal._trees(tenant_id, memory_ids));
         end if;
-        select min(r.bucket_id), min(r.scope_key), min(r.scope_key) <> max(r.scope_key) or pg_catalog.bool_or(
+        select min(r.bucket_id), min(r.scope_key::text)::uuid, pg_catalog.count(distinct r.scope_key) > 1 or pg_catalog.bool_or(
             a.elsewhere or memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
         into strict v_bucket_id, v_scope_key, v_wide
         from memfold_internal._roots(tenant_id, v_roots) as r

@@ -1,5 +1,5 @@
 create or replace function memfold_internal._known_text(tenant_id text, bucket_id text, content_hash bytea)
-returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
+returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language sql stable parallel safe rows 1
 begin atomic
 -- A range, and in order: whatever the statistics, even none, no other index ends as soon. (As a range of rows it would, in a batch, be

@@ -6,13 +6,13 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_roots uuid[];
-    v_slot bigint;
+    v_slot uuid;
     v_open uuid[];
     v_said memfold_internal.statement[];
 begin
     -- all texts of one slot, all roots alive (or never stated), no validity
     select array_agg(r.memory_id) filter (where r.status in ('active', 'superseded')),
-        min(memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key))
+        min(memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key)::text)::uuid
     into v_roots, v_slot
     from memfold_internal._roots(v_tenant_id, members) as r;
     if v_slot is null or v_roots is null or exists (
@@ -44,7 +44,7 @@ begin
         return null;
     end if;
     v_said := array(
-        select u from memfold_internal._said(v_tenant_id, v_roots, v_roots::text[], array_fill(null::bigint, array[cardinality(v_roots)])) as u
+        select u from memfold_internal._said(v_tenant_id, v_roots, v_roots::text[], array_fill(null::uuid, array[cardinality(v_roots)])) as u
     );
     return array(
         with shown as (

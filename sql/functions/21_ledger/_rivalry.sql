@@ -29,7 +29,7 @@ as $$
 declare
     r memfold_internal.rivalry;
     v_memory record;
-    v_slot_key bigint;
+    v_slot_key uuid;
 begin
     for v_memory in
         select distinct on (m.bucket_id, m.scope_key) m.bucket_id, m.memory_type, m.predicate, m.scope_key

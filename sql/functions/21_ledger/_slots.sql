@@ -1,7 +1,7 @@
 -- Takes columns, because on Citus a row of a table has its shard's type.
 create or replace function memfold_internal._slot_key(
-    tenant_id text, bucket_id text, memory_type text, predicate text, scope_key bigint
-) returns bigint
+    tenant_id text, bucket_id text, memory_type text, predicate text, scope_key uuid
+) returns uuid
 language plpgsql stable
 as $$
 begin
@@ -34,7 +34,7 @@ end;
 comment on function memfold_internal._roots is 'The roots of memories. Inlined by its callers.';
 
 create or replace function memfold_internal._slots(tenant_id text, memory_ids uuid[])
-returns table (slot_key bigint, bucket_id text)
+returns table (slot_key uuid, bucket_id text)
 language plpgsql stable rows 1
 set plan_cache_mode = force_generic_plan
 as $$
@@ -123,7 +123,7 @@ $$;
 comment on function memfold_internal._related is
 'The roots of which some text contradicts another one by what was decided, or holds together with it (_last_words). Only reads.';
 
-create or replace function memfold_internal._slot_values(tenant_id text, slot_key bigint) returns uuid[]
+create or replace function memfold_internal._slot_values(tenant_id text, slot_key uuid) returns uuid[]
 language plpgsql stable
 as $$
 declare
@@ -148,14 +148,14 @@ comment on function memfold_internal._slot_values is
 'The active values of a slot: one, unless a validity ends or begins later, or a person has said that several hold. Only reads.';
 
 create or replace function memfold_internal._last_said(
-    tenant_id text, bucket_id text, memory_ids uuid[], slot_key bigint
+    tenant_id text, bucket_id text, memory_ids uuid[], slot_key uuid
 ) returns timestamptz
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_roots uuid[] := array(select r.memory_id from memfold_internal._roots(tenant_id, memory_ids) as r);
-    v_slot bigint;
+    v_slot uuid;
     v_values uuid[];
 begin
     for v_slot in
@@ -197,7 +197,7 @@ comment on function memfold_internal._last_said is
 'The last statement about memory_ids, about their slots and slot_key, and about what contradicts them: a statement of now comes after it.
 Null: there is none. Only reads.';
 
-create or replace function memfold_internal._current_value(tenant_id text, memory_ids uuid[], slot_key bigint)
+create or replace function memfold_internal._current_value(tenant_id text, memory_ids uuid[], slot_key uuid)
 returns table (memory_id uuid, object text, last_seen timestamptz)
 language plpgsql stable rows 1
 as $$

@@ -1,4 +1,4 @@
-create or replace function memfold_internal._said(tenant_id text, root_ids uuid[], root_values text[], slot_keys bigint[])
+create or replace function memfold_internal._said(tenant_id text, root_ids uuid[], root_values text[], slot_keys uuid[])
 returns setof memfold_internal.statement
 language plpgsql stable rows 10
 set plan_cache_mode = force_generic_plan
@@ -54,13 +54,13 @@ as $$
 declare
     v_roots uuid[];
     v_values text[];
-    v_slots bigint[];
+    v_slots uuid[];
     v_related uuid[];
     v_said memfold_internal.statement[];
     v_ones text[];
     v_others text[];
     v_apart boolean[];
-    v_lifted bigint[];
+    v_lifted uuid[];
     s memfold_internal.statement;
     v_group text;
     v_covered tstzmultirange;

@@ -97,7 +97,8 @@ begin
     end if;
     perform memfold_internal._wake_judges(tenant_id, bucket_id, '*', false);
     insert into memfold.judgements as j (tenant_id, bucket_id, scope_key, kind, link)
-    values (_ask_about_names.tenant_id, _ask_about_names.bucket_id, 0, 'identity', pg_catalog.to_jsonb(suggestion)
+    values (_ask_about_names.tenant_id, _ask_about_names.bucket_id, memfold_internal._no_scope(), 'identity',
+        pg_catalog.to_jsonb(suggestion)
         || pg_catalog.jsonb_build_object(
             'kind', case when suggestion.alias is null then 'beginning' else suggestion.kind end,
             'key', memfold_internal._suggestion_key(suggestion), 'told', v_told, 'name_told', v_name_told,
@@ -122,7 +123,8 @@ begin
     insert into memfold.judgements as j (
         tenant_id, bucket_id, scope_key, kind, status, link, verdict, reason, run_id, resolved_at
     ) values (
-        _keep_names_apart.tenant_id, _keep_names_apart.bucket_id, 0, 'identity', 'done', pg_catalog.jsonb_build_object(
+        _keep_names_apart.tenant_id, _keep_names_apart.bucket_id, memfold_internal._no_scope(), 'identity', 'done',
+        pg_catalog.jsonb_build_object(
             'kind', _keep_names_apart.kind, 'alias', _keep_names_apart.alias, 'name', _keep_names_apart.name,
             'key', memfold_internal._names_key(_keep_names_apart.kind, _keep_names_apart.alias, _keep_names_apart.name),
             'told', '[]'::jsonb, 'name_told', '[]'::jsonb
@@ -152,7 +154,7 @@ $$;
 comment on function memfold_internal._close_questions_about is
 'Closes the open questions about a name (canonical) that has been linked and so is no longer a name.';
 
-create or replace function memfold_internal._predicate_key(predicate text) returns bigint
+create or replace function memfold_internal._predicate_key(predicate text) returns uuid
 language sql immutable parallel safe
 return memfold_internal._scope_key_of('*', '*', null, predicate);
 comment on function memfold_internal._predicate_key is
@@ -165,8 +167,8 @@ language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_key constant bigint := memfold_internal._predicate_key(predicate);
-    v_lock constant bigint := pg_catalog.hashtextextended('memfold cardinality ' || v_key, pg_catalog.hashtextextended(tenant_id, 0));
+    v_key constant uuid := memfold_internal._predicate_key(predicate);
+    v_lock constant bigint := memfold_internal._scope_lock(tenant_id, v_key);
     v_judgement_id uuid;
 begin
     if memfold_internal._was_asked_about(tenant_id, v_key) or memfold_internal._has_too_many_locks(1) then
@@ -191,7 +193,7 @@ comment on function memfold_internal._ask_cardinality is
 'Queues the question whether a predicate has one value at a time, with two values of a subject, and returns its id; null if it was asked
 before, or is being asked by another transaction.';
 
-create or replace function memfold_internal._was_asked_about(tenant_id text, predicate_key bigint) returns boolean
+create or replace function memfold_internal._was_asked_about(tenant_id text, predicate_key uuid) returns boolean
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$

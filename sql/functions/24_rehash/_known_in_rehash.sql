@@ -38,7 +38,7 @@ comment on function memfold_internal._check_rules is
 if a rule has changed since, or a model was replaced. (Predicates are read under the lock.)';
 
 create or replace function memfold_internal._known_in_rehash(c memfold_internal.candidate)
-returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
+returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql stable rows 1
 as $$
 #variable_conflict use_column
@@ -78,7 +78,7 @@ comment on function memfold_internal._known_in_rehash is
 become equal to the candidate''s for the first time is not found; it is merged when the rehash reaches it.';
 
 create or replace function memfold_internal._known_candidate(c memfold_internal.candidate)
-returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
+returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql stable rows 1
 as $$
 begin
@@ -100,7 +100,7 @@ comment on function memfold_internal._known_candidate is
 have been taken up.';
 
 create or replace function memfold_internal._known_before_insert(c memfold_internal.candidate)
-returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key bigint)
+returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql volatile rows 1
 as $$
 begin

@@ -168,7 +168,7 @@ begin
             else memfold_internal._content_hash(memory_type, v_names.subject, v_names.predicate, content, v_policy.canonicalizer, v_policy.key_fields,
                 v_signature)
         end,
-        null::bigint, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid,
+        null::uuid, v_signature, v_policy, null::uuid, null::uuid, null::uuid, null::uuid,
         subject, predicate, valid_from, valid_until
     );
 end;

@@ -35,7 +35,7 @@ return exists (
 );
 comment on function memfold_internal._is_forgotten is 'Whether a memory is a tombstone. Only reads.';
 
-create or replace function memfold_internal._forgotten_value(tenant_id text, bucket_id text, scope_key bigint, object text) returns uuid
+create or replace function memfold_internal._forgotten_value(tenant_id text, bucket_id text, scope_key uuid, object text) returns uuid
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$

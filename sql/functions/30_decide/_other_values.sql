@@ -8,7 +8,7 @@ comment on function memfold_internal._is_undecided is
 'Whether somebody has yet to say, under this policy, how many values a predicate has at a time (_cardinality). Inlined by its callers.';
 
 create or replace function memfold_internal._other_values(
-    tenant_id text, bucket_id text, scope_key bigint, object text, before_id uuid, number bigint
+    tenant_id text, bucket_id text, scope_key uuid, object text, before_id uuid, number bigint
 ) returns uuid[]
 language plpgsql stable
 as $$

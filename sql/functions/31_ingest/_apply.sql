@@ -42,7 +42,7 @@ $$;
 comment on function memfold_internal._event_result is 'The result of an ingest call, read from its ledger row.';
 
 create or replace function memfold_internal._stated_at(
-    c memfold_internal.candidate, d memfold_internal.decision, slot_key bigint
+    c memfold_internal.candidate, d memfold_internal.decision, slot_key uuid
 ) returns timestamptz
 language plpgsql stable
 as $$
@@ -61,7 +61,7 @@ concerned, of their slots and of slot_key, so that a clock that was ahead for a 
 create or replace function memfold_internal._insert_text(
     tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text,
     canonicalizer text, key_fields text, metadata_signature text, root_id uuid, session_id text, metadata jsonb,
-    embedding_pending boolean, scope_key bigint, embedding vector, embedding_model text
+    embedding_pending boolean, scope_key uuid, embedding vector, embedding_model text
 ) returns boolean
 language plpgsql volatile
 as $$
@@ -149,7 +149,7 @@ $$;
 comment on function memfold_internal._insert_counters is
 'What _count_statement() writes for a new root, as plain INSERTs, which take less time.';
 
-create or replace function memfold_internal._append_value(tenant_id text, root_id uuid, slot_key bigint, bucket_id text, at timestamptz)
+create or replace function memfold_internal._append_value(tenant_id text, root_id uuid, slot_key uuid, bucket_id text, at timestamptz)
 returns boolean
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -239,7 +239,7 @@ declare
     v_memory_id uuid := d.memory_id;
     v_observation constant boolean := d.action <> 'rejected' and c.origin <> 'recalled';
     v_timed constant boolean := pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0;
-    v_slot_key bigint;
+    v_slot_key uuid;
     v_judgement_id uuid;
     v_asked_id uuid;
     v_event_id uuid;

@@ -9,7 +9,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_rules record;
-    v_scope_key bigint;
+    v_scope_key uuid;
     v_memory_id uuid;
     v_event_id uuid;
     v_seen timestamptz;

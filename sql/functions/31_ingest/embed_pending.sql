@@ -17,7 +17,7 @@ begin
     end if;
     if not exists (select from memfold.policies as p where p.embed = 'in_database')
         -- one session at a time, because all would take the same memories
-        or not pg_try_advisory_xact_lock(hashtextextended('memfold embed_pending ' || tenant_id, 0))
+        or not pg_try_advisory_xact_lock(memfold_internal._short_hash(convert_to('embed_pending ' || tenant_id, 'UTF8')))
     then
         return 0;
     end if;

@@ -80,9 +80,9 @@ as $$
 declare
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
-    v_root_scopes constant bigint[] := b.root_scopes;
+    v_root_scopes constant uuid[] := b.root_scopes;
     v_classes text[] := b.classes;
-    v_slots bigint[];
+    v_slots uuid[];
 begin
     if b.singles <> '{}' and 'hit' = any(v_classes) then
         -- A candidate that may supersede the value of a slot is decided in order with everything that hits the slot.
@@ -211,7 +211,7 @@ declare
     v_classes constant text[] := b.classes;
     v_embeddings constant memfold_internal.batch.embeddings%type := b.embeddings;
     v_policies constant memfold.policies[] := b.policies;
-    v_scope_keys constant bigint[] := b.scope_keys;
+    v_scope_keys constant uuid[] := b.scope_keys;
     c memfold_internal.candidate;
 begin
     for v_i in 1..pg_catalog.cardinality(v_items) loop

@@ -10,7 +10,7 @@ as $$
 #variable_conflict use_column
 declare
     v_classes constant text[] := b.classes;
-    v_scope_keys constant bigint[] := b.scope_keys;
+    v_scope_keys constant uuid[] := b.scope_keys;
 begin
     return array(
         select v.i

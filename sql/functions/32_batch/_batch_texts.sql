@@ -78,7 +78,7 @@ as $$
 declare
     v_classes constant text[] := b.classes;
     v_memory_ids constant uuid[] := b.memory_ids;
-    v_scope_keys constant bigint[] := b.scope_keys;
+    v_scope_keys constant uuid[] := b.scope_keys;
     v_embeddings constant memfold_internal.batch.embeddings%type := b.embeddings;
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;

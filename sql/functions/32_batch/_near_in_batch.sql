@@ -1,5 +1,5 @@
 create or replace function memfold_internal._batch_vectors(b memfold_internal.batch) returns table (
-    i bigint, bucket_id text, embedding vector, model text, scope_key bigint, wide boolean, asks boolean, threshold double precision,
+    i bigint, bucket_id text, embedding vector, model text, scope_key uuid, wide boolean, asks boolean, threshold double precision,
     newest bigint
 )
 language plpgsql stable
@@ -9,7 +9,7 @@ as $$
 declare
     v_classes constant text[] := b.classes;
     v_firsts constant bigint[] := b.firsts;
-    v_scope_keys constant bigint[] := b.scope_keys;
+    v_scope_keys constant uuid[] := b.scope_keys;
     v_embeddings constant memfold_internal.batch.embeddings%type := b.embeddings;
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
@@ -31,7 +31,7 @@ comment on function memfold_internal._batch_vectors is
 'The vectors of the new texts of a batch, with their positions: whether tier 2 would look for their neighbours (asks), in the whole bucket
 (wide) or in the scope, the lowest cosine (threshold) and among how many of the newest. Only reads.';
 
-create or replace function memfold_internal._revived_in_batch(b memfold_internal.batch) returns table (bucket_id text, scope_key bigint)
+create or replace function memfold_internal._revived_in_batch(b memfold_internal.batch) returns table (bucket_id text, scope_key uuid)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -85,7 +85,7 @@ begin
     -- neighbour
     grouped as (
         select v.i, v.bucket_id, v.model,
-            case when bool_or(v.wide) over (partition by v.bucket_id) then 0 else v.scope_key end as place
+            case when not bool_or(v.wide) over (partition by v.bucket_id) then v.scope_key end as place
         from vectors as v
     ),
     groups as (

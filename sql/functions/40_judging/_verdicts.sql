@@ -178,7 +178,7 @@ declare
     v_oldest memfold.memories;
     v_slot memfold.memories[];
     v_event_id uuid;
-    v_scope bigint;
+    v_scope uuid;
     v_conflict text;
 begin
     r.action := 'judged';

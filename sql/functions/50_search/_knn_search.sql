@@ -40,7 +40,7 @@ comment on function memfold_internal._search_limit is
 ones reads an entry of each anyway: all 100,000 vectors of 384 dimensions take 0.23 s, and so did the newest 10,000 of them.';
 
 create or replace function memfold_internal._exceeds_search_limit(
-    tenant_id text, bucket_id text, scope_key bigint, embedding_model text
+    tenant_id text, bucket_id text, scope_key uuid, embedding_model text
 ) returns boolean
 language plpgsql stable
 -- by the index, as in _exceeds_exact_limit()
@@ -146,7 +146,7 @@ comment on function memfold_internal._knn_by_memory is
 '_knn_search() for a session, or for a bucket''s history (session_id null): all of it, however large.';
 
 create or replace function memfold_internal._knn_search(
-    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key bigint,
+    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key uuid,
     memory_type text, subject text, predicate text, session_id text, metadata jsonb, metadata_path jsonpath,
     min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[],
     out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],

@@ -15,7 +15,7 @@ create or replace function memfold.find_similar(
 language plpgsql volatile security definer rows 20 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_scope_key bigint;
+    v_scope_key uuid;
     v_newest bigint := memfold_internal._search_limit();
     v_is_indexed boolean := false;
     v_shortfall text;

@@ -121,7 +121,7 @@ begin
 
     if not dry_run then
         -- The bucket's lock SHARED, against other rules: EXCLUSIVE, its writers waited 3.2 s for 21,000 questions.
-        perform memfold_internal._lock(tenant_id, bucket_id, 0, true);
+        perform memfold_internal._lock(tenant_id, bucket_id, memfold_internal._no_scope(), true);
         perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
         -- Against erasure, in its order; writers change no key.
         perform from memfold.memories as m

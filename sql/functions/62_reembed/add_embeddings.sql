@@ -98,7 +98,7 @@ the lock of its scope. run_id: the run of start_reembedding() whose count it add
 MF038, MF047.';
 
 create or replace function memfold_internal._wait_or_try(
-    tenant_id text, bucket_id text, scope_key bigint, wait boolean
+    tenant_id text, bucket_id text, scope_key uuid, wait boolean
 ) returns boolean
 language plpgsql volatile
 as $$

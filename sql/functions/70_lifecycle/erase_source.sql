@@ -84,9 +84,9 @@ begin
             exit when not memfold_internal._lock_to_erase(v_tenant_id, g.ids, v_buckets = '{}');
         elsif v_buckets = '{}' then
             -- candidates that a rule refused
-            perform memfold_internal._lock(v_tenant_id, g.bucket_id, 0, true);
+            perform memfold_internal._lock(v_tenant_id, g.bucket_id, memfold_internal._no_scope(), true);
         else
-            exit when not memfold_internal._try_lock(v_tenant_id, g.bucket_id, 0);
+            exit when not memfold_internal._try_lock(v_tenant_id, g.bucket_id, memfold_internal._no_scope());
         end if;
         v_buckets := v_buckets || g.bucket_id;
         v_locked := v_locked || g.ids;
