@@ -56,7 +56,13 @@ create function memfold_internal._scope_key(bucket_id text, memory_type text, su
 language plpgsql immutable parallel safe
 as $$
 begin
-    return memfold_internal._scope_key_of(bucket_id, memory_type, subject, predicate);
+    return pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(
+        pg_catalog.convert_to(bucket_id, 'UTF8')
+        -- no text contains a zero byte; null = empty: neither of the two is ever empty in canonical form
+        || E'\\x00'::bytea || pg_catalog.convert_to(memory_type, 'UTF8')
+        || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._prose_1(subject), ''), 'UTF8')
+        || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._predicate_1(predicate), ''), 'UTF8')
+    ), 1, 16), 'hex')::uuid;
 end;
 $$;
 comment on function memfold_internal._scope_key is

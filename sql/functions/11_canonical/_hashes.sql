@@ -92,18 +92,6 @@ return ('x' || pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(input), 
 comment on function memfold_internal._short_hash is
 'The first 8 bytes of a SHA-256, for advisory keys: no name can be made that has a given one, as with PostgreSQL''s own hash functions.';
 
-create or replace function memfold_internal._scope_key_of(bucket_id text, memory_type text, subject text, predicate text) returns uuid
-language sql stable parallel safe
-return pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(
-    pg_catalog.convert_to(bucket_id, 'UTF8')
-    -- no text contains a zero byte; null = empty: neither of the two is ever empty in canonical form
-    || E'\\x00'::bytea || pg_catalog.convert_to(memory_type, 'UTF8')
-    || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._prose_1(subject), ''), 'UTF8')
-    || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._predicate_1(predicate), ''), 'UTF8')
-), 1, 16), 'hex')::uuid;
-comment on function memfold_internal._scope_key_of is
-'_scope_key() as one expression, which its caller inlines: not if it were immutable, as convert_to() is not.';
-
 create or replace function memfold_internal._no_scope() returns uuid
 language sql immutable parallel safe
 return '00000000-0000-0000-0000-000000000000'::uuid;

@@ -1,5 +1,5 @@
 create or replace function memfold.vector_index_ddl(embedding_model text, drop_index boolean default false) returns setof text
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_dimensions bigint;

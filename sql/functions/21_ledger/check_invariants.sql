@@ -2,7 +2,7 @@
 create or replace function memfold.check_invariants(
     tenant_id text default current_setting('memfold.tenant_id', true)
 ) returns table (memory_id uuid, invariant text, expected text, actual text)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 -- compiling its queries takes twenty times as long as running them
 set jit = off
 -- where the statistics are old, its steps look as if they had one row each

@@ -156,7 +156,7 @@ comment on function memfold_internal._close_questions_about is
 
 create or replace function memfold_internal._predicate_key(predicate text) returns uuid
 language sql immutable parallel safe
-return memfold_internal._scope_key_of('*', '*', null, predicate);
+return memfold_internal._scope_key('*', '*', null, predicate);
 comment on function memfold_internal._predicate_key is
 'scope_key of the question about a predicate: an index of link could not be used below RLS.';
 

@@ -7,7 +7,7 @@ create or replace function memfold.known_memory(
     predicate text default null,
     metadata jsonb default '{}'
 ) returns table (memory_id uuid, matched_id uuid, status text, content_hash bytea)
-language plpgsql volatile security definer rows 1 set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer rows 1 set search_path = pg_catalog, pg_temp
 as $$
 declare
     c memfold_internal.candidate;

@@ -3,7 +3,7 @@ create or replace function memfold.pending_embeddings(
     bucket_id text default null,
     max_results bigint default 100
 ) returns setof memfold.pending_memory
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -19,7 +19,7 @@ create or replace function memfold.preview_memory(
     valid_until timestamptz default null,
     idempotency_key text default null
 ) returns memfold.ingest_result
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     c memfold_internal.candidate;

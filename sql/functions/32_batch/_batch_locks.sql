@@ -86,7 +86,7 @@ declare
 begin
     if b.singles <> '{}' and 'hit' = any(v_classes) then
         -- A candidate that may supersede the value of a slot is decided in order with everything that hits the slot.
-        select array_agg(distinct memfold_internal._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
+        select array_agg(distinct memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate)) into v_slots
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] in ('todo', 'rest') and c.predicate = any(b.singles);
         select array_agg(case when o.class = 'hit' and o.root_scope = any(v_slots) then 'rest' else o.class end order by o.i)
@@ -105,7 +105,7 @@ begin
             (v_policies[v_policy_of[c.ordinality]]).key_fields as key_fields,
             (v_policies[v_policy_of[c.ordinality]]).rehash_run is not null as rehashed,
             case when v_classes[c.ordinality] in ('todo', 'rest')
-                then memfold_internal._scope_key_of(c.bucket_id, c.memory_type, c.subject, c.predicate) end as scope_key
+                then memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate) end as scope_key
         from unnest(b.items) with ordinality as c
         order by c.ordinality
         offset 0

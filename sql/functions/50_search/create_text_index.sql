@@ -1,5 +1,5 @@
 create or replace function memfold.text_index_ddl(text_search text default 'simple', drop_index boolean default false) returns setof text
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_config constant regconfig := memfold_internal._text_search(text_search);

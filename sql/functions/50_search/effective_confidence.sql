@@ -3,7 +3,7 @@ create or replace function memfold.effective_confidence(
     tenant_id text default current_setting('memfold.tenant_id', true),
     as_of timestamptz default now()
 ) returns double precision
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     m memfold.memories;

@@ -12,7 +12,7 @@ create or replace function memfold.find_similar(
     memory_id uuid, matched_id uuid, similarity double precision, content text, matched_similarity double precision,
     matched_content text, complete boolean
 )
-language plpgsql volatile security definer rows 20 set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer rows 20 set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_scope_key uuid;

@@ -345,7 +345,7 @@ create or replace function memfold.duplicate_pairs(
     embedding_model text default null,
     thresholds double precision[] default '{0.98,0.95,0.9}'
 ) returns table (threshold double precision, pairs bigint)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 -- arrays of unknown size look expensive: compiling the plan takes seconds
 set jit = off
 as $$

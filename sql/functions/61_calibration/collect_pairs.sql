@@ -205,7 +205,7 @@ create or replace function memfold.pairs_to_label(
 ) returns table (
     pair_id uuid, content_a text, content_b text, label text, evidence text, similarity double precision, guard text[]
 )
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -44,7 +44,7 @@ create or replace function memfold.missing_embeddings(
     after uuid default null,
     max_results bigint default 100
 ) returns table (memory_id uuid, bucket_id text, content text)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -86,7 +86,7 @@ create or replace function memfold.reembed_status(
 ) returns table (
     old_vectors bigint, new_vectors bigint, missing bigint, pending bigint, own_thresholds bigint, run_id uuid, added bigint
 )
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
