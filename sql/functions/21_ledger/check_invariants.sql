@@ -48,7 +48,13 @@ begin
     left join lateral jsonb_each(e.state) as x on true
     where (e.memory_id is null or x.value is distinct from coalesce(a.state -> x.key, 'null'))
         -- a row of a plain INSERT is active, with its metadata, before ingest_plain_rows() writes its ledger row
-        and not (a.waits and (x.key = 'metadata' or x.key = 'status' and x.value = '"withdrawn"' and a.state ->> 'status' = 'active'));
+        and not (a.waits and (x.key = 'metadata' or x.key = 'status' and x.value = '"withdrawn"' and a.state ->> 'status' = 'active'))
+        -- nor one that the run of a policy has not reached yet
+        and not (x.key = 'metadata' and exists (
+            select from memfold.runs as o
+            where o.tenant_id = v_tenant_id and o.kind = 'predicate' and o.status = 'open' and o.arguments ? 'metadata'
+                and (o.report ->> 'last' is null or a.memory_id > (o.report ->> 'last')::uuid)
+        ));
 
     -- counters match the observations in force: of each text, and of each root with its aliases
     return query

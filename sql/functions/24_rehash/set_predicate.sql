@@ -9,7 +9,7 @@ begin atomic
     where p.name is not null;
 end;
 comment on function memfold_internal._predicates_of is
-'The predicates that a run of kind predicate is about. Null: all, as after a change of a policy.';
+'The predicates that a run of kind predicate is about. Null: all, as after a change of a policy, or (metadata) none.';
 
 create or replace function memfold_internal._take_up_values(r memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
@@ -26,7 +26,8 @@ begin
     v_ids := array(
         select m.memory_id from memfold.memories as m
         where m.tenant_id = r.tenant_id and m.memory_id > coalesce((r.report ->> 'last')::uuid, '00000000-0000-0000-0000-000000000000')
-            and m.root_id is null and m.status in ('active', 'superseded') and m.predicate is not null
+            and m.root_id is null and case when r.arguments ? 'metadata' then m.metadata <> '{}'
+                else m.status in ('active', 'superseded') and m.predicate is not null end
             and r.bucket_id in ('*', m.bucket_id)
             and (v_predicates is null or memfold_internal._predicate_1(m.predicate) = any(v_predicates))
         order by m.memory_id
@@ -50,7 +51,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._take_up_values is
-'For a run of kind predicate: derives the times of some of the memories that it has not reached yet, in the order of their ids, by the
+'For a run of kind predicate: derives the times, or the metadata, of some of the memories that it has not reached yet, in the order of their ids, by the
 present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction holds a row.';
 
 create or replace function memfold_internal._take_up_now(r memfold.runs, rows_at_most bigint) returns bigint
