@@ -119,6 +119,13 @@ def fold_1(text: str) -> str:
     return normalize("NFC", re.sub("([i\u012f\u1e2d\u1ecb])\u0307+", r"\1", text.translate(FOLD)))
 
 
+# Typographic quotes and dashes.
+PLAIN = str.maketrans(
+    "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u2010\u2012\u2013\u2014\u2015\u2212",
+    "''''\"\"\"\"------",
+)
+
+
 def prose_1(text: str) -> str:
     """Profile prose/1."""
     text = re.sub("[\u00ad\u200b\u2060\ufeff]", "", text)
@@ -126,7 +133,7 @@ def prose_1(text: str) -> str:
     text = RUN_OF_SUBSCRIPTS.sub(r"_\1", text)
     text = FRACTION.sub(r" \1", text)
     text = BEFORE_DIGIT.sub(r"\1 ", text)
-    text = fold_1(normalize("NFKC", text))
+    text = fold_1(normalize("NFKC", text)).translate(PLAIN)
     text = re.sub(f"[{WHITE_SPACE}]+", " ", text).strip(" ")
     return text[:-1].rstrip(" ") if text.endswith((".", "!", "?", "\u3002")) else text
 
@@ -139,7 +146,7 @@ def flat_1(text: str) -> str:
 def predicate_1(text: str) -> str:
     """Profile predicate/1."""
     parted = re.sub("([A-Z])([A-Z][a-z][a-z])", r"\1 \2", re.sub("([a-z])([A-Z])", r"\1 \2", text))
-    return prose_1(re.sub("[_\u2010-]", " ", prose_1(parted))) or prose_1(text)
+    return prose_1(re.sub("[_-]", " ", prose_1(parted))) or prose_1(text)
 
 
 # SQL --------------------------------------------------------------------------------------------------

@@ -103,6 +103,12 @@ def prose(text: str) -> str:
         marked += char
         previous = kind
     folded = fold(normalize("NFKC", marked))
+    for plain, others in (
+        ("'", "\u2018\u2019\u201a\u201b"),
+        ('"', "\u201c\u201d\u201e\u201f"),
+        ("-", "\u2010\u2012\u2013\u2014\u2015\u2212"),
+    ):
+        folded = re.sub(f"[{others}]", plain, folded)
     spaces = {*map(chr, range(9, 14)), " ", "\x85", "\u1680", "\u2028", "\u2029"}
     words = "".join(" " if char in spaces else char for char in folded).split(" ")
     trimmed = " ".join(word for word in words if word)
@@ -128,7 +134,7 @@ def predicate(text: str) -> str:
         for before, char in zip(" " + text, text, strict=False)
     )
     words = re.sub("(?<=[A-Z])(?=[A-Z][a-z]{2})", " ", words)
-    return prose("".join(" " if char in "_-\u2010" else char for char in prose(words))) or prose(text)
+    return prose("".join(" " if char in "_-" else char for char in prose(words))) or prose(text)
 
 
 REFERENCE = {"prose/1": prose, "flat/1": flat, "predicate/1": predicate}
@@ -230,6 +236,8 @@ AGREE = [
     ("prose/1", "a\u200bb\u00ad", "ab"),
     ("prose/1", "1½ cups", "1 ½ cups"),
     ("prose/1", "10⁵", "10^5"),
+    ("prose/1", "User doesn't like “tea” – or ‘Tee’", "User doesn’t like \"tea\" — or 'Tee'"),
+    ("prose/1", "−5 °C", "-5 °C"),
     ("flat/1", "User works at Volkswagen AG", " user WORKS at Volkswagen AG "),
     ("flat/1", "C++", "C"),
     ("flat/1", "e\u0301t\u00e9", "\u00c9TE\u0301"),

@@ -124,6 +124,11 @@ begin
         v_text := memfold_internal._keep_apart_1(v_text);
     end if;
     v_text := memfold_internal._fold_1(memfold_internal._nfkc_1(v_text));
+    -- models write typographic quotes and dashes at one time, plain ones at another
+    if v_text ~ E'[\u2010-\u201F\u2212]' then
+        v_text := translate(v_text, E'\u2018\u2019\u201A\u201B\u201C\u201D\u201E\u201F\u2010\u2012\u2013\u2014\u2015\u2212',
+            '''''''''""""------');
+    end if;
     if v_text ~ E'[\\u0009-\\u000D\u0085\u1680\u2028\u2029]|  ' then
         v_text := regexp_replace(v_text, E'[\\u0009-\\u000D \u0085\u1680\u2028\u2029]+', ' ', 'g');
     end if;
@@ -161,7 +166,7 @@ declare
 begin
     v_text := regexp_replace(v_text, '([A-Z])([A-Z][a-z][a-z])', E'\\1 \\2', 'g');
     -- again afterwards, because NFKC produces some of these signs
-    v_text := memfold_internal._prose_1(pg_catalog.translate(memfold_internal._prose_1(v_text), E'_-\u2010', '   '));
+    v_text := memfold_internal._prose_1(pg_catalog.translate(memfold_internal._prose_1(v_text), '_-', '  '));
     return case when v_text = '' then memfold_internal._prose_1(content) else v_text end;
 end
 $$;

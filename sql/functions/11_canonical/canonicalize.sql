@@ -37,13 +37,14 @@ $$Canonical form of a text: two texts with the same form are one fact to tier 1.
 
 prose/1  U+200B, U+2060, U+FEFF and U+00AD dropped; superscripts, subscripts and vulgar fractions kept apart
          (10^5, H_2O, 1 1/2 with U+2044); NFKC; lower case; white space runs to one space; trimmed; one trailing
-         . ! ? or U+3002 stripped; trimmed. Numerals, signs, currency, symbols and negation stay.
+         . ! ? or U+3002 stripped; trimmed; typographic quotes and dashes (U+2010 to U+201F, U+2212) as plain ones.
+         Numerals, signs, currency, symbols and negation stay.
 flat/1   NFC, lower case; of that only letters with their marks, digits and full stops, of every script.
 code/1   line ends to LF; everything else stays.
 exact/1  the text as it is.
 
 predicate/1  of predicates, whatever the policy: a small letter and a capital after it are parted (worksAt), and a capital and a
-         capital with two small letters after it (HTTPServer), all of ASCII; prose/1; _ - U+2010 become spaces; prose/1.
+         capital with two small letters after it (HTTPServer), all of ASCII; prose/1; _ and - become spaces; prose/1.
 
 Immutable: for text of code points assigned in Unicode 14 the same bytes on every server from PostgreSQL 15 on, whatever
 its locale and collations (canonicalizer_selftest() proves it for yours). A profile never changes: other rules get
