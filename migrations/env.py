@@ -20,16 +20,19 @@ from alembic import context
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
+from memfold.admin.migrate import installed_from
+
 SQL = Path(__file__).parents[1] / "sql"
 # Nobody should have to queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for deadlocks after
 # a second: before that, the upgrade should give way.
 LOCK_TIMEOUT = "300ms"
 PATIENCE = float(os.environ.get("MEMFOLD_LOCK_PATIENCE", "120"))  # seconds
-# One installation at a time; those that wait find it done. They wait for a lock that nothing else takes.
+# One installation at a time; those that wait find it done. Nothing else of memfold's takes the lock, but any login can.
+KEY = "pg_catalog.hashtextextended('memfold install', 0)"
 GATE = (
     "set local idle_in_transaction_session_timeout = 0",
-    "set local lock_timeout = '10min'",
-    "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('memfold install', 0))",
+    f"set local lock_timeout = '{max(PATIENCE, 0.3)}s'",
+    f"select pg_catalog.pg_advisory_xact_lock({KEY})",
     f"set local lock_timeout = '{LOCK_TIMEOUT}'",
 )
 # Another writer's lock, a deadlock, and errors of concurrent installations into databases of one server, which share
@@ -37,16 +40,19 @@ GATE = (
 PASSING = {"55P03", "40P01", "40001", "23505", "42710", "42P06"}
 # never translated by the server
 PASSING_INTERNAL = ("tuple concurrently updated", "tuple concurrently deleted")
-BLOCKERS = """
+BLOCKERS = f"""
 select pg_catalog.format('process %s (%s%s)%s', a.pid, a.usename,
     coalesce(', ' || nullif(a.application_name, ''), ''),
     coalesce(', in a transaction since ' || a.xact_start::timestamptz(0), ''))
 from pg_catalog.pg_stat_activity as a
 where a.pid <> pg_catalog.pg_backend_pid() and a.datname = current_database() and exists (
     select from pg_catalog.pg_locks as l
-    join pg_catalog.pg_class as c on c.oid = l.relation
-    where l.pid = a.pid and l.granted and c.relnamespace = any(
-        array[pg_catalog.to_regnamespace('memfold'), pg_catalog.to_regnamespace('memfold_internal')])
+    left join pg_catalog.pg_class as c on c.oid = l.relation
+    where l.pid = a.pid and l.granted and (
+        c.relnamespace = any(
+            array[pg_catalog.to_regnamespace('memfold'), pg_catalog.to_regnamespace('memfold_internal')])
+        or l.locktype = 'advisory' and l.objsubid = 1 and (l.classid::bigint << 32 | l.objid::bigint) = {KEY}
+    )
 )
 order by a.xact_start limit 3
 """
@@ -107,6 +113,7 @@ def migrate() -> None:
         execute_file(path)
     if HOOKS:
         execute(HOOKS)
+    execute(f"comment on table memfold_internal.alembic_version is '{installed_from()}'")
 
 
 def expect(revision: str | None) -> str:
@@ -152,12 +159,20 @@ def install(connection: sa.Connection) -> None:
 
 def close_gate(connection: sa.Connection) -> None:
     try:
-        for statement in GATE:
-            connection.exec_driver_sql(statement)
+        with connection.begin_nested():
+            for statement in GATE:
+                connection.exec_driver_sql(statement)
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != "55P03":
             raise
-        raise CommandError("another installation is running in this database, for 10 minutes now") from error
+        raise CommandError(
+            f"another installation is running in this database: {blockers(connection)}. Nothing was changed; try again later"
+        ) from error
+
+
+def blockers(connection: sa.Connection) -> str:
+    found = connection.exec_driver_sql(BLOCKERS, execution_options={"no_parameters": True})
+    return "; ".join(found.scalars()) or "it has ended since"
 
 
 def is_passing(state: str | None, message: str) -> bool:
@@ -188,11 +203,9 @@ def repeat(connection: sa.Connection, work: Callable[[], None]) -> None:
             if time.monotonic() - began > PATIENCE:
                 if state != "55P03":
                     raise
-                found = connection.exec_driver_sql(BLOCKERS, execution_options={"no_parameters": True})
-                blockers = "; ".join(found.scalars()) or "it has ended since"
                 raise CommandError(
                     f"a transaction holds a lock that the upgrade needs, and {attempt} attempts found no gap:"
-                    f" {blockers}. Nothing was changed; try again later"
+                    f" {blockers(connection)}. Nothing was changed; try again later"
                 ) from error
             # Jitter: attempts that collided must not collide again. Between attempts everyone else continues.
             time.sleep(min(0.1 * 2**attempt, 5) * random.uniform(0.5, 1))  # noqa: S311

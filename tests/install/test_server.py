@@ -373,11 +373,71 @@ def test_tcp_with_a_password(home: Path, port: int) -> None:
     assert ask(chosen, "select 1") == 1
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(dsn)
-    server.down(home)
-    assert server.up(home, port=port) == chosen
-    assert ask(chosen, "select 1") == 1
     for log in (home / "data/log").iterdir():
         assert "wörd" not in log.read_text()
+
+
+def test_what_was_told_to_whoever_had_the_port_opens_nothing(home: Path, port: int) -> None:
+    """While the server is down, clients send the password to anybody who asks for it on its port."""
+    stolen = server.up(home, port=port)
+    assert ask(stolen, "select 1") == 1
+    server.down(home)
+    renewed = server.up(home, port=port)
+    assert ask(renewed, "select 1") == 1
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(stolen)
+
+
+def test_up_changes_nothing_if_nothing_has_changed(home: Path) -> None:
+    """It executes no file, and waits for nobody who reads."""
+    up = ["up", "--data", str(home)]
+    dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
+    state = (
+        "select sum(n_tup_ins + n_tup_upd + n_tup_del) from pg_stat_sys_tables"
+        " where relname in ('pg_proc', 'pg_description', 'pg_depend')"
+    )
+    with psycopg.connect(dsn) as reader:
+        reader.execute("select count(*) from memfold.memory_totals")
+        before = ask(dsn, state)
+        again = CliRunner().invoke(cli.main, up, catch_exceptions=False)
+        assert (again.exit_code, again.stdout.strip()) == (0, dsn)
+        assert "installing" not in again.stderr
+        assert ask(dsn, state) == before
+    ask(dsn, "select 1; comment on table memfold_internal.alembic_version is 'installed from other files'")
+    assert "installing" in CliRunner().invoke(cli.main, up, catch_exceptions=False).stderr
+
+
+def test_up_prints_the_dsn_if_only_the_upgrade_fails(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    up = ["up", "--data", str(home)]
+    dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
+    monkeypatch.setenv("MEMFOLD_LOCK_PATIENCE", "0.1")
+    with psycopg.connect(dsn, application_name="a report") as reader:
+        reader.execute("comment on table memfold_internal.alembic_version is 'installed from other files'")
+        reader.commit()
+        reader.execute("select count(*) from memfold.memory_totals")
+        again = CliRunner().invoke(cli.main, up, catch_exceptions=False)
+    assert (again.exit_code, again.stdout.strip()) == (0, dsn)
+    assert "memfold stays as it was" in again.stderr
+    assert "a report" in again.stderr
+
+
+def test_a_login_cannot_hold_up_the_start(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the key of installations is named, after a limited time; nothing else has one that a login could hold."""
+    up = ["up", "--data", str(home)]
+    dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
+    ask(
+        dsn,
+        "select 1; create role plain login; comment on table memfold_internal.alembic_version is 'other files'",
+    )
+    monkeypatch.setenv("MEMFOLD_LOCK_PATIENCE", "0.1")
+    held = "select pg_advisory_lock(hashtext('memfold up')), pg_advisory_lock(hashtextextended('memfold install', 0))"
+    mine = dsn.replace("postgres@", "plain@")
+    with psycopg.connect(mine) as one, psycopg.connect(mine.replace("/memfold?", "/postgres?")) as other:
+        one.execute(held)
+        other.execute(held)
+        again = CliRunner().invoke(cli.main, up, catch_exceptions=False)
+        assert (again.exit_code, again.stdout.strip()) == (0, dsn)
+        assert f"process {one.info.backend_pid} (plain)" in again.stderr
 
 
 def test_a_wrong_password_is_said_to_be_one(home: Path, port: int) -> None:

@@ -38,7 +38,6 @@ _SOCKET_PORT = 5432
 _SOCKET_PATH_MAX = 100
 # An id that no process has.
 _NO_PROCESS = 2147483646
-_LOCK = "select pg_advisory_lock(hashtext('memfold up'))"
 # The messages that a client gets while the server restarts after the death of one of its processes. (An error before
 # the connection is established has no SQLSTATE.)
 _PASSING = {"57P01", "57P02", "57P03"}
@@ -153,6 +152,8 @@ class Cluster:
     def start(self, port: int | None) -> Postmaster:
         programs = self._programs()
         self._initialise(programs)
+        # While the server was down, clients may have sent it to whoever listened on the port.
+        (self.home / "password").unlink(missing_ok=True)
         run = self._socket_dir(port or _SOCKET_PORT)
         options = ["-k", str(run), "-p", str(port or _SOCKET_PORT)]
         options += ["-c", f"listen_addresses={'127.0.0.1' if port else ''}", "-c", f"cluster_name={self.tag}"]
@@ -332,13 +333,16 @@ class Cluster:
         self._patiently(server, self._make_database)
 
     def _make_database(self, server: Postmaster) -> None:
-        # The locks are needed because the server still executes what a killed call had sent.
-        with self._connect(server, "postgres") as connection:
-            connection.execute(_LOCK)
+        # The server may still execute what a killed call had sent: then these wait for it, and find it done.
+        done = (
+            psycopg.errors.DuplicateDatabase,
+            psycopg.errors.DuplicateObject,
+            psycopg.errors.UniqueViolation,
+        )
+        with self._connect(server, "postgres") as connection, contextlib.suppress(*done):
             if not connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
                 connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
-        with self._connect(server, DATABASE) as connection:
-            connection.execute(_LOCK)
+        with self._connect(server, DATABASE) as connection, contextlib.suppress(*done):
             query = (
                 "select installed_version, default_version from pg_available_extensions where name = 'vector'"
             )

@@ -6,6 +6,7 @@ a configuration file.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import threading
@@ -38,6 +39,25 @@ def _files(folder: str) -> list[Path]:
     return sorted((_PACKAGE / "sql" / folder).rglob("*.sql"), key=lambda path: path.as_posix().encode())
 
 
+def installed_from() -> str:
+    """A comment on alembic's table: the SHA-256 of the files that were executed last, with their names."""
+    found = hashlib.sha256()
+    for path in _files("."):
+        text = path.read_bytes()
+        found.update(f"{path.relative_to(_PACKAGE)} {len(text)}\n".encode() + text)
+    return f"installed from the files with the SHA-256 {found.hexdigest()}"
+
+
+def is_current(dsn: str) -> bool:
+    """Whether the files of this package are those that were executed last, so that ``install`` would change nothing."""
+    try:
+        with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
+            row = connection.execute(queries.INSTALLED_FROM).fetchone()
+    except psycopg.Error as error:
+        raise translate(error) from error
+    return row is not None and row[0] == installed_from()
+
+
 def install(dsn: str, *, citus: bool = False, common_predicates: bool = False) -> str:
     """Install memfold in the database, or bring it up to date; returns its revision.
 
@@ -53,7 +73,7 @@ def install(dsn: str, *, citus: bool = False, common_predicates: bool = False) -
     except psycopg.Error as error:
         raise translate(error) from error
     has_citus, is_distributed = row or (False, False)
-    is_new = not is_installed(dsn)
+    is_new = revision(dsn) is None
     if citus and not has_citus:
         raise InstallError(
             "Citus is not installed: CREATE EXTENSION citus on every node, and add the workers"
@@ -68,23 +88,25 @@ def install(dsn: str, *, citus: bool = False, common_predicates: bool = False) -
         _upgrade(_config(dsn=local, citus=_citus_script()), "head")
     else:
         _upgrade(_config(dsn=read_dsn(dsn)), "head")
-    with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
-        row = connection.execute(queries.REVISION).fetchone()
-    if row is None:
+    found = revision(dsn)
+    if found is None:
         raise InstallError("the installation left no revision behind")
     if is_new and common_predicates:
         set_common_predicates(dsn)
-    return str(row[0])
+    return found
 
 
-def is_installed(dsn: str) -> bool:
-    """Whether memfold is installed in the database, in any version."""
+def revision(dsn: str) -> str | None:
+    """What is installed in the database. None: memfold is not."""
     try:
         with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
             row = connection.execute(queries.HAS_REVISION).fetchone()
+            if row is not None and row[0]:
+                row = connection.execute(queries.REVISION).fetchone()
+                return None if row is None else str(row[0])
     except psycopg.Error as error:
         raise translate(error) from error
-    return row is not None and bool(row[0])
+    return None
 
 
 def set_common_predicates(dsn: str) -> int:
@@ -115,24 +137,15 @@ def script(dsn: str | None = None) -> str:
     the one it was made for. It is like one attempt of ``install``: if it fails because of a lock (55P03), run it
     again.
     """
-    revision = None
-    if dsn is not None:
-        try:
-            with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
-                row = connection.execute(queries.HAS_REVISION).fetchone()
-                if row is not None and row[0]:
-                    row = connection.execute(queries.REVISION).fetchone()
-                    revision = None if row is None else str(row[0])
-        except psycopg.Error as error:
-            raise translate(error) from error
+    found = None if dsn is None else revision(dsn)
     config = _config()
     output = io.StringIO()
     config.output_buffer = output
     known = _revisions(config)
-    if revision is not None and revision not in known:
-        raise InstallError(f"memfold in this database is newer (revision {revision}) than this package")
-    _upgrade(config, f"{revision or 'base'}:head", sql=True)
-    made_for = f"a database at revision {revision}" if revision else "a database without memfold"
+    if found is not None and found not in known:
+        raise InstallError(f"memfold in this database is newer (revision {found}) than this package")
+    _upgrade(config, f"{found or 'base'}:head", sql=True)
+    made_for = f"a database at revision {found}" if found else "a database without memfold"
     head = (
         f"-- memfold {__version__}, for {made_for}: one transaction, to be run by psql -v ON_ERROR_STOP=1 -f"
     )

@@ -49,8 +49,8 @@ def up(data: Path | None = None, port: int | None = None, password: str | None =
     """Start the server in ``data``, or find it running; returns the DSN of its database ``memfold``.
 
     Without ``port`` there is only a Unix socket, open only to the caller. With ``port`` the server also listens on
-    127.0.0.1, protected by ``password`` (default: the one generated at the first such call), and the DSN uses that
-    port.
+    127.0.0.1, protected by ``password`` (default: one that is generated each time the server starts), and the DSN uses
+    that port.
     """
     if port is not None and not 1 <= port <= 65535:
         raise ServerError(f"{port} is not a TCP port", "Give a port from 1024 to 65535.")
