@@ -440,6 +440,34 @@ def test_a_login_cannot_hold_up_the_start(home: Path, monkeypatch: pytest.Monkey
         assert f"process {one.info.backend_pid} (plain)" in again.stderr
 
 
+def test_a_full_queue_of_notifications_refuses_no_statement(home: Path) -> None:
+    """Any login can fill it: whoever asks a judge must not fail at COMMIT because of that."""
+    up = ["up", "--data", str(home)]
+    dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        # 0.5 MB; 8 GB unless somebody sets it
+        owner.execute("alter system set max_notify_queue_pages = 64")
+        owner.execute("select register_embedding_model('m', 2)")
+        owner.execute("select set_policy('acme', notify => true)")
+        owner.execute("create role plain login")
+    server.down(home)
+    server.up(home)
+    mine = dsn.replace("postgres@", "plain@")
+    told = "select action from ingest_memory(%s, 'acme', embedding => %s, embedding_model => 'm')"
+    with psycopg.connect(mine) as listener, psycopg.connect(mine, autocommit=True) as flood:
+        listener.execute("listen junk")
+        listener.commit()
+        listener.execute("select 1")
+        with pytest.raises(psycopg.OperationalError, match="too many notifications"):
+            flood.execute(
+                "do $$ begin loop perform pg_notify('junk', random() || repeat('x', 7000)); commit; end loop; end $$"
+            )
+        with psycopg.connect(dsn, autocommit=True) as owner:
+            owner.execute(told.encode(), ["Alice has a big cat", "[1,0]"])
+            row = owner.execute(told.encode(), ["Alice owns a small dog", "[1,0.5]"]).fetchone()
+            assert row == ("escalated",)
+
+
 def test_a_wrong_password_is_said_to_be_one(home: Path, port: int) -> None:
     """In the words of a real server: libpq passes on no SQLSTATE of a connection that was refused."""
     dsn = server.up(home, port=port, password="the right one")

@@ -600,17 +600,36 @@ def test_usage_and_cost(server: ChatServer) -> None:
     server.usage = (1_000, 50)
     answer = ask(server, question(), input_price=0.4, output_price=1.6)[0]
     assert answer.usage == Usage("some-model", 1_000, 50, pytest.approx(0.00048))  # type: ignore[arg-type]
-    server.usage = None
-    assert ask(server, question(), input_price=0.4)[0].usage == Usage("some-model")
-    odd_ones: list[Any] = [
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
         "many",
+        [],
         {"prompt_tokens": True, "completion_tokens": -3},
         {"prompt_tokens": 1e3},
-        [],
-    ]
-    for odd in odd_ones:
-        server.answer = lambda _, odd=odd: completion(json.dumps(GOOD), usage=None) | {"usage": odd}  # type: ignore[misc]
-        assert ask(server, question())[0].usage == Usage("stand-in")
+        {"prompt_tokens": 0, "completion_tokens": 0},
+        {"prompt_tokens": 10**308, "completion_tokens": 10**20},
+    ],
+)
+def test_a_reply_that_does_not_say_what_it_cost_is_not_free(server: ChatServer, odd: Any) -> None:
+    """Else no limit of costs would ever end a run. A token has about four letters; it is charged one for three bytes."""
+    server.answer = lambda _: completion(json.dumps(GOOD), usage=None) | {"usage": odd}
+    usage = ask(server, question(), input_price=1.0, output_price=2.0)[0].usage
+    sent = sum(len(message["content"].encode()) for message in server.requests[-1]["messages"])
+    assert usage.input_tokens == -(-sent // 3)
+    assert len(json.dumps(GOOD)) / 3 <= usage.output_tokens <= 1_000
+    assert usage.cost == pytest.approx((usage.input_tokens + 2 * usage.output_tokens) / 1e6)
+
+
+@pytest.mark.parametrize("counts", [{"prompt_tokens": 7}, {"completion_tokens": 7}])
+def test_a_count_that_is_told_is_believed(server: ChatServer, counts: dict[str, int]) -> None:
+    server.answer = lambda _: completion(json.dumps(GOOD), usage=None) | {"usage": counts}
+    usage = ask(server, question())[0].usage
+    assert 7 in (usage.input_tokens, usage.output_tokens)
+    assert usage.input_tokens != usage.output_tokens
 
 
 def whole(**members: Any) -> Json:

@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from memfold import _endpoint
@@ -20,12 +19,12 @@ from memfold.errors import MemfoldError
 from memfold.judging.prompt import BY_MODE, Json, prompt, response_format
 from memfold.judging.questions import (
     LETTERS,
+    MAX_TOKENS,
     MERGING_KINDS,
     Answer,
     JudgeError,
     Question,
     Usage,
-    clamp_usage,
     is_wordless,
 )
 from memfold.judging.reading import UnreadableError, read_body, read_object
@@ -122,7 +121,7 @@ class OpenAIJudge:
             reply = await self._ask(question, messages, formats[place])
             if reply is not None:
                 self._format = max(place, self._format)
-                return self._answer(question, reply)
+                return self._answer(question, reply, len((system + user).encode()))
         raise self._error("it refuses a response_format that it was not sent", False)
 
     async def _ask(self, question: Question, messages: list[Json], wanted: Json) -> bytes | None:
@@ -179,33 +178,38 @@ class OpenAIJudge:
             usage=usage or Usage(model=self.model),
         )
 
-    def _usage(self, completion: Json) -> Usage:
-        counted = completion.get("usage")
-        counts = counted if isinstance(counted, dict) else {}
+    def _usage(self, completion: Json, sent: int, received: int) -> Usage:
+        told = completion.get("usage")
+        counts = told if isinstance(told, dict) else {}
+
+        def tokens(name: str, size: int) -> int:
+            """As the reply says; else a token for every three bytes, so that a reply that says nothing is not free."""
+            count = counts.get(name)
+            if isinstance(count, int) and not isinstance(count, bool) and 0 < count <= MAX_TOKENS:
+                return count
+            return -(-size // 3)
+
         named = completion.get("model")
         model = named if isinstance(named, str) and named.strip() else self.model
-        told = clamp_usage(
-            Usage(
-                self._without_key(_UNSTORABLE.sub("", model))[:200],
-                counts.get("prompt_tokens", 0),
-                counts.get("completion_tokens", 0),
-            )
-        )
-        cost = (told.input_tokens * self.input_price + told.output_tokens * self.output_price) / 1e6
-        return replace(told, cost=cost)
+        given, got = tokens("prompt_tokens", sent), tokens("completion_tokens", received)
+        cost = (given * self.input_price + got * self.output_price) / 1e6
+        return Usage(self._without_key(_UNSTORABLE.sub("", model))[:200], given, got, cost)
 
     def _without_key(self, text: str) -> str:
         """The endpoint's words, without the key that it was sent."""
         key = self._api_key
         return text.replace(key, MASK) if key is not None and len(key) >= 8 else text
 
-    def _answer(self, question: Question, body: bytes) -> Answer:
-        """The answer in a reply. Everything is checked, because not every endpoint enforces the schema."""
+    def _answer(self, question: Question, body: bytes, sent: int) -> Answer:
+        """The answer in a reply to a prompt of that many bytes.
+
+        Everything is checked, because not every endpoint enforces the schema.
+        """
         try:
             completion = read_body(body)
         except ValueError:
             raise self._error("the reply is not a chat completion", False) from None
-        usage = self._usage(completion)
+        usage = self._usage(completion, sent, len(body))
 
         def refuse(text: str, transient: bool = False) -> NoReturn:
             raise self._error(text, transient, usage=usage)

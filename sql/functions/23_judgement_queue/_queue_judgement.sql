@@ -180,6 +180,19 @@ language sql immutable strict parallel safe
 return case on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synthesis' else 'review' end;
 comment on function memfold_internal._judgement_kind is 'The kind of judgement that on_ambiguous of a policy asks for.';
 
+create or replace function memfold_internal._notify_judges() returns void
+language plpgsql volatile
+as $$
+begin
+    -- any login may fill the queue, and a full one would refuse the COMMIT; judges look for work without it too
+    if pg_catalog.pg_notification_queue_usage() < 0.9 then
+        -- (no tenant in it: any connected role may listen)
+        perform pg_catalog.pg_notify('memfold_judgements', '');
+    end if;
+end;
+$$;
+comment on function memfold_internal._notify_judges is 'Notifies waiting judges, unless the server''s queue of notifications is nearly full.';
+
 create or replace function memfold_internal._wake_judges(tenant_id text, bucket_id text, memory_type text, review boolean) returns void
 language plpgsql volatile
 as $$
@@ -190,8 +203,7 @@ begin
         where j.tenant_id = _wake_judges.tenant_id collate "C" and j.status in ('open', 'leased')
             and (j.kind = 'review') = _wake_judges.review
     ) then
-        -- (no tenant in it: any connected role may listen)
-        perform pg_catalog.pg_notify('memfold_judgements', '');
+        perform memfold_internal._notify_judges();
     end if;
 end;
 $$;
@@ -287,7 +299,7 @@ begin
                 and (j.kind = 'review') = (q.question ->> 'kind' = 'review')
         )
     ) then
-        perform pg_catalog.pg_notify('memfold_judgements', '');
+        perform memfold_internal._notify_judges();
     end if;
     with asked as (
         insert into memfold.judgements as j (
