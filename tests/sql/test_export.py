@@ -267,6 +267,9 @@ def test_what_is_no_export(db: DB) -> None:
         (changed(lines, "memories", memory_id="x"), "MF054 invalid input syntax for type uuid"),
         (changed(lines, "memories", status="dead"), "MF054 new row for relation"),
         (changed(lines, "memories", bucket_id="b"), "MF054 A row of memories belongs to another bucket."),
+        (changed(lines, "memory_counters", observations=1_000_000), "MF054 Its ledger does not explain what"),
+        (changed(lines, "memory_counters", source_confidence=1), "MF054 Its ledger does not explain what"),
+        (changed(lines, "memories", metadata={"forged": 1}), "MF054 Its ledger does not explain what"),
         (changed(lines, "memory_vectors", embedding="[1,2]"), "MF054 The vector of memory"),
         (
             changed(lines, "embedding_models", dimensions=5),

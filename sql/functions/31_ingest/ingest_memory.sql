@@ -106,7 +106,8 @@ $$;
 grant execute on function memfold.ingest_memory to memfold_app;
 comment on function memfold.ingest_memory is
 'Ingests one candidate memory and decides atomically whether its fact is new, known, changed or unclear. Returns (action, memory_id, tier,
-method, similarity, superseded_id, judgement_id, event_id, similar). action is inserted, merged, replaced, superseded, escalated,
+method, similarity, superseded_id, judgement_id, event_id, similar): write select * from ingest_memory(...), because of
+(ingest_memory(...)).* PostgreSQL makes nine calls, one for each column. action is inserted, merged, replaced, superseded, escalated,
 historical or rejected; memory_id is the memory that now holds the fact. embedding: the vector of the content, from a registered
 embedding_model (it is normalized here); without one, tier 2 waits for attach_embedding(). source_turn_ids: at most 1,000. Confidences in
 [0, 1]. origin: observed, inferred or recalled. observed_at: from the year 1 to 5 minutes ahead; null: now, later than every earlier

@@ -245,6 +245,15 @@ begin
         perform set_config('memfold.importing', '', true);
         if v_state -> 'takes_up' = 'true' then
             perform memfold_internal._start_run(v_tenant_id, v_bucket_id, 'predicate', '{}');
+            perform memfold_internal._start_run(v_tenant_id, v_bucket_id, 'predicate', '{"metadata": true}');
+        end if;
+        select format('%s of memory %s is %s, not %s', c.invariant, c.memory_id, c.actual, c.expected) into v_wrong
+        from memfold.check_invariants(v_tenant_id) as c
+        join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = c.memory_id and m.bucket_id = v_bucket_id
+        limit 1;
+        if v_wrong is not null then
+            perform memfold_internal._not_an_export('Its ledger does not explain what it stores: ' || v_wrong || '.',
+                'It was edited, or exported from a damaged bucket: see check_invariants() there.');
         end if;
     end if;
     return v_written;
@@ -252,7 +261,7 @@ end;
 $$;
 comment on function memfold.import_bucket is
 'Imports the rows of export_bucket(), in arrays of 1 to 10,000, in their order and all in one transaction, into an empty bucket of the
-same name: of this or another tenant, in this or another database. The rows are stored as exported, including ids and times; hashes and
-counts are checked. Embedding models must be registered. Replaces the bucket''s policies and options; only adds to those of the tenant,
+same name: of this or another tenant, in this or another database. The rows are stored as exported, including ids and times; hashes,
+counts and what follows from the ledger (check_invariants) are checked. Embedding models must be registered. Replaces the bucket''s policies and options; only adds to those of the tenant,
 links, predicates and antonyms. Returns how many rows it has read. memfold restore does all this. Only for members of memfold_owner.
 Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
