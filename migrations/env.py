@@ -55,7 +55,7 @@ where a.pid <> pg_catalog.pg_backend_pid() and a.datname = current_database() an
     )
 )
 order by a.xact_start limit 3
-"""
+"""  # noqa: S608 (KEY is above)
 
 # Empty: libpq's environment variables decide.
 DSN = context.config.attributes.get("dsn", os.environ.get("MEMFOLD_DSN") or None)

@@ -148,6 +148,7 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
     run("plan", *OPTIONS)
     file = tmp_path / "duplicates.csv"
     first = run("run", *OPTIONS, "--csv", file)
+    assert file.stat().st_mode & 0o777 == 0o600
     surplus = one(
         db,
         "select count(*) - count(distinct (tenant_id, bucket_id, memfold.canonicalize(content, 'prose/1')))"

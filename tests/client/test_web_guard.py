@@ -19,7 +19,7 @@ from starlette.routing import Route
 from memfold.cli import main
 from memfold.web import Place, make_app
 from tests.mcp_clients import COMMAND, environment
-from tests.support import DB, model
+from tests.support import DB, ingest, model
 from tests.web_pages import form_of, pairs, persons, served, text_of
 
 pytestmark = pytest.mark.one_server
@@ -159,6 +159,10 @@ def test_missing_objects_are_reported(db: DB, dsn: str) -> None:
             assert "memfold is not installed" in page
         finally:
             db.execute("alter schema gone rename to memfold")
+    ingest(db, "Alice has a cat")
+    with served(dsn, None) as site:
+        # led back to the choice of a tenant
+        assert "tenant=acme" in site.get("/queue?tenant=%00")
 
 
 def test_an_unreachable_database_is_reported_without_its_address(

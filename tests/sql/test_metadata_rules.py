@@ -33,7 +33,8 @@ def test_a_new_rule_applies_to_what_is_stored(db: DB, tenant: str) -> None:
         assert metadata(db) == expected, rule
         check(db)
         merged = db.execute(
-            "select event_id from merge_memories(%s, (select memory_id from memories where content = 'Bo has a dog'), 'acme')",
+            "select event_id from merge_memories(%s,"
+            " (select memory_id from memories where content = 'Bo has a dog'), 'acme')",
             [other.memory_id],
         ).fetchone()
         db.execute("select undo(%s, 'acme')", merged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +79,10 @@ def write_csv(session: Session, path: Path) -> int:
     with (
         session.transaction(),
         psycopg.RawServerCursor(session.connection, "memfold_duplicates", row_factory=tuple_row) as rows,
-        path.open("w", newline="", encoding="utf-8") as file,
+        # memories, for nobody else's eyes
+        open(
+            path, "w", newline="", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)
+        ) as file,
     ):
         rows.execute(render(tree).encode())
         writer = csv.writer(file)

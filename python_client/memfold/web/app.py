@@ -141,7 +141,9 @@ class Pages:
         return self._render(request, "error", 500, error=shown, statements=[])
 
     def _tenant(self, request: Request) -> str | None:
-        return self._fixed or request.query_params.get("tenant") or None
+        given = request.query_params.get("tenant", "")
+        # no tenant's name contains a zero byte
+        return self._fixed or (given if "\0" not in given else None) or None
 
     def _with_tenant(self, path: str, tenant: str | None) -> str:
         if self._fixed is not None or tenant is None:
