@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -35,6 +36,15 @@ def test_668_replays_leave_one_memory(db: DB) -> None:
     ).fetchall() == [(first.memory_id, 667, 1)]
     assert db.execute("select count(*) from memory_events").fetchone() == (668,)
     check(db)
+
+
+@pytest.mark.parametrize(("minutes", "is_listed"), [(0.5, True), (2, False)])
+def test_a_loop_without_turns_is_noticed_by_its_rate(db: DB, minutes: float, is_listed: bool) -> None:
+    for n in range(25):
+        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=n * minutes)
+        ingest(db, "User prefers dark mode", observed_at=at)
+    rows = db.execute("select repetition_count, independent_observations from runaway_memories").fetchall()
+    assert rows == [(24, 25)] * is_listed
 
 
 def test_confidence_follows_the_formula(db: DB) -> None:

@@ -293,10 +293,12 @@ select
     k.last_seen
 from memfold.memory_totals as k
 inner join memfold.memories as m on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-where k.observations >= 20 and k.independent * 5 <= k.observations;
+where k.observations >= 20
+    -- without turns, each observation counts as independent
+    and (k.independent * 5 <= k.observations or k.last_seen - k.first_seen < k.observations * interval '1 minute');
 comment on view memfold.runaway_memories is
-'Memories repeated 20 times or more of which at most one observation in five is independent: a caller probably submits the same turn in a
-loop.';
+'Memories stated 20 times or more of which at most one observation in five is independent, or that are stated more than once a minute: a
+caller probably submits the same turn in a loop.';
 
 grant select on
 memfold.memory_audit, memfold.dedup_stats, memfold.open_judgements, memfold.judge_costs, memfold.runaway_memories
