@@ -302,7 +302,6 @@ def test_exact_clean_up(robotics: DB) -> None:
     newest = ingest(robotics, "grip force 12.5N", source_confidence=0.6)
     for i in range(250):
         ingest(robotics, f"bin {i % 25}", source_confidence=0.5)
-    robotics.execute("select set_policy('acme', dedup => 'on')")
     dry = "select memory_id, keep_id, content from clean_exact_duplicates('acme', 'default', max_operations => 1000)"
     planned = robotics.execute(dry).fetchall()
     assert len(planned) == 3 + 225
@@ -312,6 +311,9 @@ def test_exact_clean_up(robotics: DB) -> None:
         robotics.execute("select * from clean_exact_duplicates('acme', 'default', dry_run => false)")
         assert robotics.execute("select count(*) from memories where status = 'active'").fetchone() == (left,)
     assert robotics.execute("select count(*) from memories").fetchone() == (254,)
+    # from now on, tier 1 knows them
+    robotics.execute("select set_policy('acme', dedup => 'on')")
+    assert ingest(robotics, "grip force 12.5N").memory_id == newest.memory_id
     check(robotics)
 
 

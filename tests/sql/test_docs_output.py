@@ -185,8 +185,7 @@ STORIES = [
         "maintenance.md", "select content from clean_exact_duplicates",
         "select set_policy('acme', 'off', dedup => 'off');"
         "select ingest_memory('Grip_force = 12.5N.', 'acme', 'off');"
-        "select ingest_memory('grip_force = 12.5N', 'acme', 'off');"
-        "select set_policy('acme', 'off', dedup => 'on');",
+        "select ingest_memory('grip_force = 12.5N', 'acme', 'off');",
     ),
     (
         "maintenance.md", "select link_subject('Georg'",

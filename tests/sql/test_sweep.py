@@ -194,7 +194,6 @@ def test_exact_duplicates_are_cleaned(db: DB) -> None:
     plan = rows(db, clean % "")
     assert {(p["memory_id"], p["keep_id"]) for p in plan} == {(low[0], sure), (low[1], sure), (old, new)}
     assert {p["run_id"] for p in plan} == {None}
-    policy(db, dedup="on")
     hashed = store(db, "EQUAL", source_confidence=0.6)
     assert len(rows(db, clean % ", dry_run => false, max_operations => 2")) == 2
     done = rows(db, clean % ", dry_run => false")

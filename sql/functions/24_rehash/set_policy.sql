@@ -149,7 +149,8 @@ begin
     end if;
     -- whether another value takes the place of a stored one
     if (v_new.conflict = 'keep_both', v_new.dedup) <> (v_old.conflict = 'keep_both', v_old.dedup) then
-        perform memfold_internal._take_up_rule(tenant_id, bucket_id, '{}');
+        perform memfold_internal._take_up_rule(tenant_id, bucket_id,
+            case when v_new.dedup = 'on' and v_old.dedup <> 'on' then '{"dedup": true}'::jsonb else '{}' end);
     end if;
     return v_new;
 end;

@@ -11,6 +11,31 @@ end;
 comment on function memfold_internal._predicates_of is
 'The predicates that a run of kind predicate is about. Null: all, as after a change of a policy, or (metadata) none.';
 
+create or replace function memfold_internal._opt_in(r memfold.runs, memory_ids uuid[]) returns void
+language plpgsql volatile
+as $$
+declare
+    v_ids constant uuid[] := array(
+        select i.id
+        from pg_catalog.unnest(memory_ids) with ordinality as i (id, place)
+        cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m
+        where m.canonicalizer is null and m.content_hash is null
+            and (memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type)).dedup = 'on'
+        order by i.place
+    );
+begin
+    perform memfold_internal._assign_hashes(r.tenant_id, v_ids, r.run_id, null);
+    update memfold.memories as m
+    set embedding_pending = true
+    where m.tenant_id = r.tenant_id and m.memory_id = any(v_ids) and m.content_hash is not null and not exists (
+        select from memfold.memory_vectors as v where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id
+    );
+end;
+$$;
+comment on function memfold_internal._opt_in is
+'For memories that were stored with dedup => ''off'' and whose policy has it on: they get their hash, which merges equal texts, and wait for a
+vector if they have none.';
+
 create or replace function memfold_internal._take_up_values(r memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -27,7 +52,8 @@ begin
         select m.memory_id from memfold.memories as m
         where m.tenant_id = r.tenant_id and m.memory_id > coalesce((r.report ->> 'last')::uuid, '00000000-0000-0000-0000-000000000000')
             and m.root_id is null and case when r.arguments ? 'metadata' then m.metadata <> '{}'
-                else m.status in ('active', 'superseded') and m.predicate is not null end
+                else m.status in ('active', 'superseded') and m.predicate is not null
+                    or r.arguments ? 'dedup' and m.canonicalizer is null end
             and r.bucket_id in ('*', m.bucket_id)
             and (v_predicates is null or memfold_internal._predicate_1(m.predicate) = any(v_predicates))
         order by m.memory_id
@@ -37,6 +63,9 @@ begin
         perform memfold_internal._lock_scopes(r.tenant_id, array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(true), '{}')
         from unnest(v_ids) as i (id)
         cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m;
+        if r.arguments ? 'dedup' then
+            perform memfold_internal._opt_in(r, v_ids);
+        end if;
         perform memfold_internal._derive_all(r.tenant_id, v_ids);
     end if;
     -- not in the UPDATE: Citus allows no volatile function there
