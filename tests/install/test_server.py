@@ -377,7 +377,7 @@ def test_tcp_with_a_password(home: Path, port: int) -> None:
         assert "wörd" not in log.read_text()
 
 
-def test_what_was_told_to_whoever_had_the_port_opens_nothing(home: Path, port: int) -> None:
+def test_what_was_told_to_another_program_on_the_port_opens_nothing(home: Path, port: int) -> None:
     """While the server is down, clients send the password to anybody who asks for it on its port."""
     stolen = server.up(home, port=port)
     assert ask(stolen, "select 1") == 1
@@ -422,7 +422,7 @@ def test_up_prints_the_dsn_if_only_the_upgrade_fails(home: Path, monkeypatch: py
 
 
 def test_a_login_cannot_hold_up_the_start(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has the key of installations is named, after a limited time; nothing else has one that a login could hold."""
+    """The one that has the key of installations is named, after a limited time; the start itself needs no key."""
     up = ["up", "--data", str(home)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
     ask(
@@ -441,7 +441,7 @@ def test_a_login_cannot_hold_up_the_start(home: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_full_queue_of_notifications_refuses_no_statement(home: Path) -> None:
-    """Any login can fill it: whoever asks a judge must not fail at COMMIT because of that."""
+    """Any login can fill it: a call that asks a judge must not fail at COMMIT because of that."""
     up = ["up", "--data", str(home)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
     with psycopg.connect(dsn, autocommit=True) as owner:

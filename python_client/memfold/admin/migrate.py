@@ -10,6 +10,7 @@ import hashlib
 import io
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from memfold._dsn import read_dsn
 from memfold._extras import needs
 from memfold._version import __version__
 from memfold.admin import queries
-from memfold.errors import InstallError, translate
+from memfold.errors import InstallError, MemfoldError, translate
 
 # Alembic is imported where it is used: with SQLAlchemy it would take half of every command's start-up time.
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ _LIST_ITEM = re.compile(r'\s*("(?:[^"]|"")*"|[^,\s]+)\s*(?:,|$)')
 _one_at_a_time = threading.Lock()
 
 _PACKAGE = Path(__file__).parents[1]
+
+_INSTALLED_FROM = """
+select pg_catalog.obj_description(pg_catalog.to_regclass('memfold_internal.alembic_version'), 'pg_class')
+"""
 
 
 def _files(folder: str) -> list[Path]:
@@ -48,14 +53,27 @@ def installed_from() -> str:
     return f"installed from the files with the SHA-256 {found.hexdigest()}"
 
 
-def is_current(dsn: str) -> bool:
-    """Whether the files of this package are those that were executed last, so that ``install`` would change nothing."""
+def keep_current(dsn: str, say: Callable[[str], None]) -> str:
+    """Install memfold with the starter list of predicates, unless the files of this package were executed last.
+
+    Returns the revision. If only an upgrade fails, it says so, and what was there before is left.
+    """
     try:
         with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:
-            row = connection.execute(queries.INSTALLED_FROM).fetchone()
+            row = connection.execute(_INSTALLED_FROM).fetchone()
     except psycopg.Error as error:
         raise translate(error) from error
-    return row is not None and row[0] == installed_from()
+    found = revision(dsn)
+    if found is not None and row == (installed_from(),):
+        return found
+    say("installing memfold ...")
+    try:
+        return install(dsn, common_predicates=True)
+    except MemfoldError as error:
+        if found is None:
+            raise
+        say(f"WARNING: memfold stays as it was: {error}")
+        return found
 
 
 def install(dsn: str, *, citus: bool = False, common_predicates: bool = False) -> str:

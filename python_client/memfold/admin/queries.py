@@ -2,7 +2,6 @@
 
 # installing ------------------------------------------------------------------------------------------------
 
-INSTALLED_FROM = "select pg_catalog.obj_description(pg_catalog.to_regclass('memfold_internal.alembic_version'), 'pg_class')"
 REVISION = "select version_num from memfold_internal.alembic_version"
 SET_COMMON_PREDICATES = "select memfold.set_common_predicates('*')"
 HAS_REVISION = "select pg_catalog.to_regclass('memfold_internal.alembic_version') is not null"

@@ -113,17 +113,9 @@ def up(data: Path | None, port: int | None, vector_index: tuple[str, ...]) -> No
     """
     say("starting the server ...")
     dsn = server.up(data, port)
-    try:
-        if not migrate.is_current(dsn):
-            say("installing memfold ...")
-            migrate.install(dsn, common_predicates=True)
-    except MemfoldError as error:
-        if migrate.revision(dsn) is None:
-            raise
-        say(f"WARNING: memfold stays as it was: {error}")
+    revision = migrate.keep_current(dsn, say)
     migrate.set_search_path(dsn)
     _make_indexes(dsn, vector_index)
-    revision = migrate.revision(dsn)
     say(f"ready: memfold {__version__} (revision {revision})")
     report({"dsn": dsn, "version": __version__, "revision": revision})
     if not wants_json():

@@ -191,7 +191,8 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._notify_judges is 'Notifies waiting judges, unless the server''s queue of notifications is nearly full.';
+comment on function memfold_internal._notify_judges is
+'Notifies waiting judges, unless the server''s queue of notifications is nearly full.';
 
 create or replace function memfold_internal._wake_judges(tenant_id text, bucket_id text, memory_type text, review boolean) returns void
 language plpgsql volatile

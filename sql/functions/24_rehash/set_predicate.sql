@@ -33,8 +33,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._opt_in is
-'For memories that were stored with dedup => ''off'' and whose policy has it on: they get their hash, which merges equal texts, and wait for a
-vector if they have none.';
+'For memories that were stored with dedup => ''off'' and whose policy has it on: they get their hash, which merges equal texts, and wait for
+a vector if they have none.';
 
 create or replace function memfold_internal._take_up_values(r memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile
@@ -80,8 +80,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._take_up_values is
-'For a run of kind predicate: derives the times, or the metadata, of some of the memories that it has not reached yet, in the order of their ids, by the
-present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction holds a row.';
+'For a run of kind predicate: derives the times, or the metadata, of some of the memories that it has not reached yet, in the order of
+their ids, by the present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction holds a row.';
 
 create or replace function memfold_internal._take_up_now(r memfold.runs, rows_at_most bigint) returns bigint
 language plpgsql volatile

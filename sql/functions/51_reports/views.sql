@@ -293,7 +293,8 @@ select
     k.last_seen
 from memfold.memory_totals as k
 inner join memfold.memories as m on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-where k.observations >= 20
+where
+    k.observations >= 20
     -- without turns, each observation counts as independent
     and (k.independent * 5 <= k.observations or k.last_seen - k.first_seen < k.observations * interval '1 minute');
 comment on view memfold.runaway_memories is
