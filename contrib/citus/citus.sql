@@ -693,7 +693,7 @@ begin
             'drop_shard_functions', '_create_shard_functions', '_drop_shard_functions', '_refresh_shard_functions', '_copy_rules'
         )
         or p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
-            'set_policy', 'set_options', 'set_predicate', 'erase_tenant', 'import_bucket', 'rehash_begin'
+            'set_policy', 'set_options', 'set_predicate', 'set_common_predicates', 'erase_tenant', 'import_bucket', 'rehash_begin'
         )
     loop
         execute format('alter function %s owner to memfold_rules', v_function.name);

@@ -69,4 +69,5 @@ def test_no_key_comes_from_a_hash_that_can_be_inverted(db: DB) -> None:
         " and coalesce(prosrc, '') || coalesce(pg_get_function_sqlbody(oid), '') ~ '\\mhash(text|bytea|int|_array|_record)'"
         " order by 1"
     ).fetchall()
-    assert left == [("_is_large_bucket",), ("_word_keys",)]
+    # contrib/citus has some for its owner's lock
+    assert [name for (name,) in left if "shard" not in name] == ["_is_large_bucket", "_word_keys"]

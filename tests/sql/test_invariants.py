@@ -30,7 +30,7 @@ DAMAGE = [
     ("update memories set status = 'withdrawn' where status = 'active'", "memory: status"),
     ("update memories set status = 'active', merged_into = null, root_id = null", "memory: merged_into"),
     ("update memory_vectors set is_live = not is_live", "vector: is_live"),
-    ("update memory_vectors set scope_key = gen_random_uuid()", "vector: scope_key"),
+    ("update memory_vectors set scope_key = '00000000-0000-0000-0000-000000000001'", "vector: scope_key"),
     ("update memory_vectors set bucket_id = 'x'", "vector: bucket_id"),
     ("update memory_vectors set embedding = '[2,0,0,0]'", "vector: norm"),
     ("update memory_vectors set memory_id = gen_random_uuid()", "vector: memory exists"),

@@ -79,6 +79,9 @@ class Nodes:
         default_factory=lambda: {
             "test_lock_counts": "counts locks of one server",
             "test_cardinality": "nobody is asked how many values a predicate has",
+            "test_metadata_rules": "maintenance takes up a new rule, not the call that sets it",
+            "test_opting_in": "maintenance takes up a new rule, not the call that sets it",
+            "test_one_moment": "what stops a search in the middle is on the coordinator",
         }
     )
 
