@@ -469,7 +469,8 @@ def test_functions_that_a_superuser_makes_belong_to_the_tables_owner(db: DB, run
     db.execute(f"drop role if exists {role}; create role {role}")
     db.execute(f"grant usage, create on schema app to {role}; alter table app.memories owner to {role}")
     try:
-        run("run", *OPTIONS, "--confirm")
+        told = run("run", *OPTIONS, "--confirm")
+        assert f"may be {role}'s, and run as you, a superuser" in told.stderr
         owners = db.execute(
             "select distinct proowner::regrole::text from pg_proc where proname ~ '_app_memories$'"
         ).fetchall()

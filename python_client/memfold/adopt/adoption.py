@@ -185,6 +185,10 @@ class Adopter:
             current.save(paused=False)
             current.reload()
         step = current.adoption.step + 1
+        if owner := steps.owner_of_functions(current):
+            self.say(
+                f"WARNING: triggers and checks of {definition.table} may be {owner}'s, and run as you, a superuser"
+            )
         with _stopping(current):
             try:
                 if absorb is not None:
