@@ -146,7 +146,7 @@ export interface Functions {
     row: { run_id: string | null; memory_id: string | null; action: string | null; subject: string | null; predicate: string | null; content: string | null; similarity: number | null };
   };
   import_bucket: {
-    arguments: { lines: Json | null; tenant_id?: string | null; bucket_id?: string | null };
+    arguments: { lines: Json | null; tenant_id?: string | null; bucket_id?: string | null; rules?: boolean | null };
     row: { import_bucket: string | null };
   };
   ingest_memories: {

@@ -104,13 +104,15 @@ def exported(db: DB, bucket: str = "default") -> list[Any]:
     return [row[0] for row in db.execute("select export_bucket('acme', %s)", [bucket]).fetchall()]
 
 
-def imported(db: DB, lines: list[Any], size: int = 7, tenant: str = "acme", bucket: str = "default") -> int:
+def imported(
+    db: DB, lines: list[Any], size: int = 7, tenant: str = "acme", bucket: str = "default", rules: bool = True
+) -> int:
     rows = 0
     with db.transaction():
         for i in range(0, len(lines), size):
             row = db.execute(
-                "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, lines => %s::jsonb)",
-                [tenant, bucket, json.dumps(lines[i : i + size])],
+                "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, rules => %s, lines => %s::jsonb)",
+                [tenant, bucket, rules, json.dumps(lines[i : i + size])],
             ).fetchone()
             assert row is not None
             rows += row[0]
@@ -229,6 +231,42 @@ def test_values_that_a_run_has_not_taken_up_yet(db: DB) -> None:
         db.execute("select run_maintenance(%s, '{links}')", [tenant])
         rows = db.execute("select content from current_memories(%s)", [tenant]).fetchall()
         assert rows == [("Ann works at Stripe",)]
+    check(db)
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "rule"),
+    [
+        (
+            "policies",
+            {"bucket_id": "*", "memory_type": "*", "guard": "off"},
+            "set_policy('globex', guard => 'off')",
+        ),
+        ("predicates", {"predicate": "likes", "cardinality": "one"}, "set_predicate('likes', 'globex')"),
+        (
+            "links",
+            {"bucket_id": "*", "kind": "subject", "alias": "bob", "name": "Alice"},
+            "link_subject('Bob', 'Alice', 'globex', '*')",
+        ),
+    ],
+)
+def test_rules_for_other_buckets_are_added_if_they_are_asked_for(
+    db: DB, table: str, row: dict[str, Any], rule: str
+) -> None:
+    ingest(db, "User likes tea")
+    lines = exported(db)
+    place = next(i for i, line in enumerate(lines) if line["table"] == "rules")
+    crafted = [*lines[:place], {"table": table, "row": row}, *lines[place:]]
+    with pytest.raises(psycopg.Error) as error:
+        imported(db, crafted, tenant="globex", rules=False)
+    assert error.value.sqlstate == "MF054"
+    assert f"which this tenant has not: {table}, " in str(error.value.diag.message_detail)
+    found = f"select count(*) from memfold.{table} where tenant_id = 'globex'"
+    assert db.execute(found.encode()).fetchone() == (0,)
+    # what the tenant has already is no change
+    db.execute(f"select {rule}".encode())
+    assert imported(db, crafted, tenant="globex", rules=False) > 0
+    assert db.execute(found.encode()).fetchone() == (1,)
     check(db)
 
 
@@ -399,14 +437,17 @@ def test_by_the_command_line(db: DB, dsn: str, target: Target, make: Make, tmp_p
         model(other)
         cut = tmp_path / "cut.jsonl"
         cut.write_text("\n".join(done.stdout.splitlines()[:-1]))
-        assert "has no end" in runner.invoke(main, ["restore", str(cut), "--dsn", elsewhere]).output
+        assert "--rules" in runner.invoke(main, ["restore", str(cut), "--dsn", elsewhere]).output
+        assert (
+            "has no end" in runner.invoke(main, ["restore", str(cut), "--rules", "--dsn", elsewhere]).output
+        )
         cut.write_text("hello\n")
         assert (
             "does not begin like an export"
             in runner.invoke(main, ["restore", str(cut), "--dsn", elsewhere]).output
         )
         assert other.execute("select count(*) from memories").fetchone() == (0,)
-        back = runner.invoke(main, ["restore", str(file), "--dsn", elsewhere])
+        back = runner.invoke(main, ["restore", str(file), "--rules", "--dsn", elsewhere])
         assert back.exit_code == 0, back.output
         assert back.stdout.startswith("tenant acme, bucket default: ")
         check(other)

@@ -372,7 +372,7 @@ def test_export_has_the_links_of_all_buckets(db: DB) -> None:
     ingest(db, "likes tea", subject="Georg")
     lines = [row[0] for row in db.execute("select export_bucket('acme')").fetchall()]
     with db.transaction():
-        db.execute("select import_bucket(%s, 'globex', 'default')", [json.dumps(lines)])
+        db.execute("select import_bucket(%s, 'globex', 'default', true)", [json.dumps(lines)])
     assert db.execute("select bucket_id, alias, name from links where tenant_id = 'globex'").fetchall() == [
         ("*", "georg", "Georg Maier")
     ]

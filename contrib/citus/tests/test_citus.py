@@ -752,7 +752,7 @@ def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
         ).fetchall():
             lines = plain.execute("select e from memfold.export_bucket('acme', %s) as e", [bucket]).fetchall()
             connection.execute(
-                "select memfold.import_bucket(tenant_id => 'acme', bucket_id => %s, lines => %s)",
+                "select memfold.import_bucket(tenant_id => 'acme', bucket_id => %s, lines => %s, rules => true)",
                 [bucket, json.dumps([line for (line,) in lines])],
             )
         # of a row of a plain INSERT, which has no ledger row yet, it is said here as there

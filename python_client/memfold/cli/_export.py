@@ -95,9 +95,10 @@ def _batches(lines: Iterable[bytes], name: str) -> Iterator[list[str]]:
 @click.command("restore")
 @click.argument("file", type=FILE)
 @click.option("--tenant", metavar="ID", help="The new tenant; default: the old one.")
+@click.option("--rules", is_flag=True, help="Also add its rules that apply to all buckets of the tenant.")
 @dsn_option
 @json_option
-def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
+def restore(file: Path, tenant: str | None, rules: bool, dsn: str | None) -> None:
     """Restore a bucket that "memfold export" has written.
 
     From FILE, or from stdin (-), into an empty bucket of its name, completely or not at all. Run it as a member of
@@ -117,7 +118,8 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
         with open_client(dsn):
             pass
         with _connect(dsn, tenant) as connection:
-            rows, ended = _import(connection, tenant, bucket, _batches(itertools.chain([first], lines), name))
+            batches = _batches(itertools.chain([first], lines), name)
+            rows, ended = _import(connection, tenant, bucket, rules, batches)
             if not ended:
                 connection.rollback()
                 fail(f"{name} has no end: nothing was imported\nHINT: The export is incomplete.")
@@ -126,14 +128,14 @@ def restore(file: Path, tenant: str | None, dsn: str | None) -> None:
 
 
 def _import(
-    connection: psycopg.Connection[Any], tenant: str, bucket: str, batches: Iterator[list[str]]
+    connection: psycopg.Connection[Any], tenant: str, bucket: str, rules: bool, batches: Iterator[list[str]]
 ) -> tuple[int, bool]:
     """How many rows were imported, and whether the last line was the end of an export."""
     rows, ended = 0, False
     for batch in batches:
         done = connection.execute(
-            "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, lines => %s::jsonb)",
-            [tenant, bucket, f"[{','.join(batch)}]"],
+            "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, rules => %s, lines => %s::jsonb)",
+            [tenant, bucket, rules, f"[{','.join(batch)}]"],
         ).fetchone()
         rows += done[0] if done else 0
         ended = json.loads(batch[-1])["table"] == "end"

@@ -8,7 +8,8 @@ end;
 $$;
 comment on function memfold_internal._not_an_export is 'Raises MF054.';
 
-create or replace function memfold_internal._import_rows(tenant_id text, bucket_id text, table_name text, lines jsonb) returns void
+create or replace function memfold_internal._import_rows(tenant_id text, bucket_id text, table_name text, lines jsonb, rules boolean)
+returns void
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -47,6 +48,23 @@ begin
             and not (table_name = 'links' and l.line ->> 'bucket_id' = '*')
     ) then
         perform memfold_internal._not_an_export(pg_catalog.format('A row of %s belongs to another bucket.', table_name), null);
+    end if;
+    if table_name in ('policies', 'options', 'predicates', 'links', 'antonyms') and rules is not true then
+        execute pg_catalog.format(
+            'select l.line - ''tenant_id'' as line from pg_catalog.jsonb_array_elements($1) as l (line)'
+            ' where coalesce(l.line ->> ''bucket_id'', ''*'') = ''*'' and not exists ('
+            '  select from %s as t where t.tenant_id = $2 collate "C" and pg_catalog.to_jsonb(t) @> ('
+            '   select pg_catalog.jsonb_object_agg(k.name, coalesce(l.line -> k.name, $4)) from pg_catalog.unnest($3) as k (name)))'
+            ' limit 1', v_table)
+        into v_wrong
+        -- the tenant's own rule of that key is kept
+        using lines, tenant_id, case table_name when 'predicates' then '{predicate}' when 'links' then '{bucket_id,kind,alias}'
+            when 'antonyms' then '{word,antonym}' else '{bucket_id,memory_type}' end::text[], '"*"'::jsonb;
+        if v_wrong.line is not null then
+            perform memfold_internal._not_an_export(
+                pg_catalog.format('It has a rule for all buckets of the tenant, which this tenant has not: %s, %s.', table_name, v_wrong.line),
+                'If you trust it, import it with rules => true (memfold restore --rules); or set the tenant''s rules first.');
+        end if;
     end if;
     if table_name in ('policies', 'options') then
         -- the bucket gets what was exported; existing rules of the tenant are kept
@@ -94,7 +112,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._import_rows is
-'Writes exported rows of one table as rows of a tenant, and checks generated columns. Raises MF054.';
+'Writes exported rows of one table as rows of a tenant, and checks generated columns; without rules, none that would apply to other buckets.
+Raises MF054.';
 
 create or replace function memfold_internal._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
 language plpgsql stable
@@ -130,7 +149,8 @@ comment on function memfold_internal._check_import is
 create or replace function memfold.import_bucket(
     lines jsonb,
     tenant_id text default current_setting('memfold.tenant_id', true),
-    bucket_id text default 'default'
+    bucket_id text default 'default',
+    rules boolean default false
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set intervalstyle = 'postgres'
@@ -222,7 +242,7 @@ begin
                     perform memfold_internal._check_import(v_tenant_id, v_bucket_id, v_group."table", v_line.line);
                 end loop;
             elsif v_group."table" not in ('header', 'end') then
-                perform memfold_internal._import_rows(v_tenant_id, v_bucket_id, v_group."table", v_group.lines);
+                perform memfold_internal._import_rows(v_tenant_id, v_bucket_id, v_group."table", v_group.lines, import_bucket.rules);
                 v_written := v_written + jsonb_array_length(v_group.lines);
             end if;
         end loop;
@@ -262,6 +282,6 @@ $$;
 comment on function memfold.import_bucket is
 'Imports the rows of export_bucket(), in arrays of 1 to 10,000, in their order and all in one transaction, into an empty bucket of the
 same name: of this or another tenant, in this or another database. The rows are stored as exported, including ids and times; hashes,
-counts and what follows from the ledger (check_invariants) are checked. Embedding models must be registered. Replaces the bucket''s policies and options; only adds to those of the tenant,
-links, predicates and antonyms. Returns how many rows it has read. memfold restore does all this. Only for members of memfold_owner.
+counts and what follows from the ledger (check_invariants) are checked. Embedding models must be registered. Replaces the bucket''s policies and options. rules:
+whether it may also add to those of the tenant, to links, predicates and antonyms; without, such a rule that the tenant has not is refused. Returns how many rows it has read. memfold restore does all this. Only for members of memfold_owner.
 Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
