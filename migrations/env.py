@@ -113,7 +113,7 @@ def migrate() -> None:
         execute_file(path)
     if HOOKS:
         execute(HOOKS)
-    execute(f"comment on table memfold_internal.alembic_version is '{installed_from()}'")
+    execute(f"comment on table memfold_internal.alembic_version is '{installed_from()}';")
 
 
 def expect(revision: str | None) -> str:

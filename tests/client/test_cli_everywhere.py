@@ -238,7 +238,7 @@ def test_up_and_down_print_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(server, "up", lambda *_: "host=/somewhere")
     monkeypatch.setattr(server, "down", lambda *_: True)
-    monkeypatch.setattr(migrate, "install", lambda *_, **__: "1.0.0")
+    monkeypatch.setattr(migrate, "keep_current", lambda *_: "1.0.0")
     monkeypatch.setattr(migrate, "set_search_path", lambda *_: None)
     up = CliRunner().invoke(main, ["up", "--json"])
     assert json.loads(up.stdout)["dsn"] == "host=/somewhere"

@@ -497,7 +497,6 @@ def test_what_the_tasks_call(db: DB) -> None:
     db.execute("select set_policy('acme', 'off', dedup => 'off')")
     for _ in range(2):
         ingest(db, "User likes milk", bucket_id="off")
-    db.execute("select set_policy('acme', 'off', dedup => 'on')")
     db.execute(
         "insert into runs (tenant_id, bucket_id, kind, started_at, actor)"
         " values ('acme', 'one', 'sweep', now() - interval '1 day', 'a')"

@@ -560,10 +560,9 @@ def test_nothing_is_left_of_a_text(db: DB) -> None:
 
 
 def test_opted_out_rows_stay_out(db: DB) -> None:
-    db.execute("select set_policy('acme', 'default', dedup => 'off')")
-    ingest(db, "I use C")
-    ingest(db, "I use C")
-    db.execute("select set_policy('acme', 'default', dedup => 'on')")
+    db.execute("select set_policy('acme', 'default', 'log', dedup => 'off')")
+    ingest(db, "I use C", memory_type="log")
+    ingest(db, "I use C", memory_type="log")
     ingest(db, "I use C++")
     rehash(db, canonicalizer="flat")
     assert set(states(db).values()) == {"active"}

@@ -32,7 +32,6 @@ declare
     v_shown bigint;
     v_disputes memfold_internal.dispute[];
 begin
-    perform memfold_internal._authorize_tenant(tenant_id);
     v_buckets := memfold_internal._search_buckets(tenant_id, bucket_id, _search.bucket_ids, _search.bucket_prefix);
     if num_nonnulls(_search.memory_type, _search.subject, _search.predicate,
         _search.session_id) > 0
@@ -222,6 +221,7 @@ declare
     r record;
     v_touched uuid[];
 begin
+    perform memfold_internal._authorize_tenant(tenant_id);
     for r in
         select f.found, f.touches from memfold_internal._search(
             query_embedding, embedding_model, tenant_id, bucket_id, max_results, memory_type, subject, predicate, session_id, metadata,

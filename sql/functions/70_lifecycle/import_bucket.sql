@@ -18,6 +18,7 @@ declare
     v_all text[];
     v_columns text[];
     v_unknown text;
+    v_rule jsonb;
     v_wrong record;
 begin
     select pg_catalog.array_agg(k.key) into v_all
@@ -56,13 +57,13 @@ begin
             '  select from %s as t where t.tenant_id = $2 collate "C" and pg_catalog.to_jsonb(t) @> ('
             '   select pg_catalog.jsonb_object_agg(k.name, coalesce(l.line -> k.name, $4)) from pg_catalog.unnest($3) as k (name)))'
             ' limit 1', v_table)
-        into v_wrong
+        into v_rule
         -- the tenant's own rule of that key is kept
         using lines, tenant_id, case table_name when 'predicates' then '{predicate}' when 'links' then '{bucket_id,kind,alias}'
             when 'antonyms' then '{word,antonym}' else '{bucket_id,memory_type}' end::text[], '"*"'::jsonb;
-        if v_wrong.line is not null then
+        if v_rule is not null then
             perform memfold_internal._not_an_export(
-                pg_catalog.format('It has a rule for all buckets of the tenant, which this tenant has not: %s, %s.', table_name, v_wrong.line),
+                pg_catalog.format('It has a rule for all buckets of the tenant, which this tenant has not: %s, %s.', table_name, v_rule),
                 'If you trust it, import it with rules => true (memfold restore --rules); or set the tenant''s rules first.');
         end if;
     end if;
