@@ -50,7 +50,7 @@ begin
         join memfold.memories as m on m.tenant_id = o.tenant_id and m.predicate is not null
             and coalesce(o.arguments ->> 'predicate' = memfold_internal._predicate_1(m.predicate), true)
         join roots as r on r.id = m.memory_id
-        where o.tenant_id = v_tenant_id and o.kind = 'predicate' and o.status = 'open' and not o.arguments ? 'metadata'
+        where o.tenant_id = v_tenant_id and o.kind = 'predicate' and o.status = 'open'
     ),
     unsettled as materialized (
         select w.id from waiting as w

@@ -52,7 +52,8 @@ begin
         -- nor one that the run of a policy has not reached yet
         and not (x.key = 'metadata' and exists (
             select from memfold.runs as o
-            where o.tenant_id = v_tenant_id and o.kind = 'predicate' and o.status = 'open' and o.arguments ? 'metadata'
+            where o.tenant_id = v_tenant_id and o.kind = 'predicate' and o.status = 'open'
+                and not o.arguments ?| array['predicate', 'predicates']
                 and (o.report ->> 'last' is null or a.memory_id > (o.report ->> 'last')::uuid)
         ));
 

@@ -144,13 +144,11 @@ begin
     if v_new.lexical_threshold is not null and (v_old.lexical_threshold is null or v_new.segmenter <> v_old.segmenter) then
         perform memfold_internal._add_tokens(tenant_id, bucket_id, memory_type);
     end if;
-    if (v_new.metadata_merge, v_new.metadata_max) <> (v_old.metadata_merge, v_old.metadata_max) then
-        perform memfold_internal._take_up_rule(tenant_id, bucket_id, '{"metadata": true}');
-    end if;
-    -- whether another value takes the place of a stored one
-    if (v_new.conflict = 'keep_both', v_new.dedup) <> (v_old.conflict = 'keep_both', v_old.dedup) then
-        perform memfold_internal._take_up_rule(tenant_id, bucket_id,
-            case when v_new.dedup = 'on' and v_old.dedup <> 'on' then '{"dedup": true}'::jsonb else '{}' end);
+    -- whether another value takes the place of a stored one, which texts have a hash, and what metadata follows from the ledger
+    if (v_new.conflict = 'keep_both', v_new.dedup, v_new.metadata_merge, v_new.metadata_max)
+        <> (v_old.conflict = 'keep_both', v_old.dedup, v_old.metadata_merge, v_old.metadata_max)
+    then
+        perform memfold_internal._take_up_rule(tenant_id, bucket_id, '{}');
     end if;
     return v_new;
 end;

@@ -9,7 +9,7 @@ begin atomic
     where p.name is not null;
 end;
 comment on function memfold_internal._predicates_of is
-'The predicates that a run of kind predicate is about. Null: all, as after a change of a policy, or (metadata) none.';
+'The predicates that a run of kind predicate is about. Null: a policy has changed.';
 
 create or replace function memfold_internal._opt_in(r memfold.runs, memory_ids uuid[]) returns void
 language plpgsql volatile
@@ -51,11 +51,10 @@ begin
     v_ids := array(
         select m.memory_id from memfold.memories as m
         where m.tenant_id = r.tenant_id and m.memory_id > coalesce((r.report ->> 'last')::uuid, '00000000-0000-0000-0000-000000000000')
-            and m.root_id is null and case when r.arguments ? 'metadata' then m.metadata <> '{}'
-                else m.status in ('active', 'superseded') and m.predicate is not null
-                    or r.arguments ? 'dedup' and m.canonicalizer is null end
+            and m.root_id is null
             and r.bucket_id in ('*', m.bucket_id)
-            and (v_predicates is null or memfold_internal._predicate_1(m.predicate) = any(v_predicates))
+            and (v_predicates is null and (m.predicate is not null or m.metadata <> '{}' or m.canonicalizer is null)
+                or m.status in ('active', 'superseded') and memfold_internal._predicate_1(m.predicate) = any(v_predicates))
         order by m.memory_id
         limit rows_at_most
     );
@@ -63,7 +62,7 @@ begin
         perform memfold_internal._lock_scopes(r.tenant_id, array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(true), '{}')
         from unnest(v_ids) as i (id)
         cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m;
-        if r.arguments ? 'dedup' then
+        if v_predicates is null then
             perform memfold_internal._opt_in(r, v_ids);
         end if;
         perform memfold_internal._derive_all(r.tenant_id, v_ids);
@@ -80,7 +79,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._take_up_values is
-'For a run of kind predicate: derives the times, or the metadata, of some of the memories that it has not reached yet, in the order of
+'For a run of kind predicate: derives some of the memories that it has not reached yet, in the order of
 their ids, by the present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction holds a row.';
 
 create or replace function memfold_internal._take_up_now(r memfold.runs, rows_at_most bigint) returns bigint

@@ -266,7 +266,6 @@ begin
         perform set_config('memfold.importing', '', true);
         if v_state -> 'takes_up' = 'true' then
             perform memfold_internal._start_run(v_tenant_id, v_bucket_id, 'predicate', '{}');
-            perform memfold_internal._start_run(v_tenant_id, v_bucket_id, 'predicate', '{"metadata": true}');
         end if;
         select format('%s of memory %s is %s, not %s', c.invariant, c.memory_id, c.actual, c.expected) into v_wrong
         from memfold.check_invariants(v_tenant_id) as c
