@@ -169,15 +169,18 @@ def free_port() -> int:
 
 
 def answer(port: int, query: str) -> list[float]:
-    """The values of a query; none too while Prometheus is not up."""
+    """The values of a query; none too while Prometheus is not up, or reads its files yet (503)."""
     asking = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         asking.request("GET", f"/api/v1/query?query={urllib.parse.quote(query)}")
-        found = json.loads(asking.getresponse().read())
+        reply = asking.getresponse()
+        found = json.loads(reply.read()) if reply.status != http.HTTPStatus.SERVICE_UNAVAILABLE else None
     except OSError:
         return []
     finally:
         asking.close()
+    if found is None:
+        return []
     assert found["status"] == "success"
     return [float(series["value"][1]) for series in found["data"]["result"]]
 
