@@ -228,6 +228,10 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "select u.status, u.content from runs as r, undo_run(r.run_id, 'acme', 'too eager') as u\n"
             "where r.tenant_id = 'acme' and r.kind = 'consolidation'",
         ],
+        "undo_actor": [
+            "select status, count(*) from undo_actor(current_user, now() - interval '1 hour', 'acme')\n"
+            "group by status order by status",
+        ],
         "duplicate_pairs": ["select threshold, pairs from duplicate_pairs('acme', 'trips')"],
         "sweep_duplicates": ["select action, similarity, content from sweep_duplicates('acme', 'default')"],
         "clean_exact_duplicates": ["select content from clean_exact_duplicates('acme', 'default')"],

@@ -203,7 +203,7 @@ class KnownMemory:
 
 @dataclass(frozen=True, slots=True)
 class UndoneMemory:
-    """A memory of an undone event as it is now; ``event_id`` is that of the undo."""
+    """A memory of an undone event as it is now; ``event_id`` is that of the undo, which can be undone in turn."""
 
     event_id: UUID
     memory_id: UUID

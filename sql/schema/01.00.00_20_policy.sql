@@ -48,6 +48,7 @@ create table memfold.policies (
     embed text collate "C" not null default 'client' check (embed in ('client', 'in_database')),
     embed_model text collate "C",
     segmenter text collate "C" not null default 'characters' check (segmenter in ('characters', 'zh', 'ja')),
+    agent_actions_per_hour bigint not null default 60 check (agent_actions_per_hour between 0 and 1000000),
     primary key (tenant_id, bucket_id, memory_type),
     -- While a bucket is rehashed, its texts are hashed by the old rules or by those of its policy.
     constraint policies_rehash_check check (
@@ -114,6 +115,9 @@ comment on column memfold.policies.embed_model is
 comment on column memfold.policies.segmenter is
 'What the lexical tier treats as words in text without spaces: each character, or the words that memfold_py finds (zh Chinese, ja
 Japanese).';
+comment on column memfold.policies.agent_actions_per_hour is
+'How many memories one agent (a member of memfold_agent, not of memfold_app) may reject or reword, questions answer, and events undo in an
+hour: a further call is refused (MF066). What it states does not count. Of the row for all types.';
 insert into memfold.policies default values;
 
 create function memfold_internal._is_cycle(cycle interval) returns boolean

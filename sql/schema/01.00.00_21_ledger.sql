@@ -250,7 +250,7 @@ create table memfold.memory_events (
 create index memory_events_memory_idx on memfold.memory_events (tenant_id, memory_id, event_id);
 -- by action and tier: a root has a row for each restatement of an alias
 create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id, action, tier) where target_id is not null;
-create unique index memory_events_undoes_key on memfold.memory_events (tenant_id, undoes) where undoes is not null;
+create index memory_events_undoes_idx on memfold.memory_events (tenant_id, undoes, event_id) where undoes is not null;
 create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) where run_id is not null;
 -- Decisions about texts, without their restatements, of which there may be many: the condition is that of the view
 -- memfold_internal._decisions. It is short, since each INSERT prepares it again.
@@ -266,8 +266,9 @@ comment on column memfold.memory_events.event_id is
 'A UUID of version 7. Of two rows about the same memories the later one has the higher id, even if the clock was set back ("recorded_at"
 has its time).';
 comment on column memfold.memory_events.action is
-'inserted, merged, replaced, superseded, escalated, historical, rejected; embedded (a late vector), judged, pruned, undone, erased,
-rehashed (after a rehash another text has the hash of this one, or none has; it was not merged).';
+'inserted, merged, replaced, superseded, escalated, historical, rejected; embedded (a late vector), judged, pruned; undone (the decision),
+withdrawn (the decision and what was stated) or restored, of the event undoes; erased, rehashed (after a rehash another text
+has the hash of this one, or none has; it was not merged).';
 comment on column memfold.memory_events.method is
 'What decided: hash, alias, tombstone, timeline (tier 1); object, lexical, vector, session, score, predicate (tier 2); judge, person,
 fallback (tier 3); plain, rehash. For action erased, what was to be erased: source, memory, bucket or tenant. erasure: a merge that
@@ -290,6 +291,8 @@ comment on column memfold.memory_events.observed_at is
 comment on column memfold.memory_events.valid_from is 'Time from which the fact holds, as given by the caller. Null: no bound.';
 comment on column memfold.memory_events.valid_until is
 'Time until which the fact holds, exclusive, as given by the caller. Null: no bound.';
+comment on column memfold.memory_events.undoes is
+'For undone, withdrawn and restored: the event that this is about. The last row about an event says what holds of it.';
 comment on column memfold.memory_events.actor is 'Login role of the caller, or the judge.';
 comment on column memfold.memory_events.cause is 'For action erased: what was erased (the text, a number of ledger rows).';
 
@@ -332,7 +335,7 @@ create table memfold.runs (
     bucket_id text collate "C" not null,
     kind text collate "C" not null check (kind in (
         'consolidation', 'sweep', 'session', 'cleaning', 'pruning', 'decay', 'rehash', 'maintenance', 'reembedding', 'dropping', 'erasure',
-        'link', 'predicate', 'forgetting'
+        'link', 'predicate', 'forgetting', 'undo'
     )),
     status text collate "C" not null default 'open' check (status in ('open', 'done', 'failed', 'undone')),
     arguments jsonb not null default '{}',

@@ -2,9 +2,12 @@ create type memfold.undone_memory as (
     event_id uuid,
     memory_id uuid,
     status text,
-    content text
+    content text,
+    run_id uuid
 );
-comment on type memfold.undone_memory is 'A memory after an undo, and the ledger row that the undo wrote.';
+comment on type memfold.undone_memory is
+'A memory after an undo, and the ledger row that the undo wrote. run_id: the run of undo_run() or undo_actor(), which undo_run() undoes;
+null: of undo(), or a preview.';
 
 create type memfold.forgotten_memory as (
     run_id uuid,

@@ -1,4 +1,5 @@
-"""Whatever is done and undone at once leaves what readers see as it was; and a slot has one current value at a time.
+"""Whatever is done and undone at once leaves what readers see as it was, and done again as it became; and a slot has one
+current value at a time.
 
 MEMFOLD_HISTORIES (8) random histories of MEMFOLD_STEPS (24) calls; MEMFOLD_SEED (1) is the first seed.
 """
@@ -99,33 +100,45 @@ class Inverses(History):
         self.db.execute("call rehash_bucket('acme', %s, undo_run_id => %s)", [self.bucket, row[0]])
 
     def inverse(self, name: str) -> bool:
-        """Do it, undo it, and compare; whether it did anything that can be undone."""
+        """Do it, undo it, and compare; then undo that, twice; whether it did anything that can be undone."""
         before, events, runs = self.seen(), self.events(), self.runs()
         getattr(self, name)()
         done = [event for event in self.events() if event not in events]
         begun = [run for run in self.runs() if run not in runs]
+        tiers = self.db.execute("select tier from memory_events where event_id = any(%s)", [done]).fetchall()
         if name == "rehash":
-            pass
-        elif begun:
-            for run in begun[::-1]:
-                self.db.execute("select undo_run(%s, 'acme')", [run])
-        else:
-            tiers = self.db.execute(
-                "select tier from memory_events where event_id = any(%s)", [done]
-            ).fetchall()
-            if not done or (name == "restate" and tiers != [(1,)]):
-                return False
-            for event in done[::-1]:
-                self.db.execute("select undo(%s, 'acme')", [event])
-        after = self.seen()
-        differences = [
-            (str(m), before[0].get(m), after[0].get(m))
-            for m in before[0].keys() | after[0].keys()
-            if before[0].get(m) != after[0].get(m)
-        ]
-        assert differences == [], (name, self.bucket)
-        assert after[1] == before[1], (name, self.bucket)
+            self.compare(name, before)
+            return True
+        if not begun and (not done or (name == "restate" and tiers != [(1,)])):
+            return False
+        states = [self.seen(), before]
+        undone = begun or done
+        # a rule is set again, not restored
+        for turn in range(1 if name in ("link", "declare") else 3):
+            undone = [self.take_back(one, run=bool(begun)) for one in undone[::-1]]
+            self.compare(f"{name}, undo {turn + 1}", states[(turn + 1) % 2])
         return True
+
+    def take_back(self, one: UUID, *, run: bool) -> UUID:
+        """The run, or the row of the ledger, that has undone it."""
+        if not run:
+            row = self.db.execute("select event_id from undo(%s, 'acme')", [one]).fetchone()
+        else:
+            self.db.execute("select undo_run(%s, 'acme')", [one])
+            row = self.db.execute("select max(run_id::text)::uuid from runs where kind = 'undo'").fetchone()
+        assert row is not None
+        found: UUID = row[0]
+        return found
+
+    def compare(self, what: str, expected: tuple[State, list[Any]]) -> None:
+        found = self.seen()
+        differences = [
+            (str(m), expected[0].get(m), found[0].get(m))
+            for m in expected[0].keys() | found[0].keys()
+            if expected[0].get(m) != found[0].get(m)
+        ]
+        assert differences == [], (what, self.bucket)
+        assert found[1] == expected[1], (what, self.bucket)
 
 
 ACTIONS = [

@@ -131,6 +131,7 @@ NEUTRAL: dict[str, Any] = {
     "_is_unmeasured.merge_threshold": 0.92, "_is_unmeasured.judge_threshold": 0.85, "text_search": "simple",
     "_take_up_batch.kind": "subject", "as_of": None, "known_at": None, "of_tenant": "x", "of_bucket": "x",
     "capitals": "A", "fold_from": "A", "fold_to": "a", "_vector_index_name.model": "m", "words": ["tea"],
+    "actor": "postgres", "since": "2025-01-01",
     "_veto_reasons.a": "one", "_veto_reasons.b": "two", "_vector_index.model": "m",
 }  # fmt: skip
 # Given although there is a default: a call without these would find nothing.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.reference_model.records import NOW, Event, Memory, State, Text
+from tests.reference_model.records import NOW, Event, Memory, State, Text, observed, undone
 
 
 def shown(s: State, at: float) -> set[int]:
@@ -76,14 +76,14 @@ class Statement:
 
 
 def last_words(
-    s: State, events: list[Event], undone: dict[int, int], value: Callable[[int], object]
+    s: State, events: list[Event], gone: dict[int, Event], value: Callable[[int], object]
 ) -> dict[Any, str]:
     """Of each two values about whose memories somebody has decided: whether they contradict each other, or are apart."""
     words: list[tuple[int, Event, str]] = []
     for e in events:
-        if e.number in undone:
-            if e.action in ("superseded", "historical") and e.tier == 2:
-                words.append((undone[e.number], e, "apart"))
+        if e.number in gone:
+            if e.action in ("superseded", "historical") and e.tier == 2 and gone[e.number].action == "undone":
+                words.append((gone[e.number].number, e, "apart"))
         elif e.action == "superseded" and e.tier == 3:
             words.append((e.number, e, "contradiction"))
         elif (e.action, e.method, e.verdict) == ("judged", "person", "distinct"):
@@ -100,8 +100,8 @@ def last_words(
 
 def derive(memories: list[Memory], events: list[Event]) -> State:
     s = State()
-    undone = {e.undoes: e.number for e in events if e.undoes is not None}
-    in_force = [e for e in events if e.number not in undone]
+    gone = undone(events)
+    in_force = [e for e in events if e.number not in gone]
     # The later of two counts: a rehash takes an alias out of its tree until it is undone.
     for e in in_force:
         if e.fold:
@@ -109,16 +109,15 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     for m in memories:
         s.trees.setdefault(s.root(m.number), []).append(m.number)
 
-    observed = [e for e in events if e.observation and not (e.tier == 1 and e.number in undone)]
     # a person who retires a memory states the one that takes its place
     stated = [
-        *observed,
+        *observed(events),
         *(e for e in in_force if e.action == "superseded" and e.tier == 3 and e.at is not None),
     ]
     rejected = {e.memory for e in in_force if e.action == "rejected" and e.tier == 3}
 
     for root, tree in s.trees.items():
-        own = [e for e in observed if e.memory in tree]
+        own = [e for e in observed(events) if e.memory in tree]
         s.counters[root] = {
             "observations": len(own),
             "independent": independent(own),
@@ -132,7 +131,7 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
         }
         s.metadata[root] = folded_metadata(memories[root].scope.metadata_merge, own)
         s.status[root] = "rejected" if root in rejected else "active" if own else "withdrawn"
-    s.sources = {(e.memory, t) for e in observed for t in e.turns if e.memory is not None}
+    s.sources = {(e.memory, t) for e in observed(events) for t in e.turns if e.memory is not None}
 
     def value(root: int) -> object:
         scope, thing = memories[root].scope, canonical(memories[root].object)
@@ -148,7 +147,7 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
                 Statement(root, value(root), e.at, e.number, begins, ends, e.valid != (None, None))
             )
     statements.sort(key=lambda x: x.said)
-    words = last_words(s, events, undone, value)
+    words = last_words(s, events, gone, value)
 
     def exclude(a: int, b: int) -> bool:
         """Two roots of different values."""

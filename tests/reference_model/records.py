@@ -110,7 +110,23 @@ class Event:
 
     @property
     def of_rehash(self) -> bool:
-        return self.method == "rehash" or (self.action == "undone" and self.reason == "rehash")
+        return self.method == "rehash" or (self.undoes is not None and self.reason == "rehash")
+
+
+def undone(events: list[Event]) -> dict[int, Event]:
+    """Of each event that is undone or withdrawn, the row that says so: the last one about it."""
+    last = {e.undoes: e for e in events if e.undoes is not None}
+    return {number: e for number, e in last.items() if e.action != "restored"}
+
+
+def observed(events: list[Event]) -> list[Event]:
+    """The observations in force: only a restatement goes with its decision, unless all of the event was withdrawn."""
+    gone = undone(events)
+    return [
+        e
+        for e in events
+        if e.observation and (e.number not in gone or (e.tier != 1 and gone[e.number].action == "undone"))
+    ]
 
 
 @dataclass(frozen=True)

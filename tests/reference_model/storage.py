@@ -18,6 +18,7 @@ from tests.reference_model.records import (
     Scope,
     State,
     Text,
+    undone,
 )
 
 
@@ -35,6 +36,8 @@ class Storage:
     rehashed: list[Event] = field(default_factory=list)
     # of a run: what was told apart from what
     parted: set[tuple[str | None, int, int]] = field(default_factory=set)
+    # what tells two texts apart, by the undo that says so
+    apart_by: dict[int, int] = field(default_factory=dict)
 
     def record(self, event: Event) -> Event:
         event.number = len(self.events)
@@ -82,8 +85,8 @@ class Storage:
         return None
 
     def in_force(self) -> list[Event]:
-        undone = {e.undoes for e in self.events}
-        return [e for e in self.events if e.number not in undone]
+        gone = undone(self.events)
+        return [e for e in self.events if e.number not in gone]
 
     def is_beneath(self, memory: int, ancestor: int) -> bool:
         """Also by merges that take effect when a later one is undone."""

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 from tests.reference_model.derivation import canonical
 from tests.reference_model.ingesting import Ingesting
-from tests.reference_model.records import FLOOR, Event, Judgement, RefusedError, Text
+from tests.reference_model.records import (
+    FLOOR,
+    Event,
+    Judgement,
+    RefusedError,
+    Text,
+    observed,
+    undone,
+)
 
 
 class World(Ingesting):
@@ -84,16 +92,11 @@ class World(Ingesting):
         return one.conflict if one is other else one.bucket_conflict
 
     def last_said_by(self, root: int) -> tuple[float, int]:
-        undone = {e.undoes for e in self.events}
+        retired = [e for e in self.in_force() if e.action == "superseded" and e.tier == 3]
         return max(
             (e.at or 0, e.number)
-            for e in self.events
-            if e.memory in self.state.trees[root]
-            and e.at is not None
-            and (
-                (e.observation and not (e.tier == 1 and e.number in undone))
-                or (e.action == "superseded" and e.tier == 3 and e.number not in undone)
-            )
+            for e in [*observed(self.events), *retired]
+            if e.memory in self.state.trees[root] and e.at is not None
         )
 
     def fold(self, event: Event, folded: int, into: int) -> None:
@@ -158,9 +161,9 @@ class World(Ingesting):
             Judgement(len(self.judgements), "review", memory, other, "done", "distinct", similarity)
         )
 
-    def part(self, e: Event) -> None:
+    def part(self, e: Event) -> tuple[int, int] | None:
         """The texts that a run had merged, including e, are recorded as distinct from the text that they were merged
-        into."""
+        into: which one, unless that is known."""
         assert e.fold is not None
         child, into = e.fold
         edges = {x.fold for x in self.events if x.run == e.run and x.fold}
@@ -171,23 +174,59 @@ class World(Ingesting):
         tops = sorted(above - {a for a, _ in edges} - {child})
         if tops and (e.run, child, tops[0]) not in self.parted:
             self.parted.add((e.run, child, tops[0]))
-            self.told_apart(child, tops[0], e.similarity)
+            return child, tops[0]
+        return None
 
     def undo(self, number: int) -> Event:
         e = self.events[number]
+        if e.undoes is not None:
+            return self.restore(e)
         if e.method == "rehash":
             raise RefusedError("MF032")
-        if any(u.undoes == number for u in self.events):
-            raise RefusedError("MF033")
         withdrawn = e.tier == 1 and e.observation
         cut = e.fold is not None or ((e.tier or 0) >= 2 and e.action in ("superseded", "historical"))
         if not withdrawn and not cut and not (e.tier == 3 and e.action in ("rejected", "judged")):
             raise RefusedError("MF032")
+        if number in undone(self.events):
+            raise RefusedError("MF033")
         event = self.record(Event("undone", e.memory, target=e.target, undoes=number))
         # a text that had no hash for it is placed
         self.take_over_rehashed()
         if e.fold and e.run is None:
             self.told_apart(*self.newer_first(*e.fold), e.similarity)
-        elif e.fold:
-            self.part(e)
+            self.apart_by[event.number] = self.judgements[-1].number
+        elif e.fold and (pair := self.part(e)):
+            self.told_apart(*pair, e.similarity)
         return event
+
+    def restore(self, undo: Event) -> Event:
+        """The undo of an undo, or of that: what held before it holds again."""
+        assert undo.undoes is not None
+        e = self.events[undo.undoes]
+        about = [u for u in self.events if u.undoes == undo.undoes]
+        if e.method == "rehash":
+            raise RefusedError("MF032")
+        if undo is not about[-1]:
+            raise RefusedError("MF033")
+        before = about[-2].action if len(about) > 1 else "restored"
+        if before == "undone":
+            return self.undo(e.number)
+        if e.fold and self.is_beneath(e.fold[1], e.fold[0]):
+            raise RefusedError("MF032")
+        event = self.record(Event("restored", e.memory, target=e.target, undoes=e.number))
+        if e.fold:
+            self.told_together(e, undo)
+        self.take_over_rehashed()
+        return event
+
+    def told_together(self, e: Event, undo: Event) -> None:
+        """What told the texts of a merge apart, because it was undone, no longer counts."""
+        assert e.fold is not None
+        if e.run is None:
+            self.judgements[self.apart_by[undo.number]].state = "obsolete"
+            return
+        for run, child, top in [p for p in self.parted if p[:2] == (e.run, e.fold[0])]:
+            self.parted.discard((run, child, top))
+            for j in self.judgements:
+                if (j.memory, j.other, j.state, j.verdict) == (child, top, "done", "distinct"):
+                    j.state = "obsolete"

@@ -31,7 +31,7 @@ PUBLIC = {
     "search_memories", "set_common_predicates", "set_options", "set_policy", "set_predicate", "start_reembedding",
     "suggest_links", "suggest_predicates",
     "supersede_memory", "sweep_duplicates", "take_up_links", "text_index_ddl", "undo", "undo_calibration",
-    "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model",
+    "undo_actor", "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model",
     "update_memory", "vector_index_ddl",
 }  # fmt: skip
 # What only the owner (a DBA) may call.

@@ -163,7 +163,13 @@ UNDOABLE = (
     "select event_id from memory_events e where tenant_id = 'acme' and bucket_id = %s and ("
     " action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2"
     " or action = 'rejected' and tier = 3 or tier = 1 and observation)"
-    " and not exists (select from memory_events u where u.tenant_id = e.tenant_id and u.undoes = e.event_id)"
+    " and (select action from memory_events u where u.tenant_id = e.tenant_id and u.undoes = e.event_id"
+    " order by u.event_id desc limit 1) is distinct from 'undone' order by event_id"
+)
+# what undid something, or restored it, last
+UNDOS = (
+    "select event_id from memory_events e where tenant_id = 'acme' and bucket_id = %s and undoes is not null"
+    " and not exists (select from memory_events l where l.undoes = e.undoes and l.event_id > e.event_id)"
     " order by event_id"
 )
 SAYS = [1, 0.97, 0.95, 0.89, 0.87, 0.5, 0.45, 0.1, 0.05, 0.93]
@@ -183,7 +189,7 @@ class History:
     def run(self, steps: int) -> None:
         moves = {
             self.ingest: 48, self.answer: 20, self.ask: 6, self.merge: 5, self.supersede: 7, self.reject: 3,
-            self.update: 5, self.undo: 6, self.embed: 4,
+            self.update: 5, self.undo: 6, self.undo_an_undo: 4, self.embed: 4,
         }  # fmt: skip
         for _ in range(steps):
             move = self.random.choices(list(moves), list(moves.values()))[0]
@@ -191,8 +197,8 @@ class History:
                 move()
                 self.done[move.__name__] += 1
             except psycopg.Error as error:
-                # what the state does not allow: the same memory, a rejected one, a closed judgement, a second vector
-                if error.sqlstate not in ("MF019", "MF027", "MF033", "MF034"):
+                # what the state does not allow: the same memory, a rejected one, a closed judgement, a circle
+                if error.sqlstate not in ("MF019", "MF027", "MF032", "MF033", "MF034"):
                     raise
 
     def ingest(self) -> Result:
@@ -299,6 +305,10 @@ class History:
         if (event := self.pick(UNDOABLE)) is not None:
             undo(self.db, event)
 
+    def undo_an_undo(self) -> None:
+        if (event := self.pick(UNDOS)) is not None:
+            undo(self.db, event)
+
 
 def undo(db: DB, event_id: UUID | None, reason: str | None = None) -> list[tuple[Any, ...]]:
     """Undo an event; returns (memory_id, status, content) of its memories."""
@@ -306,7 +316,7 @@ def undo(db: DB, event_id: UUID | None, reason: str | None = None) -> list[tuple
         "select * from undo(%s, reason => %s, tenant_id => 'acme')", [event_id, reason]
     ).fetchall()
     assert len({row[0] for row in found}) == 1
-    return [row[1:] for row in found]
+    return [row[1:4] for row in found]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -726,7 +736,7 @@ def test_what_cannot_be_undone(db: DB) -> None:
     tombstone = ingest(db, "User likes tea")
     undone = db.execute("select event_id from undo(%s, tenant_id => 'acme')", [rejection.event_id]).fetchone()
     assert undone is not None
-    for event in (first.event_id, second.event_id, recalled.event_id, tombstone.event_id, undone[0]):
+    for event in (first.event_id, second.event_id, recalled.event_id, tombstone.event_id):
         with pytest.raises(psycopg.Error) as error:
             undo(db, event)
         assert error.value.sqlstate == "MF032"

@@ -203,6 +203,9 @@ class Tenant(RuleBasedStateMachine):
             else:
                 assert event.action in ("undone", "judged", "superseded", "rejected"), event
             self.world.record(event)
+            undone = None if event.undoes is None else self.world.events[event.undoes]
+            if undone and undone.fold:
+                self.world.part(undone)
             if run is not None:
                 self.runs.setdefault(run, set()).add(event.number)
         numbers = {row[0]: i for i, row in enumerate(self.held["memories"])}

@@ -8,6 +8,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from tests.reference_model.records import undone
 from tests.stateful.counts import COUNTS
 from tests.stateful.ingest_steps import TEXT, IngestSteps
 
@@ -170,14 +171,18 @@ class Tier3Steps(IngestSteps):
         self.step(said, expect)
 
     def undoable(self) -> list[int]:
-        undone = {e.undoes for e in self.world.events}
+        gone = undone(self.world.events)
+        last = {e.undoes: e.number for e in self.world.events if e.undoes is not None and not e.of_rehash}
         return [
             e.number
             for e in self.world.events
-            if e.number not in undone
-            and e.method != "rehash"
-            and e.action in ("merged", "replaced", "superseded", "historical", "rejected", "judged")
-            and (e.tier != 1 or e.observation)
+            if e.number in last.values()
+            or (
+                e.number not in gone
+                and e.method != "rehash"
+                and e.action in ("merged", "replaced", "superseded", "historical", "rejected", "judged")
+                and (e.tier != 1 or e.observation)
+            )
         ]
 
     @precondition(lambda self: self.undoable())

@@ -200,7 +200,7 @@ class NotUndoableError(MemfoldError):
 
 
 class AlreadyUndoneError(MemfoldError):
-    """The event is already undone."""
+    """The event is already undone; or it is an undo, and not the last one of its event."""
 
     code = "MF033"
 
@@ -377,6 +377,12 @@ class InvalidValidityError(MemfoldError):
     """valid_from is not before valid_until, or one of them is infinite or has no time zone."""
 
     code = "MF065"
+
+
+class AgentLimitError(MemfoldError):
+    """The agent has changed as many memories of the bucket within an hour as the policy's agent_actions_per_hour allows."""
+
+    code = "MF066"
 
 
 CLASSES: dict[str, type[MemfoldError]] = {

@@ -9,30 +9,21 @@ from typing import LiteralString
 
 from memfold.queries import SET_TENANT
 
-_IN_FORCE: LiteralString = """
-    e.observation and not exists (
-        select from memfold.memory_events as u where u.tenant_id = e.tenant_id and u.undoes = e.event_id
-    )
-"""
-
 # The texts of a root r, and what a turn of k stated last, in any bucket.
 _TREE: LiteralString = """
     select r.memory_id, false as is_alias
     union all
     select a.memory_id, true from memfold.memories as a where a.tenant_id = %(tenant_id)s and a.root_id = r.memory_id
 """
-_STATED_LAST: LiteralString = (
-    """
+_STATED_LAST: LiteralString = """
     select e.memory_id, e.content, e.memory_type, e.subject, e.predicate, e.object, e.metadata,
         e.metadata -> 'value' as value, (e.metadata ->> 'ttl')::double precision as ttl,
         coalesce(e.observed_at, e.recorded_at) as updated_at,
         pg_catalog.min(coalesce(e.observed_at, e.recorded_at)) over () as created_at
     from memfold.memory_sources as s
-    join memfold.memory_events as e on e.tenant_id = s.tenant_id and e.memory_id = s.memory_id
-    where s.tenant_id = %(tenant_id)s and s.source_turn_id = k.turn and e.source_turn_ids @> array[k.turn] and"""  # noqa: S608 (literals of this file)
-    + _IN_FORCE
-    + "order by e.event_id desc limit 1"
-)
+    join memfold_internal._observed as e on e.tenant_id = s.tenant_id and e.memory_id = s.memory_id
+    where s.tenant_id = %(tenant_id)s and s.source_turn_id = k.turn and e.source_turn_ids @> array[k.turn]
+    order by e.event_id desc limit 1"""
 
 _IS_VALID: LiteralString = (
     "(c.valid_from <= pg_catalog.now()) is not false and (pg_catalog.now() < c.valid_until) is not false"
@@ -131,10 +122,8 @@ select r.memory_id, r.bucket_id = %(bucket_id)s and not exists (
     select from ("""  # noqa: S608
     + _TREE
     + """) as t
-    join memfold.memory_events as e on e.tenant_id = %(tenant_id)s and e.memory_id = t.memory_id
-    where e.source_turn_ids <> array[%(turn)s::text] and"""
-    + _IN_FORCE
-    + """) as is_sole
+    join memfold_internal._observed as e on e.tenant_id = %(tenant_id)s and e.memory_id = t.memory_id
+    where e.source_turn_ids <> array[%(turn)s::text]) as is_sole
 from (
     select distinct coalesce(m.root_id, m.memory_id) as memory_id
     from memfold.memory_sources as s
@@ -197,12 +186,10 @@ left join lateral (
     + """) as t
     cross join lateral (
         select e.event_id, s.turn
-        from memfold.memory_events as e
+        from memfold_internal._observed as e
         cross join lateral pg_catalog.unnest(e.source_turn_ids) as s (turn)
         where e.tenant_id = %(tenant_id)s and e.memory_id = t.memory_id
-            and pg_catalog.starts_with(s.turn, %(scheme)s::text) and"""
-    + _IN_FORCE
-    + """
+            and pg_catalog.starts_with(s.turn, %(scheme)s::text)
         order by e.event_id
         limit 1
     ) as e

@@ -32,7 +32,7 @@ Shown: TypeAlias = Mapping[str, Any]
 PLANS: Final = {"consolidation": queries.CONSOLIDATE, "sweep": queries.SWEEP, "pruning": queries.PRUNE}
 """Runs with a dry run, by kind."""
 UNDOABLE_RUNS: Final = frozenset(
-    {"consolidation", "sweep", "session", "cleaning", "pruning", "link", "predicate"}
+    {"consolidation", "sweep", "session", "cleaning", "pruning", "forgetting", "link", "predicate", "undo"}
 )
 
 

@@ -85,7 +85,12 @@ _LEDGER = """
 select e.event_id, e.recorded_at, e.action, e.tier, e.method, e.similarity, e.guard, e.verdict, e.reason, e.actor, e.run_id,
     e.undoes, e.undone, e.memory_id, e.target_id, coalesce(e.content, m.content) as content,
     t.content as target_content,
-    not e.undone and memfold_internal._is_undoable(e.action, e.tier, e.observation) as is_undoable
+    case when e.undoes is null then not e.undone and memfold_internal._is_undoable(e.action, e.tier, e.observation)
+        else not exists (
+            select from memfold.memory_events as l
+            where l.tenant_id = e.tenant_id and l.undoes = e.undoes and l.event_id > e.event_id
+        )
+    end as is_undoable
 from memfold_internal._ledger as e
 left join memfold.memories as m on m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
 left join memfold.memories as t on t.tenant_id = e.tenant_id and t.memory_id = e.target_id
@@ -121,7 +126,7 @@ select * from memfold.runs_overview where tenant_id = %(tenant_id)s and run_id =
 """
 RUN_EVENTS = (
     _LEDGER
-    + """and e.run_id = %(run_id)s and e.action <> 'undone'
+    + """and e.run_id = %(run_id)s
 order by e.event_id
 limit 200
 """

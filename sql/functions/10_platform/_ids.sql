@@ -43,6 +43,14 @@ comment on function memfold_internal._id_after is
 'The id itself if it is above another one (null: there is none), else the next id above that one. Immutable, because an UPDATE that Citus
 plans may call nothing volatile. Inlined by its callers.';
 
+create or replace function memfold_internal._first_id(at timestamptz) returns uuid
+language sql immutable parallel safe
+return (
+    pg_catalog.lpad(pg_catalog.to_hex(pg_catalog.floor(pg_catalog.date_part('epoch', greatest(at, 'epoch')) * 1000)::bigint), 12, '0')
+    || '70008000000000000000'
+)::uuid;
+comment on function memfold_internal._first_id is 'The lowest id of a time: rows recorded from then on have higher ones.';
+
 create or replace function memfold_internal._newest_event(tenant_id text) returns uuid
 language plpgsql stable
 as $$

@@ -186,7 +186,7 @@ comment on function memfold_internal._recount is
 'Counts texts again from their ledger rows, of which some were undone, changed or erased. The caller holds the rows of their roots, and
 derives the sums of these.';
 
-create or replace function memfold_internal._withdraw_turns(tenant_id text, memory_ids uuid[], turns text[], event_ids uuid[]) returns void
+create or replace function memfold_internal._restate_turns(tenant_id text, memory_ids uuid[], turns text[], event_ids uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -197,18 +197,19 @@ begin
     for d in
         select l.memory_id, l.turn, n.event_id
         from (
-            select distinct s.memory_id, s.source_turn_id as turn
+            select distinct i.memory_id, i.turn
             from unnest(memory_ids, turns, event_ids) as i (memory_id, turn, event_id)
-            cross join lateral (
-                select s.* from memfold.memory_sources as s
-                where s.tenant_id = _withdraw_turns.tenant_id collate "C" and s.source_turn_id = i.turn collate "C"
-                    and s.memory_id = i.memory_id and s.event_id = i.event_id
+            left join lateral (
+                select s.event_id from memfold.memory_sources as s
+                where s.tenant_id = _restate_turns.tenant_id collate "C" and s.source_turn_id = i.turn collate "C"
+                    and s.memory_id = i.memory_id
                 offset 0
-            ) as s
+            ) as s on true
+            where i.turn is not null and coalesce(s.event_id >= i.event_id, true)
         ) as l
         left join lateral (
             select e.event_id from memfold_internal._observed as e
-            where e.tenant_id = _withdraw_turns.tenant_id collate "C"
+            where e.tenant_id = _restate_turns.tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (l.memory_id, '00000000-0000-0000-0000-000000000000')
                 and (e.memory_id, e.event_id) <= (l.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                 and e.source_turn_ids @> array[l.turn]
@@ -219,20 +220,20 @@ begin
     loop
         if d.event_id is null then
             delete from memfold.memory_sources as o
-            where o.tenant_id = _withdraw_turns.tenant_id collate "C" and o.source_turn_id = d.turn and o.memory_id = d.memory_id;
+            where o.tenant_id = _restate_turns.tenant_id collate "C" and o.source_turn_id = d.turn and o.memory_id = d.memory_id;
         else
-            update memfold.memory_sources as o
-            set event_id = d.event_id
-            where o.tenant_id = _withdraw_turns.tenant_id collate "C" and o.source_turn_id = d.turn and o.memory_id = d.memory_id;
+            insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
+            values (_restate_turns.tenant_id, d.turn, d.memory_id, d.event_id)
+            on conflict (tenant_id, source_turn_id, memory_id) do update set event_id = excluded.event_id;
         end if;
     end loop;
     perform memfold_internal._recount(tenant_id, memory_ids);
 end;
 $$;
-comment on function memfold_internal._withdraw_turns is
-'For ledger rows of texts that no longer have these turns, because they were undone or erased: each turn of which one of them was the
-first observation moves to the next one, or is removed from the text. turns null: the row had none. Counts the texts again. The caller
-holds the rows of their roots.';
+comment on function memfold_internal._restate_turns is
+'For ledger rows of texts that no longer state them in these turns, or do so again, because they were undone, restored or erased: each turn
+of which one of them was or is the first observation gets its first one, or is removed from the text. turns null: the row has none. Counts the
+texts again. The caller holds the rows of their roots.';
 
 create or replace function memfold_internal._repeated_evidence(tenant_id text, memory_ids uuid[], root_ids uuid[])
 returns table (root_id uuid, observations bigint)

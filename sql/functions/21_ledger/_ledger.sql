@@ -1,36 +1,68 @@
 create or replace view memfold_internal._ledger with (security_invoker = true) as
 select
     e.*,
-    -- not EXISTS, which might hash the rows of a whole tenant
-    (
-        select true
+    case e.undo_state when 'undone' then true when 'withdrawn' then true else false end as undone,
+    case e.undo_state when 'undone' then e.tier = 1 when 'withdrawn' then true else false end as withdrawn
+from (
+    select
+        e.*,
+        -- the last word about it: one lookup; not a join, which might hash the rows of a whole tenant
+        (
+            select u.action
+            from memfold.memory_events as u
+            where u.tenant_id = e.tenant_id and u.undoes = e.event_id
+            order by u.event_id desc
+            limit 1
+        ) as undo_state
+    from memfold.memory_events as e
+) as e;
+comment on view memfold_internal._ledger is
+'The ledger, and of each row whether it was undone: its decision is then no longer in force; and whether what it states was withdrawn:
+with a tier-1 event the observation goes too, with any other it stays with its own text, unless all of the event was withdrawn. undo_state:
+undone, withdrawn, restored, or null.';
+
+create or replace function memfold_internal._undo_state(tenant_id text, event_id uuid, before uuid default null) returns text
+language sql stable
+begin atomic
+    select coalesce((
+        select u.action
         from memfold.memory_events as u
-        where u.tenant_id = e.tenant_id and u.undoes = e.event_id
-    ) is not null as undone
-from memfold.memory_events as e;
-comment on view memfold_internal._ledger is 'The ledger, and whether each row was undone: it is then no longer in force.';
+        where
+            u.tenant_id = _undo_state.tenant_id collate "C" and u.undoes = _undo_state.event_id
+            and (_undo_state.before is null or u.event_id < _undo_state.before)
+        order by u.event_id desc
+        limit 1
+    ), 'restored');
+end;
+comment on function memfold_internal._undo_state is
+'What holds of an event, or held before a row about it: undone, withdrawn, or restored (also if nobody has undone it). Only reads.';
 
 create or replace view memfold_internal._observed with (security_invoker = true) as
 select e.*
 from memfold_internal._ledger as e
--- undoing a tier-1 event withdraws the observation, undoing any other leaves it with its own text
-where e.observation and not (e.tier = 1 and e.undone);
+where e.observation and not e.withdrawn;
 comment on view memfold_internal._observed is 'The observations in force.';
 
 create or replace view memfold_internal._statements with (security_invoker = true) as
 select e.*
 from memfold_internal._ledger as e
 where
-    e.observation and not (e.tier = 1 and e.undone)
+    e.observation and not e.withdrawn
     or e.action = 'superseded' and e.tier = 3 and e.observed_at is not null and not e.undone;
 comment on view memfold_internal._statements is
 'The statements in force: observations, and what a person states who retires a memory in favour of another.';
 
-create or replace function memfold_internal._withdraws(action text, tier integer, observation boolean, observed_at timestamptz)
-returns boolean
+create or replace function memfold_internal._withdraws(
+    state text, action text, tier integer, observation boolean, observed_at timestamptz
+) returns boolean
 language sql immutable parallel safe
-return tier = 1 and observation or action = 'superseded' and tier = 3 and observed_at is not null;
-comment on function memfold_internal._withdraws is 'Whether the undo of a ledger row of this kind withdraws a statement (_statements).';
+return case
+    when state in ('undone', 'withdrawn')
+        then (tier = 1 or state = 'withdrawn') and observation or action = 'superseded' and tier = 3 and observed_at is not null
+    else false
+end;
+comment on function memfold_internal._withdraws is
+'Whether a ledger row of this kind, of which this holds (_undo_state), no longer states anything (_statements).';
 
 create or replace view memfold_internal._decisions with (security_invoker = true) as
 select e.*

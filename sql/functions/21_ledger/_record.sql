@@ -172,40 +172,44 @@ rejected, judged (nothing changes). content: the text of a memory that this crea
 The caller holds the lock.';
 
 create or replace function memfold_internal._record_undone(
-    tenant_id text, event_ids uuid[], reason text, run_id uuid, out undone uuid[], out undo_ids uuid[]
+    tenant_id text, event_ids uuid[], states text[], reason text, run_id uuid, out undone uuid[], out undo_ids uuid[], out earlier text[]
 )
 language plpgsql volatile
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    v_newest constant uuid := memfold_internal._newest_event(tenant_id);
+    v_states text[];
 begin
-    with written as (
-        insert into memfold.memory_events as u (
-            tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
-        )
-        select v.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), v.bucket_id, 'undone', v.memory_id,
-            v.target_id, _record_undone.reason, v.event_id, _record_undone.run_id, memfold_internal._actor()
-        from memfold_internal._events(_record_undone.tenant_id, event_ids) as v
-        on conflict (tenant_id, undoes) where undoes is not null do nothing
-        returning u.undoes, u.event_id
+    select array_agg(i.id order by i.place), array_agg(i.state order by i.place), array_agg(l.state order by i.place)
+    into undone, v_states, earlier
+    from unnest(event_ids, states) with ordinality as i (id, state, place)
+    cross join lateral (select memfold_internal._undo_state(_record_undone.tenant_id, i.id) as state) as l
+    where l.state <> i.state;
+    undo_ids := memfold_internal._new_ids(coalesce(cardinality(undone), 0), memfold_internal._newest_event(tenant_id));
+    insert into memfold.memory_events (
+        tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
     )
-    select pg_catalog.array_agg(w.undoes order by w.event_id), pg_catalog.array_agg(w.event_id order by w.event_id)
-    into undone, undo_ids
-    from written as w;
-    -- the statements among them are withdrawn
-    perform memfold_internal._withdraw_turns(_record_undone.tenant_id, pg_catalog.array_agg(v.memory_id), pg_catalog.array_agg(t.turn),
-        pg_catalog.array_agg(v.event_id))
-    from memfold_internal._events(_record_undone.tenant_id, undone) as v
-    left join lateral pg_catalog.unnest(v.source_turn_ids) as t (turn) on true
-    where memfold_internal._withdraws(v.action, v.tier, v.observation, v.observed_at)
-    having pg_catalog.count(*) > 0;
+    select _record_undone.tenant_id, undo_ids[v.place], v.bucket_id, v_states[v.place], v.memory_id, v.target_id, _record_undone.reason,
+        v.event_id, _record_undone.run_id, memfold_internal._actor()
+    from (
+        select e.*, i.place
+        from unnest(undone) with ordinality as i (id, place)
+        cross join lateral memfold_internal._events(_record_undone.tenant_id, array[i.id]) as e
+    ) as v;
+    perform memfold_internal._restate_turns(_record_undone.tenant_id, array_agg(v.memory_id), array_agg(t.turn), array_agg(v.event_id))
+    from unnest(undone, v_states, earlier) as i (id, state, before)
+    cross join lateral memfold_internal._events(_record_undone.tenant_id, array[i.id]) as v
+    left join lateral unnest(v.source_turn_ids) as t (turn) on true
+    where memfold_internal._withdraws(i.state, v.action, v.tier, v.observation, v.observed_at)
+        <> memfold_internal._withdraws(i.before, v.action, v.tier, v.observation, v.observed_at)
+    having count(*) > 0;
 end;
 $$;
 comment on function memfold_internal._record_undone is
-'Records each of these events, in their order, as undone, unless it already is. Returns which were (undone; null: none), and the rows that
-undo them (undo_ids). Corrects turns and counters of the texts whose statements this withdraws. The caller derives the state, and holds the locks; for
-observations also the rows of their roots.';
+'Records of each of these events, in their order, that it is undone, withdrawn or restored (states), unless it already is. Returns which
+were concerned (undone; null: none), the rows that say so (undo_ids), and what held before (earlier). Corrects turns and counters of the
+texts whose statements change. The caller derives the state, and holds the locks; for observations also the rows of their roots.';
 
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe

@@ -271,7 +271,7 @@ as $$
 #variable_conflict use_column
 begin
     return query
-    select i.id, e.other_id, coalesce(u.event_id, e.event_id), u.event_id is not null or e.action = 'judged'
+    select i.id, e.other_id, case e.tier when 2 then u.event_id else e.event_id end, e.tier = 2 or e.action = 'judged'
     from unnest(memory_ids) as i (id)
     cross join lateral (
         select e.target_id as other_id, e.event_id, e.action, e.tier, e.method, e.verdict from memfold.memory_events as e
@@ -292,12 +292,13 @@ begin
         offset 0
     ) as e
     left join lateral (
-        select u.event_id from memfold.memory_events as u
+        select u.event_id, u.action from memfold.memory_events as u
         where u.tenant_id = _last_words.tenant_id collate "C" and u.undoes = e.event_id
-        offset 0
+        order by u.event_id desc
+        limit 1
     ) as u on true
-    where e.other_id is not null and case when e.tier = 2 then u.event_id is not null
-        else u.event_id is null and (e.action = 'superseded' or e.action = 'judged' and e.method = 'person' and e.verdict = 'distinct') end;
+    where e.other_id is not null and case when e.tier = 2 then u.action = 'undone'
+        else coalesce(u.action, 'restored') = 'restored' and (e.action = 'superseded' or e.action = 'judged' and e.method = 'person' and e.verdict = 'distinct') end;
 end;
 $$;
 comment on function memfold_internal._last_words is

@@ -190,7 +190,7 @@ begin
     from memfold.memory_events as u
     join memfold.memory_events as e on e.tenant_id = u.tenant_id and e.event_id = u.undoes
     where u.tenant_id = v_tenant_id and e.method is distinct from 'rehash'
-        and not memfold_internal._is_undoable(e.action, e.tier, e.observation);
+        and not (memfold_internal._is_undoable(e.action, e.tier, e.observation) or u.action <> 'undone' and e.observation);
     return query
     select null::uuid, 'idempotency key: ledger row exists', i.idempotency_key::text, i.event_id::text
     from memfold.idempotency_keys as i

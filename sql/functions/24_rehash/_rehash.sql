@@ -271,7 +271,7 @@ as $$
 begin
     perform memfold_internal._record_undone(_split_alias.tenant_id, array(
         select i.id from pg_catalog.unnest(event_ids) as i (id) order by i.id
-    ), 'rehash', _split_alias.run_id);
+    ), pg_catalog.array_fill('undone'::text, array[pg_catalog.cardinality(event_ids)]), 'rehash', _split_alias.run_id);
     perform memfold_internal._derive_pending(_split_alias.tenant_id, array(
         select x.id
         from memfold_internal._events(_split_alias.tenant_id, event_ids) as v

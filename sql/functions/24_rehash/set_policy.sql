@@ -27,7 +27,8 @@ create or replace function memfold.set_policy(
     max_session_repeats bigint default null,
     embed text default null,
     embed_model text default null,
-    segmenter text default null
+    segmenter text default null,
+    agent_actions_per_hour bigint default null
 ) returns memfold.policies
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -107,6 +108,7 @@ begin
     v_new.embed := coalesce(embed, v_new.embed);
     v_new.embed_model := coalesce(embed_model, v_new.embed_model);
     v_new.segmenter := coalesce(segmenter, v_new.segmenter);
+    v_new.agent_actions_per_hour := coalesce(agent_actions_per_hour, v_new.agent_actions_per_hour);
     v_new.updated_at := clock_timestamp();
     perform memfold_internal._check_thresholds(v_new.merge_threshold, v_new.judge_threshold);
     perform memfold_internal._check_embed(v_new);

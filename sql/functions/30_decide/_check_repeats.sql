@@ -6,16 +6,13 @@ begin
     return (
         select pg_catalog.count(*)
         from (
-            select e.event_id, e.observation, e.session_id
-            from memfold.memory_events as e
+            select e.observation, e.session_id, e.withdrawn
+            from memfold_internal._ledger as e
             where e.tenant_id = _session_repeats.tenant_id collate "C" and e.memory_id = _session_repeats.memory_id
             order by e.event_id desc
             limit greatest(newest, 0)
         ) as n
-        where n.observation and n.session_id = _session_repeats.session_id collate "C" and not exists (
-            select from memfold.memory_events as u
-            where u.tenant_id = _session_repeats.tenant_id collate "C" and u.undoes = n.event_id
-        )
+        where n.observation and n.session_id = _session_repeats.session_id collate "C" and not n.withdrawn
     );
 end;
 $$;

@@ -111,6 +111,7 @@ begin
     perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
     -- The judge was asked without a lock. Its answer is applied to the present state.
     perform memfold_internal._lock_memories(j.tenant_id, v_asked);
+    perform memfold_internal._check_agent_actions(j.tenant_id, j.bucket_id);
     j := memfold_internal._waiting_judgement(j.tenant_id, j.judgement_id, model, input_tokens, output_tokens, cost);
     n := memfold_internal._refresh_judgement(j);
     if n.status = 'obsolete' then
@@ -164,4 +165,4 @@ memory an alias of the one that was rejected (undo() separates them), any other 
 names, duplicate links the alias to the name (action linked; undo_run() of the result''s run_id undoes it) and distinct keeps them apart;
 both permanently. For kind cardinality, one and many declare the predicate as set_predicate() does (action declared; run_id as above).
 Members of memfold_agent may answer neither (42501): they may not set rules. model null: a person answered. The first answer counts.
-Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed).';
+Raises MF001 to MF003, MF025, MF026 (no such judgement), MF027 (it is closed), MF028 (an argument is not allowed), MF066.';

@@ -14,6 +14,7 @@ begin
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     perform memfold_internal._lock_memories(tenant_id, array[m.memory_id]);
     m := memfold_internal._memory_root(tenant_id, memory_id, '{rejected}');
+    perform memfold_internal._check_agent_changes(m);
     v_rivalry := memfold_internal._rivalry(tenant_id, array[m.memory_id]);
     r := memfold_internal._person_result('rejected', m.memory_id, null,
         memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'rejected',
@@ -28,4 +29,4 @@ comment on function memfold.reject_memory is
 'Rejects a memory (for an alias: its root) as a manual action: it becomes a tombstone, which is no longer shown, and what says
 the same is refused when it arrives again (docs/rules.md, Tombstones). A value that it had
 superseded becomes current again: similar names it, with the note current again. undo(event_id) undoes it. Raises
-MF018 (no such memory), MF034 (it is already rejected), MF025.';
+MF018 (no such memory), MF034 (it is already rejected), MF025. For members of memfold_agent: only what agents have stated (42501, MF066).';

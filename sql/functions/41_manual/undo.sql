@@ -1,3 +1,9 @@
+create or replace function memfold_internal._apart_mark(run_id uuid, memory_id uuid) returns uuid
+language sql immutable parallel safe
+return pg_catalog.md5(run_id::text || memory_id::text)::uuid;
+comment on function memfold_internal._apart_mark is
+'What the rows have in common (judgements.cluster_id) that tell apart the texts which a run had merged into one memory.';
+
 create or replace function memfold_internal._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -35,7 +41,7 @@ begin
         ),
         told as (
             select distinct on (u.run_id, u.child) u.run_id, u.child, u.ancestor as top,
-                pg_catalog.md5(u.run_id::text || u.ancestor::text)::uuid as cluster_id
+                memfold_internal._apart_mark(u.run_id, u.ancestor) as cluster_id
             from up as u
             where u.ancestor <> u.child
                 and not exists (select from edges as e where e.run_id = u.run_id and e.child = u.ancestor)
@@ -48,6 +54,7 @@ begin
         where not exists (
             select from memfold.judgements as j
             where j.tenant_id = _tell_apart.tenant_id collate "C" and j.memory_id = o.child and j.cluster_id = o.cluster_id
+                and j.status = 'done'
         )
         order by o.run_id, o.child
     loop
@@ -65,8 +72,59 @@ comment on function memfold_internal._tell_apart is
 'Records that the texts which an undone run had merged into one memory are distinct from each other: one row per text, with the same
 cluster_id for all that had been one memory. The caller holds the lock.';
 
+create or replace function memfold_internal._tell_together(tenant_id text, event_ids uuid[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    e memfold.memory_events;
+begin
+    for e in
+        select v.* from memfold_internal._events(_tell_together.tenant_id, event_ids) as v
+        where v.action in ('merged', 'replaced') and v.tier >= 2
+    loop
+        update memfold.judgements as j
+        set status = 'obsolete', reason = pg_catalog.concat_ws(': ', 'restored', j.reason)
+        where j.tenant_id = e.tenant_id and j.memory_id in (e.memory_id, e.target_id) and j.status = 'done' and j.verdict = 'distinct'
+            and (
+                j.cluster_id = memfold_internal._apart_mark(e.run_id, j.other_id)
+                or exists (
+                    select from memfold.memory_events as u
+                    where u.tenant_id = j.tenant_id and u.undoes = e.event_id and u.event_id = j.judgement_id
+                )
+            );
+    end loop;
+end;
+$$;
+comment on function memfold_internal._tell_together is
+'For merges that are no longer undone: what told their texts apart because they were no longer counts. The caller holds the lock.';
+
+create or replace function memfold_internal._check_restored(tenant_id text, event_ids uuid[]) returns void
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    e memfold.memory_events;
+begin
+    for e in
+        select v.* from memfold_internal._events(_check_restored.tenant_id, event_ids) as v
+        where v.action in ('merged', 'replaced') and v.tier >= 2
+    loop
+        if e.action = 'merged' and memfold_internal._is_beneath(e.tenant_id, e.target_id, e.memory_id)
+            or e.action = 'replaced' and memfold_internal._is_beneath(e.tenant_id, e.memory_id, e.target_id)
+        then
+            perform memfold_internal._fail('MF032', 'the event cannot be restored',
+                pg_catalog.format('Since %s was undone, the memory that it merged into was merged into the other one.', e.event_id),
+                'Undo that merge first; explain_memory() shows it.');
+        end if;
+    end loop;
+end;
+$$;
+comment on function memfold_internal._check_restored is
+'Raises MF032 if one of these merges, which are in force again, makes a circle with a later one. Only reads.';
+
 create or replace function memfold_internal._undo(
-    tenant_id text, event_ids uuid[], reason text, run_id uuid
+    tenant_id text, event_ids uuid[], states text[], reason text, run_id uuid
 ) returns setof memfold.undone_memory
 language plpgsql volatile
 -- arrays of ids tempt the planner to replan
@@ -74,63 +132,79 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    e memfold.memory_events;
+    v_changed record;
     v_undone uuid[];
-    v_undo_ids uuid[];
     v_sides uuid[];
 begin
-    -- With a statement its turns and its share of sums are removed: under the rows of counters, as a restatement writes them.
+    -- With a statement its turns and its share of sums come or go: under the rows of counters, as a restatement writes them.
     v_sides := array(
         select distinct x.id
-        from pg_catalog.unnest(event_ids) as i (id)
+        from unnest(event_ids, states) as i (id, state)
         cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
-        where memfold_internal._withdraws(v.action, v.tier, v.observation, v.observed_at) and x.id is not null
+        where x.id is not null
+            and memfold_internal._withdraws(i.state, v.action, v.tier, v.observation, v.observed_at) <> memfold_internal._withdraws(
+                memfold_internal._undo_state(_undo.tenant_id, i.id), v.action, v.tier, v.observation, v.observed_at)
     );
     if v_sides <> '{}' then
         perform memfold_internal._lock_texts(_undo.tenant_id, memfold_internal._texts_to_lock(_undo.tenant_id, v_sides || array(
             select e.into_id from memfold_internal._merges_in_force(_undo.tenant_id, v_sides) as e
         )));
     end if;
-    select r.undone, r.undo_ids into v_undone, v_undo_ids
-    from memfold_internal._record_undone(_undo.tenant_id, event_ids, _undo.reason, _undo.run_id) as r;
-    if v_undone is null then
+    v_changed := memfold_internal._record_undone(_undo.tenant_id, event_ids, states, _undo.reason, _undo.run_id);
+    if v_changed.undone is null then
         return;
     end if;
+    perform memfold_internal._tell_together(_undo.tenant_id, array(
+        select i.id from unnest(v_changed.undone, v_changed.earlier) as i (id, before) where i.before = 'undone'
+    ));
+    perform memfold_internal._check_restored(_undo.tenant_id, array(
+        select v.undoes from memfold_internal._events(_undo.tenant_id, v_changed.undo_ids) as v where v.action = 'restored'
+    ));
+    v_undone := array(
+        select v.undoes from memfold_internal._events(_undo.tenant_id, v_changed.undo_ids) as v where v.action = 'undone'
+    );
     v_sides := array(
         select distinct x.id
-        from memfold_internal._events(_undo.tenant_id, v_undone) as v
+        from memfold_internal._events(_undo.tenant_id, v_changed.undone) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
         where x.id is not null
         order by 1
     );
-    perform memfold_internal._derive_all(_undo.tenant_id, v_sides, not exists (
+    perform memfold_internal._derive_all(_undo.tenant_id, v_sides, v_undone = v_changed.undone and not exists (
         select from memfold_internal._events(_undo.tenant_id, v_undone) as v
         where v.action not in ('merged', 'replaced') or v.tier is distinct from 2 and v.tier is distinct from 3
     ));
     perform memfold_internal._settle_rehash_aliases(_undo.tenant_id, v_sides);
 
-    for e in
-        select v.*
-        from memfold_internal._events(_undo.tenant_id, v_undone) as v
-    loop
-        if e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null then
-            -- so that nothing merges or asks about it again; those of runs are separated together, below
-            insert into memfold.judgements (
-                tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence,
-                reason, resolved_at
-            )
-            select e.tenant_id, e.bucket_id, m.scope_key, 'review', 'done', greatest(e.memory_id, e.target_id),
-                least(e.memory_id, e.target_id), e.similarity, e.guard, 'distinct', 1,
-                pg_catalog.concat_ws(': ', 'undone', _undo.reason), pg_catalog.clock_timestamp()
-            from memfold.memories as m
-            where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id;
-        end if;
-    end loop;
+    -- so that nothing merges or asks about it again; those of runs are separated together, below
+    insert into memfold.judgements (
+        tenant_id, judgement_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence, reason,
+        resolved_at
+    )
+    select e.tenant_id, v_changed.undo_ids[i.place], e.bucket_id, m.scope_key, 'review', 'done', greatest(e.memory_id, e.target_id),
+        least(e.memory_id, e.target_id), e.similarity, e.guard, 'distinct', 1, concat_ws(': ', 'undone', _undo.reason),
+        clock_timestamp()
+    from unnest(v_changed.undone) with ordinality as i (id, place)
+    cross join lateral memfold_internal._events(_undo.tenant_id, array[i.id]) as e
+    cross join lateral memfold_internal._memory(_undo.tenant_id, e.memory_id) as m
+    where e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null and i.id = any(v_undone);
     perform memfold_internal._tell_apart(_undo.tenant_id, v_undone, _undo.reason);
+    -- a question whose answer was withdrawn may be asked again
+    update memfold.judgements as j
+    set status = case a.action when 'withdrawn' then 'obsolete' else 'done' end
+    from (
+        select v.judgement_id, u.action
+        from unnest(v_changed.undone, v_changed.undo_ids, v_changed.earlier) as i (id, undo_id, before)
+        cross join lateral memfold_internal._events(_undo.tenant_id, array[i.id]) as v
+        cross join lateral memfold_internal._events(_undo.tenant_id, array[i.undo_id]) as u
+        where v.judgement_id is not null and v.tier = 3 and 'withdrawn' in (u.action, i.before)
+    ) as a
+    where j.tenant_id = _undo.tenant_id collate "C" and j.judgement_id = a.judgement_id and j.verdict is not null
+        and j.status in ('done', 'obsolete');
     return query
-    select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text
-    from unnest(v_undone, v_undo_ids) as i (id, undo_id)
+    select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text, _undo.run_id
+    from unnest(v_changed.undone, v_changed.undo_ids) as i (id, undo_id)
     cross join lateral memfold_internal._events(_undo.tenant_id, array[i.id]) as v
     cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
     -- each by its id: joined, all memories of the tenant were read for each row, 320,000 pages for one of 5,000
@@ -139,32 +213,48 @@ begin
 end;
 $$;
 comment on function memfold_internal._undo is
-'Undoes events that are not undone yet, and returns the memories concerned, each with its last new row. run_id: the run that is undone.
-The caller holds the locks.';
+'Makes these events undone, withdrawn or restored (states), unless they already are, and returns the memories concerned, each with its last
+new row. run_id: the run that does it. The caller holds the locks.';
 
-create or replace function memfold_internal._event_to_undo(tenant_id text, event_id uuid) returns memfold.memory_events
+create or replace function memfold_internal._event_to_undo(
+    tenant_id text, event_id uuid, out event memfold.memory_events, out state text
+)
 language plpgsql stable
 as $$
 declare
     e constant memfold.memory_events := memfold_internal._event(tenant_id, event_id);
 begin
+    event := e;
+    state := 'undone';
     if e.event_id is null then
         perform memfold_internal._fail('MF029', 'there is no such event',
             pg_catalog.format('event_id was %s.', coalesce(_event_to_undo.event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
-    elsif e.method = 'rehash' then
-        perform memfold_internal._fail('MF032', 'the event cannot be undone', pg_catalog.format('It belongs to the rehash %s.', e.run_id),
+    elsif e.undoes is not null then
+        event := memfold_internal._event(tenant_id, e.undoes);
+        state := memfold_internal._undo_state(tenant_id, e.undoes, e.event_id);
+    end if;
+    if event.method = 'rehash' then
+        perform memfold_internal._fail('MF032', 'the event cannot be undone',
+            pg_catalog.format('It belongs to the rehash %s.', coalesce(e.run_id, event.run_id)),
             'Texts that are equal under the present rules cannot be separate: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
-    elsif not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
+    elsif e.undoes is null and not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
         perform memfold_internal._fail('MF032', 'the event cannot be undone',
             pg_catalog.format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
             'Merges, supersessions, prunings, restatements and rejections of a memory can be; to remove a memory itself, use reject_memory().');
+    elsif exists (
+        select from memfold.memory_events as u
+        where u.tenant_id = e.tenant_id and u.undoes = event.event_id and u.event_id > e.event_id and e.undoes is not null
+    ) or e.undoes is null and memfold_internal._undo_state(tenant_id, e.event_id) <> 'restored' then
+        perform memfold_internal._fail('MF033', 'the event is already undone', pg_catalog.format('event_id was %s.', e.event_id),
+            'explain_memory() marks undone events; only the last row about an event can itself be undone.');
     end if;
-    return e;
+    perform memfold_internal._check_rank(e.actor);
 end;
 $$;
 comment on function memfold_internal._event_to_undo is
-'The ledger row of an event that undo() can undo. Raises MF029 (no such event), MF032 (it cannot be undone). Only reads.';
+'The event that undo() of a row of the ledger changes (for the row of an undo, the event that it is about), and what then holds of it.
+Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is undone, or another row about it followed), 42501. Only reads.';
 
 create or replace function memfold.undo(
     event_id uuid,
@@ -175,24 +265,26 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
+    r record;
     e memfold.memory_events;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
-    e := memfold_internal._event_to_undo(tenant_id, event_id);
+    r := memfold_internal._event_to_undo(tenant_id, event_id);
+    e := r.event;
     perform memfold_internal._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
-    -- again: it may have been erased while this call waited
-    e := memfold_internal._event_to_undo(tenant_id, event_id);
+    -- again: it may have been undone, or erased, while this call waited
+    r := memfold_internal._event_to_undo(tenant_id, event_id);
+    e := r.event;
+    perform memfold_internal._check_agent_actions(e.tenant_id, e.bucket_id);
     return query
-    select u.* from memfold_internal._undo(e.tenant_id, array[e.event_id], undo.reason, null) as u;
-    if not found then
-        perform memfold_internal._fail('MF033', 'the event is already undone', format('event_id was %s.', e.event_id),
-            'explain_memory() marks undone events.');
-    end if;
+    select u.* from memfold_internal._undo(e.tenant_id, array[e.event_id], array[r.state], undo.reason, null) as u;
 end;
 $$;
 grant execute on function memfold.undo to memfold_app;
 comment on function memfold.undo is
-'Undoes one event of the ledger, no matter who made it, in any order: a merge (both texts are memories of their own again, each with the
-observations that arrived by it), a supersession by ingest (the two values hold together until another one comes), a judgement, a rejection, a pruning, or one
-restatement (tier 1: the observation no longer counts). Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with
-action undone. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone).';
+'Undoes one event of the ledger, in any order: a merge (both texts are memories of their own again, each with the observations that
+arrived by it), a supersession by ingest (the two values hold together until another one comes), a judgement, a rejection, a pruning, or one
+restatement (tier 1: the observation no longer counts). The row of an undo can be undone too, as long as it is the last one about its
+event: what it undid is restored. Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with action
+undone or restored. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone). For members of memfold_agent:
+only what agents have decided (42501).';

@@ -40,6 +40,24 @@ comment on function memfold_internal._undo_predicate is
 'Undoes set_predicate(): the rule is again what it was, in a run of its own, which takes up what is stored. Returns no rows. Raises MF039,
 40001, 55P03.';
 
+create or replace function memfold_internal._end_undo(r memfold.runs) returns void
+language plpgsql volatile
+as $$
+begin
+    update memfold.runs as o
+    set status = 'done', ended_at = memfold_internal._clock(), report = (
+        select coalesce(pg_catalog.jsonb_object_agg(c.action, c.n), '{}')
+        from (
+            select e.action, pg_catalog.count(*) as n from memfold.memory_events as e
+            where e.tenant_id = r.tenant_id and e.run_id = r.run_id
+            group by e.action
+        ) as c
+    )
+    where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
+end;
+$$;
+comment on function memfold_internal._end_undo is 'Records the results of a run of kind undo.';
+
 create or replace function memfold.undo_run(
     run_id uuid,
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -51,6 +69,9 @@ as $$
 declare
     r memfold.runs;
     j memfold.judgements;
+    v_undo memfold.runs;
+    v_events uuid[];
+    v_states text[];
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     r := memfold_internal._run(tenant_id, run_id);
@@ -64,6 +85,9 @@ begin
         return;
     elsif r.kind = 'link' then
         perform memfold_internal._lock_links(tenant_id, r.bucket_id);
+    elsif r.bucket_id = '*' then
+        -- of undo_actor()
+        perform memfold_internal._lock_rules(r.tenant_id);
     else
         perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
     end if;
@@ -87,20 +111,28 @@ begin
     update memfold.judgements as o
     set status = 'obsolete', reason = concat_ws(': ', 'its run was undone', undo_run.reason), resolved_at = memfold_internal._clock()
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status in ('open', 'leased', 'dead');
-    return query
-    select u.* from memfold_internal._undo(r.tenant_id, array(
-        select e.event_id from memfold_internal._ledger as e
+    v_undo := memfold_internal._start_run(r.tenant_id, r.bucket_id, 'undo', jsonb_build_object('undoes', r.run_id));
+    select array_agg(e.event_id order by e.event_id), array_agg(e.state order by e.event_id) into v_events, v_states
+    from (
+        select e.event_id, 'undone' as state from memfold_internal._ledger as e
         where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
             and memfold_internal._is_undoable(e.action, e.tier, e.observation)
-        order by e.event_id
-    ), undo_run.reason, r.run_id) as u;
+        union all
+        -- those of an undo: as it was before, unless somebody has said something about the event since
+        select e.undoes, memfold_internal._undo_state(e.tenant_id, e.undoes, e.event_id) from memfold.memory_events as e
+        where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.undoes is not null and not exists (
+            select from memfold.memory_events as l
+            where l.tenant_id = e.tenant_id and l.undoes = e.undoes and l.event_id > e.event_id
+        )
+    ) as e;
+    return query
+    select u.* from memfold_internal._undo(r.tenant_id, v_events, v_states, undo_run.reason, v_undo.run_id) as u;
+    perform memfold_internal._end_undo(v_undo);
     update memfold.runs as o
-    set status = 'undone', ended_at = memfold_internal._clock(),
-        report = o.report || jsonb_strip_nulls(jsonb_build_object('undone_because', undo_run.reason, 'undone', (
-            select count(*) from memfold.memory_events as e
-            where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.action = 'undone'
-        )))
-    where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
+    set status = case o.run_id when r.run_id then 'undone' else 'done' end, ended_at = memfold_internal._clock(),
+        report = case o.run_id when r.run_id then o.report || jsonb_strip_nulls(jsonb_build_object('undone_by', v_undo.run_id,
+            'undone_because', undo_run.reason)) else o.report - array['undone_by', 'undone_because'] end
+    where o.tenant_id = r.tenant_id and o.run_id in (r.run_id, (r.arguments ->> 'undoes')::uuid);
 end;
 $$;
 grant execute on function memfold.undo_run to memfold_app;
@@ -108,7 +140,8 @@ comment on function memfold.undo_run is
 'Undoes a whole maintenance run, as undo() does for each event: whatever it merged, replaced, superseded, rejected or pruned. Statements
 made since remain, and count for the memory that now holds their text. Open judgements of the run become obsolete. A text that a judge
 wrote for the run is withdrawn. The texts that the run had merged into one memory are marked as distinct from each other: no run merges
-them or asks about them again. Returns the memories concerned as they are now. Blocks writers of the bucket: up to three seconds for 1,000
-merges. For a run of link_subject() or link_predicate() it removes the link (unlink_subject()), for one of set_predicate() it sets the
+them or asks about them again. The undo is a run itself (runs, kind undo; run_id of the result): undo_run() of it restores what it undid, except
+where somebody has undone or restored the same event since. Returns the memories concerned as they are now. Blocks writers of the bucket:
+up to three seconds for 1,000 merges. For a run of link_subject() or link_predicate() it removes the link (unlink_subject()), for one of set_predicate() it sets the
 rule from before (the last run of a predicate only), and returns no row. Raises MF001 to MF003,
-MF025, MF038 (no such run), MF039 (it is already undone, or of a kind that cannot be).';
+MF025, MF032 (a merge cannot be restored), MF038 (no such run), MF039 (it is already undone, or of a kind that cannot be).';

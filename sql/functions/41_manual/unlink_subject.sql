@@ -25,7 +25,7 @@ begin
             is distinct from (memfold_internal._prose_1(m.subject), memfold_internal._predicate_1(m.predicate))
         order by l.event_id
     loop
-        perform memfold_internal._undo(tenant_id, array[e.event_id], 'unlinked', run_id);
+        perform memfold_internal._undo(tenant_id, array[e.event_id], '{undone}', 'unlinked', run_id);
         perform memfold_internal._ingest(memfold_internal._candidate(e.content, tenant_id, bucket_id, e.memory_type, e.subject,
             e.predicate, e.object, null, null, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.session_id, e.origin,
             e.metadata, e.observed_at, null, e.valid_from, e.valid_until), null);

@@ -20,6 +20,7 @@ begin
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     perform memfold_internal._lock_memories(tenant_id, array[m.memory_id]);
     m := memfold_internal._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
+    perform memfold_internal._check_agent_changes(m);
     c := memfold_internal._candidate(content, m.tenant_id, m.bucket_id, m.memory_type, m.subject, m.predicate,
         coalesce(object, m.object), embedding, embedding_model, '{}', 0, 0, null, 'inferred', m.metadata, null);
     c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
@@ -58,4 +59,4 @@ comment on function memfold.update_memory is
 'Gives a memory a new text (and object), as a manual action: a text never changes, so the new one becomes a memory of the same scope and
 the old one its alias; ids and observations of the old one count for it. With an embedding, tier 2 runs for the new text: action is merged
 or escalated if it matches another memory, otherwise replaced. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (it already
-has this text, or is rejected or withdrawn), MF004 to MF015, MF025.';
+has this text, or is rejected or withdrawn), MF004 to MF015, MF025. For members of memfold_agent: only what agents have stated (42501, MF066).';

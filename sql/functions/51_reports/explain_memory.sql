@@ -183,7 +183,7 @@ begin
             case when r.content is not null then format(' "%s"', r.content) else '' end,
             case when r.source_turn_ids <> '{}' then ' from ' || array_to_string(r.source_turn_ids, ', ') else '' end)
             || coalesce(', valid from ' || r.valid_from::timestamptz(0), '') || coalesce(', valid until ' || r.valid_until::timestamptz(0), '')
-            || case when r.undone then '  (undone)' else '' end
+            || case when r.undone then format('  (%s)', r.undo_state) else '' end
             || coalesce('  run ' || r.run_id, '')
             || coalesce('  reason: ' || r.reason, '');
         if r.method = 'score' then

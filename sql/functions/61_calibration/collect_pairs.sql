@@ -39,7 +39,7 @@ begin
         from memfold_internal._ledger as e
         where e.tenant_id = _past_decisions.tenant_id collate "C"
             and (_past_decisions.bucket_id is null or e.bucket_id = _past_decisions.bucket_id collate "C")
-            and e.judgement_id is null and e.memory_id <> e.target_id
+            and e.judgement_id is null and e.memory_id <> e.target_id and e.undo_state is distinct from 'withdrawn'
             and (
                 e.tier = 2 and e.action in ('merged', 'replaced')
                 or e.tier = 3 and e.action = 'merged' and e.method = 'person'

@@ -139,7 +139,7 @@ begin
         using unnest(v_sources, v_turns) as t (id, turn)
         where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
     elsif v_stated is not null then
-        perform memfold_internal._withdraw_turns(v_tenant_id, v_sources, v_turns, v_stated);
+        perform memfold_internal._restate_turns(v_tenant_id, v_sources, v_turns, v_stated);
     end if;
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
         coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')

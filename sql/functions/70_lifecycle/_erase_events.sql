@@ -164,7 +164,7 @@ begin
         if (case
             -- a recalled statement repeats the text; a refused statement of another source belongs to that source
             when e.origin is not null then e.memory_id = any(gone) and e.origin = 'recalled'
-            else e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone') or v_memory_id is null
+            else e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone', 'withdrawn', 'restored') or v_memory_id is null
                 or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
         end) then
             v_removed := v_removed || e.event_id;
@@ -174,7 +174,9 @@ begin
             set action = 'inserted', tier = null, method = null, target_id = null, similarity = null, guard = '{}',
                 similar_memories = null, reason = null
             where o.tenant_id = v_tenant_id and o.event_id = e.event_id;
-            delete from memfold.memory_events as o where o.tenant_id = v_tenant_id and o.undoes = e.event_id;
+            if memfold_internal._undo_state(v_tenant_id, e.event_id) <> 'withdrawn' then
+                delete from memfold.memory_events as o where o.tenant_id = v_tenant_id and o.undoes = e.event_id;
+            end if;
         else
             update memfold.memory_events as o
             set memory_id = v_memory_id, target_id = v_target_id, similarity = null, guard = '{}', similar_memories = null,

@@ -257,6 +257,7 @@ _FOR_THE_MODEL: Final[Mapping[str, str | None]] = {
     "MF033": "explain shows what is undone.",
     "MF034": "explain says by which event; undo that event.",
     "MF065": None,
+    "MF066": "Tell the user: too much was changed within an hour. A person has to look at it.",
 }
 _FOR_OTHERS: Final = "No other arguments can change that. Tell the user to look at the log of memfold mcp."
 

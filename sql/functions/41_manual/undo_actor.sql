@@ -1,0 +1,99 @@
+create or replace function memfold_internal._deeds(
+    tenant_id text, actor text, since timestamptz, out event_ids uuid[], out states text[]
+)
+language plpgsql stable
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+begin
+    select array_agg(d.event_id order by d.event_id), array_agg(d.state order by d.event_id)
+    into event_ids, states
+    from (
+        -- what the actor stated or decided
+        select e.event_id, 'withdrawn' as state from memfold_internal._ledger as e
+        where e.tenant_id = _deeds.tenant_id collate "C" and e.event_id >= memfold_internal._first_id(since)
+            and e.recorded_at >= since and e.actor = _deeds.actor collate "C" and e.method is distinct from 'rehash'
+            -- the row that stands for a plain INSERT is of the one who inserted it
+            and e.method is distinct from 'plain'
+            and (e.observation and not e.withdrawn or memfold_internal._is_undoable(e.action, e.tier, e.observation) and not e.undone)
+        union all
+        -- what others stated or decided, and the actor has undone, or restored, last
+        select u.event_id, b.state
+        from (
+            select distinct e.undoes as event_id from memfold.memory_events as e
+            where e.tenant_id = _deeds.tenant_id collate "C" and e.event_id >= memfold_internal._first_id(since)
+                and e.recorded_at >= since and e.actor = _deeds.actor collate "C" and e.undoes is not null
+        ) as u
+        cross join lateral memfold_internal._events(_deeds.tenant_id, array[u.event_id]) as v
+        cross join lateral (
+            -- the last row about it that is not one of the actor's, and whether the last of all is
+            select coalesce((array_agg(w.action order by w.event_id desc) filter (where not w.is_deed))[1], 'restored') as state,
+                (array_agg(w.is_deed order by w.event_id desc))[1] as is_last
+            from (
+                select o.event_id, o.action, o.actor = _deeds.actor collate "C" and o.recorded_at >= since as is_deed
+                from memfold.memory_events as o
+                where o.tenant_id = _deeds.tenant_id collate "C" and o.undoes = u.event_id
+            ) as w
+        ) as b
+        where b.is_last and v.method is distinct from 'rehash'
+            and not (v.actor = _deeds.actor collate "C" and v.recorded_at >= since and v.method is distinct from 'plain')
+    ) as d;
+end;
+$$;
+comment on function memfold_internal._deeds is
+'What an actor has done to a tenant since a time: events, and what is to hold of them, so that it is as if the actor had done nothing. Only
+reads.';
+
+create or replace function memfold.undo_actor(
+    actor text,
+    since timestamptz,
+    tenant_id text default current_setting('memfold.tenant_id', true),
+    dry_run boolean default true,
+    reason text default null
+) returns setof memfold.undone_memory
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    v_run memfold.runs;
+    v_deeds record;
+    v_memories memfold.undone_memory[];
+begin
+    perform memfold_internal._authorize_tenant(tenant_id);
+    if num_nulls(actor, since, dry_run) > 0 or since = 'infinity' then
+        perform memfold_internal._fail('MF022', 'it is not clear what to undo',
+            format('actor was %s, since %s, dry_run %s.', quote_nullable(actor), coalesce(since::text, 'null'),
+                coalesce(dry_run::text, 'null')),
+            'Name the role, as in memory_events.actor, and the time from which on what it did is to be undone.');
+    end if;
+    -- in all buckets
+    perform memfold_internal._lock_rules(tenant_id);
+    v_deeds := memfold_internal._deeds(tenant_id, actor, since);
+    if v_deeds.event_ids is null then
+        return;
+    end if;
+    begin
+        v_run := memfold_internal._start_run(tenant_id, '*', 'undo', jsonb_build_object('actor', actor, 'since', since));
+        v_memories := array(
+            select u from memfold_internal._undo(tenant_id, v_deeds.event_ids, v_deeds.states, reason, v_run.run_id) as u
+        );
+        perform memfold_internal._end_undo(v_run);
+        if dry_run then
+            raise exception using errcode = 'P0001';
+        end if;
+    exception when raise_exception then
+        -- a preview is the real thing, rolled back
+        v_run.run_id := null;
+    end;
+    return query
+    select case when not dry_run then m.event_id end, m.memory_id, m.status, m.content, v_run.run_id from unnest(v_memories) as m;
+end;
+$$;
+grant execute on function memfold.undo_actor to memfold_app;
+comment on function memfold.undo_actor is
+'Makes it as if a role (memory_events.actor) had done nothing to a tenant since a time: what it has stated, decided, rejected, reworded and
+answered is withdrawn, and what it has undone is restored, unless somebody else has undone or restored the same event since. A text that
+nobody else has stated is then withdrawn, and active again when it is stated again. In one run (runs, kind undo; run_id of the result), which
+undo_run() undoes as a whole. dry_run (the default): returns the memories as they would be, and changes nothing. Returns the memories
+concerned as they are now. Blocks the writers of the tenant in the meantime, about three seconds for 1,000 decisions. Raises MF001 to MF003, MF022,
+MF025, MF032 (a merge cannot be restored).';
