@@ -89,5 +89,5 @@ comment on column memfold.judgements.verdict is
 'unsure: the answer''s confidence was below the policy''s confidence_floor; both were kept.';
 comment on column memfold.judgements.cost is 'Cost of the model''s calls, in the currency that the judge is configured with.';
 comment on column memfold.judgements.cluster_id is
-'For each member except the oldest (other_id): the question about its cluster; after an undone run, a mark shared by the texts that the
-run had merged into one memory. Two memories with the same cluster_id were asked about together. Null: a separate pair.';
+'For each member except the oldest (other_id): the question about its cluster; after an undo, a mark shared by the texts that the run
+or event had merged into one memory. Two memories with the same cluster_id were asked about together. Null: a separate pair.';

@@ -469,8 +469,19 @@ def test_functions_that_a_superuser_makes_belong_to_the_tables_owner(db: DB, run
     db.execute(f"drop role if exists {role}; create role {role}")
     db.execute(f"grant usage, create on schema app to {role}; alter table app.memories owner to {role}")
     try:
-        told = run("run", *OPTIONS, "--confirm")
-        assert f"may be {role}'s, and run as you, a superuser" in told.stderr
+        db.execute(
+            "create table app.who (role text); create function app.spy() returns trigger language plpgsql as"
+            " 'begin insert into app.who values (current_user); return new; end';"
+            " create trigger spy before update on app.memories for each row execute function app.spy()"
+        )
+        told = run("run", *OPTIONS, code=1)
+        assert f"app.memories belongs to {role}, and you are a superuser" in told.stderr
+        assert "--trust-owner" in told.stderr
+        assert db.execute("select * from app.who").fetchall() == []
+        assert db.execute("select * from memfold.adoptions").fetchall() == []
+        run("run", *OPTIONS, "--confirm", "--trust-owner")
+        assert "belongs to" in run("undo", *TABLE, "--restore", code=1).stderr
+        assert db.execute("select distinct role from app.who").fetchall() == [(db.info.user,)]
         owners = db.execute(
             "select distinct proowner::regrole::text from pg_proc where proname ~ '_app_memories$'"
         ).fetchall()

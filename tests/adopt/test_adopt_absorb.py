@@ -353,7 +353,7 @@ def test_a_writer_and_an_owner_without_rights(db: DB, run: Run, connect: Connect
         for table in ("memories", *CHILDREN):
             db.execute(f"alter table app.{table} owner to {owner}")
         db.execute(f"grant usage on schema app to {writer}; grant insert on app.memories to {writer}")
-        run("run", *OPTIONS, "--confirm", "--absorb")
+        run("run", *OPTIONS, "--confirm", "--absorb", "--trust-owner")
         app = connect(user=writer)
         assert app.execute(INSERT, ["A fact."]).rowcount == 1
         assert app.execute(INSERT, ["a FACT"]).rowcount == 0
@@ -365,7 +365,7 @@ def test_a_writer_and_an_owner_without_rights(db: DB, run: Run, connect: Connect
             connect(user=owner).execute("select * from memfold.adoption_repeats")
         assert one(db, REPEATS) == 1
         # and where the owner adopts
-        run("undo", *TABLE, "--restore")
+        run("undo", *TABLE, "--restore", "--trust-owner")
         db.execute(f"delete from app.memories where tenant_id = 't9'; grant memfold_owner to {owner}")
         run("run", *OPTIONS, "--dsn", make_conninfo(dsn, user=owner), "--confirm", "--absorb")
         assert app.execute(INSERT, ["A fact."]).rowcount == 1

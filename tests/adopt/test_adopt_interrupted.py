@@ -215,6 +215,11 @@ def test_killed_while_it_is_undone(db: DB, dsn: str) -> None:
         finally:
             process.kill()
         wait_for(lambda: not there(db))
+        # neither a run nor its confirmation continues from here
+        assert "its undo has begun" in (told := finish(dsn, "status"))
+        assert "next: memfold adopt undo --table app.memories --restore" in told
+        for more in ([], ["--confirm"]):
+            assert "undo --table app.memories --restore" in finish(dsn, "run", *TABLE, *more, code=1)
     finish(dsn, "undo", *TABLE, "--restore")
     assert ([row for row in catalog(db) if row[0] != "archived"], state(db)) == before
 

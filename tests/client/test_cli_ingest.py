@@ -249,5 +249,19 @@ def test_undo_takes_back_an_event(run: Run, db: DB) -> None:
         ("two cats",)
     ]
     assert "MF033" in run("undo", merged[0], "--tenant", "t", code=1).stderr
-    for wrong in ([], [merged[0], "--run", merged[0]]):
-        assert "give EVENT_ID or --run RUN_ID" in run("undo", *wrong, code=2).stderr
+    everything = ["undo", "--actor", db.info.user, "--since", "2020-01-01", "--tenant", "t"]
+    assert "withdrawn 2\nnothing has changed yet" in run(*everything).stdout
+    assert db.execute("select distinct status from memories").fetchall() == [("active",)]
+    assert "withdrawn 2\nrun " in run(*everything, "--yes").stdout
+    assert db.execute("select distinct status from memories").fetchall() == [("withdrawn",)]
+    row = db.execute("select run_id from runs where kind = 'undo'").fetchone()
+    assert row is not None
+    assert "active 2" in run("undo", "--run", row[0], "--tenant", "t").stdout
+    for wrong in (
+        [],
+        [merged[0], "--run", merged[0]],
+        ["--actor", "a"],
+        ["--since", "2020-01-01"],
+        ["--run", row[0], "--yes"],
+    ):
+        assert "give EVENT_ID, or --run RUN_ID, or --actor ROLE" in run("undo", *wrong, code=2).stderr

@@ -170,10 +170,12 @@ class Audit:
                         deed.tenant, deed.subject,
                     ) is not None  # fmt: skip
                 case "undo_run":
+                    # (a run of kind undo may have restored it since)
                     right = one(
-                        "select status from memfold.runs where tenant_id = %s and run_id = %s",
-                        deed.tenant, deed.subject,
-                    ) == ("undone",)  # fmt: skip
+                        "select from memfold.runs where tenant_id = %s and (run_id = %s and status = 'undone'"
+                        " or kind = 'undo' and arguments ->> 'undoes' = %s) limit 1",
+                        deed.tenant, deed.subject, str(deed.subject),
+                    ) is not None  # fmt: skip
                 case "consolidate" | "sweep" | "session" | "prune":
                     runs = [row[0] for row in deed.answer if row[0] is not None]
                     right = one(

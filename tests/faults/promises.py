@@ -69,13 +69,15 @@ PROMISES = {
         where status = 'leased' and coalesce(leased_until > clock_timestamp() + interval '{LEASE} s'
             or next_attempt_at > leased_until, true)""",
     "an undo is one row": """
-        select tenant_id, undoes, count(*) from memfold.memory_events where tenant_id = any(%(tenants)s)
-        and undoes is not null group by 1, 2 having count(*) > 1""",
+        select u.tenant_id, u.undoes, u.event_id from (
+            select e.*, lag(e.action, 1, 'restored') over (partition by e.tenant_id, e.undoes order by e.event_id) as before
+            from memfold.memory_events as e where e.tenant_id = any(%(tenants)s) and e.undoes is not null
+        ) as u where u.action = u.before""",
     "an undone run has nothing in force": """
         select r.tenant_id, r.run_id, e.event_id from memfold.runs as r
-        join memfold.memory_events as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
+        join memfold_internal._ledger as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
         where r.tenant_id = any(%(tenants)s) and r.status = 'undone' and e.action in ('merged', 'replaced', 'pruned')
-        and not exists (select from memfold.memory_events as u where u.tenant_id = e.tenant_id and u.undoes = e.event_id)""",
+        and not e.undone""",
     "sides, edges and turns exist": """
         select j.tenant_id, j.judgement_id, null::uuid from memfold.judgements as j
         where j.tenant_id = any(%(tenants)s) and (select count(*) from memfold.memories as m

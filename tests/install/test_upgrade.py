@@ -383,7 +383,18 @@ def adopt_docs(dsn: str, owner: str, *options: str) -> None:
         " insert into app.docs_1 (text) values ('A fact.'), ('a  FACT'), ('Another.');"
         f" grant usage, create on schema app to {owner}; alter table app.docs_1 owner to {owner}",
     )
-    arguments = ["adopt", "run", "--table", "app.docs_1", "--content", "text", "--confirm", "--dsn", dsn]
+    arguments = [
+        "adopt",
+        "run",
+        "--table",
+        "app.docs_1",
+        "--content",
+        "text",
+        "--confirm",
+        "--trust-owner",
+        "--dsn",
+        dsn,
+    ]
     done = CliRunner().invoke(cli.main, [*arguments, *options])
     assert done.exit_code == 0, done.output
     assert ask(dsn, "select count(*) from memfold.adoption_archive") == [1]

@@ -35,9 +35,7 @@ class Storage:
     # what a rehash did within the next call, as the database tells it
     rehashed: list[Event] = field(default_factory=list)
     # of a run: what was told apart from what
-    parted: set[tuple[str | None, int, int]] = field(default_factory=set)
-    # what tells two texts apart, by the undo that says so
-    apart_by: dict[int, int] = field(default_factory=dict)
+    parted: set[tuple[str | int, int, int]] = field(default_factory=set)
 
     def record(self, event: Event) -> Event:
         event.number = len(self.events)

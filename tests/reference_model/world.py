@@ -162,18 +162,18 @@ class World(Ingesting):
         )
 
     def part(self, e: Event) -> tuple[int, int] | None:
-        """The texts that a run had merged, including e, are recorded as distinct from the text that they were merged
-        into: which one, unless that is known."""
+        """The texts that a run, or e alone, had merged are recorded as distinct from the text that they were merged into:
+        which one, unless that is known."""
         assert e.fold is not None
         child, into = e.fold
-        edges = {x.fold for x in self.events if x.run == e.run and x.fold}
+        edges = {x.fold for x in self.events if x.fold and (x is e if e.run is None else x.run == e.run)}
         above, new = set[int](), {into}
         while new:
             above |= new
             new = {b for a, b in edges if a in new} - above
         tops = sorted(above - {a for a, _ in edges} - {child})
-        if tops and (e.run, child, tops[0]) not in self.parted:
-            self.parted.add((e.run, child, tops[0]))
+        if tops and (e.run or e.number, child, tops[0]) not in self.parted:
+            self.parted.add((e.run or e.number, child, tops[0]))
             return child, tops[0]
         return None
 
@@ -192,10 +192,7 @@ class World(Ingesting):
         event = self.record(Event("undone", e.memory, target=e.target, undoes=number))
         # a text that had no hash for it is placed
         self.take_over_rehashed()
-        if e.fold and e.run is None:
-            self.told_apart(*self.newer_first(*e.fold), e.similarity)
-            self.apart_by[event.number] = self.judgements[-1].number
-        elif e.fold and (pair := self.part(e)):
+        if e.fold and (pair := self.part(e)):
             self.told_apart(*pair, e.similarity)
         return event
 
@@ -215,18 +212,21 @@ class World(Ingesting):
             raise RefusedError("MF032")
         event = self.record(Event("restored", e.memory, target=e.target, undoes=e.number))
         if e.fold:
-            self.told_together(e, undo)
+            self.told_together(e)
         self.take_over_rehashed()
         return event
 
-    def told_together(self, e: Event, undo: Event) -> None:
+    def told_together(self, e: Event) -> None:
         """What told the texts of a merge apart, because it was undone, no longer counts."""
         assert e.fold is not None
-        if e.run is None:
-            self.judgements[self.apart_by[undo.number]].state = "obsolete"
-            return
-        for run, child, top in [p for p in self.parted if p[:2] == (e.run, e.fold[0])]:
-            self.parted.discard((run, child, top))
+        for mark, child, top in [p for p in self.parted if p[:2] == (e.run or e.number, e.fold[0])]:
+            self.parted.discard((mark, child, top))
             for j in self.judgements:
-                if (j.memory, j.other, j.state, j.verdict) == (child, top, "done", "distinct"):
+                if (j.memory, j.other, j.state, j.verdict, j.kind) == (
+                    child,
+                    top,
+                    "done",
+                    "distinct",
+                    "review",
+                ):
                     j.state = "obsolete"

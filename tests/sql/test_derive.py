@@ -20,7 +20,7 @@ def take_back(db: DB, event_id: UUID | None) -> None:
     """Append the undo of an event, and derive both its memories again."""
     row = db.execute(
         "select e.memory_id, e.target_id from memory_events as e"
-        " cross join lateral memfold_internal._record_undone(e.tenant_id, array[e.event_id], null, null)"
+        " cross join lateral memfold_internal._record_undone(e.tenant_id, array[e.event_id], '{undone}', null, null)"
         " where e.event_id = %s",
         [event_id],
     ).fetchone()

@@ -82,10 +82,9 @@ class Comparison(Tenant):
         self.memories = [UUID(row[0]) for row in held["memories"]]
         self.judgements = [UUID(row[0]) for row in held["judgements"]]
         self.events += [UUID(row[0]) for row in held["events"]]
-        # (what tells two texts apart has the id of the undo that says so)
         numbers = {
             str(id_): f"{letter}{i}"
-            for letter, ids in (("m", self.memories), ("j", self.judgements), ("e", self.events))
+            for letter, ids in (("m", self.memories), ("e", self.events), ("j", self.judgements))
             for i, id_ in enumerate(ids)
         }
 
@@ -131,8 +130,8 @@ class Comparison(Tenant):
         actual["sources"] = sorted((n(m), t) for m, t in held["sources"])
         expected["sources"] = sorted((f"m{m}", t) for m, t in s.sources)
         actual["judgements"] = [
-            [f"j{i}", kind, n(m), n(o), state, verdict, similarity and round(similarity + 3e-5, 4)]
-            for i, (_, kind, m, o, state, verdict, similarity) in enumerate(held["judgements"])
+            [n(j), kind, n(m), n(o), state, verdict, similarity and round(similarity + 3e-5, 4)]
+            for j, kind, m, o, state, verdict, similarity in held["judgements"]
         ]
         expected["judgements"] = [
             [

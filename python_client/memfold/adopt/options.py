@@ -27,3 +27,5 @@ class Options:
     ignore_lag: bool = False
     statement_timeout: float = 0.0
     """Limit per statement; 0: none."""
+    trust_owner: bool = False
+    """Whether a superuser may work on another role's table, whose triggers and checks then run as the superuser."""

@@ -39,11 +39,17 @@ class Adoption:
     position: list[str] | None
     row: DictRow
 
+    @property
+    def undoing(self) -> bool:
+        """Its undo has begun: duplicates have been archived, and no step counts any more."""
+        return self.confirmed and self.step < 3
+
     def describe(self, pid: int | None) -> Iterator[str]:
         """Its state, in lines."""
         row, table = self.row, f"{self.table_schema}.{self.table_name}"
         doing = f"process {pid} is running" if pid else "paused" if self.paused else "no run is active"
-        yield f"{table}: step {self.step} of 6 is done" + ("" if self.step == 6 else f", {doing}")
+        done = "its undo has begun" if self.undoing else f"step {self.step} of 6 is done"
+        yield f"{table}: {done}" + ("" if self.step == 6 else f", {doing}")
         for number, name in NAMES.items():
             times = row["steps"].get(str(number), {})
             if number <= self.step:
@@ -70,7 +76,9 @@ class Adoption:
             yield "  new rows get no hash while the index is built; the next run adds it"
         if row["last_error"]:
             yield f"  last error: {row['last_error']}"
-        if not pid and self.step == 3 and not self.confirmed:
+        if not pid and self.undoing:
+            yield f"  next: memfold adopt undo --table {table} --restore"
+        elif not pid and self.step == 3 and not self.confirmed:
             yield f"  next: memfold adopt run --table {table} --dry-run, then --confirm"
         elif not pid and self.step < 6:
             yield f"  next: memfold adopt run --table {table}"

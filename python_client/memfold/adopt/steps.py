@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from memfold.adopt import duplicates
 from memfold.adopt.backfill import columns_of, keys_of, reasons, step_3
-from memfold.adopt.catalog import fetch
+from memfold.adopt.catalog import Connection, fetch
 from memfold.adopt.resolver import Resolver
 from memfold.adopt.session import ANY, HOLDERS, NOT_SHARE_ROW_EXCLUSIVE, WRITERS, Batches, Session
 from memfold.adopt.state import connect
@@ -22,12 +22,16 @@ __all__ = ["absorb", "step_1", "step_2", "step_3", "step_4", "step_5", "step_6"]
 
 def owner_of_functions(session: Session) -> str | None:
     """The owner of the functions: not a superuser, because the owner's expressions would then run as superuser."""
+    return other_owner(session.connection, session.definition.table.owner)
+
+
+def other_owner(connection: Connection, owner: str) -> str | None:
+    """The owner of the table, if the caller is a superuser and not the owner."""
     row = fetch(
-        session.connection,
+        connection,
         "select r.rolsuper as super, current_user::text as role from pg_catalog.pg_roles as r"
         " where r.rolname = current_user",
     )[0]
-    owner = session.definition.table.owner
     return owner if row["super"] and owner != row["role"] else None
 
 

@@ -26,7 +26,11 @@ __all__ = ["forget", "restore", "undo"]
 def undo(session: Session, *, forget_it: bool = True) -> None:
     """Remove the index, the triggers, the functions and the column."""
     made = session.statements
-    session.save(withheld=False)
+    # from here on it is a table whose undo has begun: a run would archive again
+    session.save(
+        withheld=False,
+        **({} if forget_it else {"step": 0, "position": None, "rows_seen": 0, "rows_hashed": 0}),
+    )
     # The index first, without blocking others: the rest only changes the catalog.
     concurrently(session, made.drop_index())
 
@@ -34,8 +38,6 @@ def undo(session: Session, *, forget_it: bool = True) -> None:
         session.run(*made.drop_triggers(), *made.drop_functions(), made.drop_column())
         if forget_it:
             forget(session)
-        else:
-            session.save(step=0, position=None, rows_seen=0, rows_hashed=0)
 
     session.with_lock_timeout("undo", ANY, work)
 

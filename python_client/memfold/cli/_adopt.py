@@ -130,6 +130,11 @@ def _gentle_options(command: F) -> F:
                 metavar="S",
                 help="Limit for each statement, including the index build; default: none.",
             ),
+            click.option(
+                "--trust-owner",
+                is_flag=True,
+                help="As a superuser: run the triggers and checks of another role's table.",
+            ),
         ]
     ):
         command = option(command)
@@ -154,6 +159,7 @@ def _gently(given: dict[str, Any]) -> Options:
         max_lag=given["max_lag"],
         ignore_lag=given["ignore_lag"],
         statement_timeout=given["statement_timeout"],
+        trust_owner=given["trust_owner"],
     )
 
 

@@ -2,7 +2,7 @@ create or replace function memfold_internal._apart_mark(run_id uuid, memory_id u
 language sql immutable parallel safe
 return pg_catalog.md5(run_id::text || memory_id::text)::uuid;
 comment on function memfold_internal._apart_mark is
-'What the rows have in common (judgements.cluster_id) that tell apart the texts which a run had merged into one memory.';
+'What the rows have in common (judgements.cluster_id) that tell apart the texts which a run, or one event, had merged into one memory.';
 
 create or replace function memfold_internal._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void
 language plpgsql volatile
@@ -14,17 +14,19 @@ begin
     for t in
         with recursive undone as materialized (
             -- each text with the one that it was merged into
-            select v.run_id, v.bucket_id, v.similarity, v.guard, x.child, x.parent
+            select coalesce(v.run_id, v.event_id) as run_id, v.bucket_id, v.similarity, v.guard, x.child, x.parent
             from memfold_internal._events(_tell_apart.tenant_id, event_ids) as v
             cross join lateral (
                 select case v.action when 'merged' then v.memory_id else v.target_id end as child,
                     case v.action when 'merged' then v.target_id else v.memory_id end as parent
             ) as x
-            where v.run_id is not null and v.action in ('merged', 'replaced') and v.tier >= 2
+            where v.action in ('merged', 'replaced') and v.tier >= 2
         ),
         edges as materialized (
             -- everything that the run has merged, even if it was undone before: the texts that it made one memory
-            select distinct v.run_id, case v.action when 'merged' then v.memory_id else v.target_id end as child,
+            select u.run_id, u.child, u.parent from undone as u
+            union
+            select v.run_id, case v.action when 'merged' then v.memory_id else v.target_id end as child,
                 case v.action when 'merged' then v.target_id else v.memory_id end as parent
             from (select distinct u.run_id from undone as u) as u
             cross join lateral (
@@ -85,14 +87,8 @@ begin
     loop
         update memfold.judgements as j
         set status = 'obsolete', reason = pg_catalog.concat_ws(': ', 'restored', j.reason)
-        where j.tenant_id = e.tenant_id and j.memory_id in (e.memory_id, e.target_id) and j.status = 'done' and j.verdict = 'distinct'
-            and (
-                j.cluster_id = memfold_internal._apart_mark(e.run_id, j.other_id)
-                or exists (
-                    select from memfold.memory_events as u
-                    where u.tenant_id = j.tenant_id and u.undoes = e.event_id and u.event_id = j.judgement_id
-                )
-            );
+        where j.tenant_id = e.tenant_id and j.memory_id = case e.action when 'merged' then e.memory_id else e.target_id end
+            and j.status = 'done' and j.cluster_id = memfold_internal._apart_mark(coalesce(e.run_id, e.event_id), j.other_id);
     end loop;
 end;
 $$;
@@ -177,18 +173,7 @@ begin
     ));
     perform memfold_internal._settle_rehash_aliases(_undo.tenant_id, v_sides);
 
-    -- so that nothing merges or asks about it again; those of runs are separated together, below
-    insert into memfold.judgements (
-        tenant_id, judgement_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence, reason,
-        resolved_at
-    )
-    select e.tenant_id, v_changed.undo_ids[i.place], e.bucket_id, m.scope_key, 'review', 'done', greatest(e.memory_id, e.target_id),
-        least(e.memory_id, e.target_id), e.similarity, e.guard, 'distinct', 1, concat_ws(': ', 'undone', _undo.reason),
-        clock_timestamp()
-    from unnest(v_changed.undone) with ordinality as i (id, place)
-    cross join lateral memfold_internal._events(_undo.tenant_id, array[i.id]) as e
-    cross join lateral memfold_internal._memory(_undo.tenant_id, e.memory_id) as m
-    where e.action in ('merged', 'replaced') and e.tier >= 2 and e.run_id is null and i.id = any(v_undone);
+    -- so that nothing merges or asks about it again
     perform memfold_internal._tell_apart(_undo.tenant_id, v_undone, _undo.reason);
     -- a question whose answer was withdrawn may be asked again
     update memfold.judgements as j
