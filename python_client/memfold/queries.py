@@ -19,9 +19,9 @@ SET_TENANT: LiteralString = (
 _CALLS: dict[str, tuple[LiteralString, dict[str, LiteralString]]] = {}
 
 
-def _function(name: LiteralString, *arguments: LiteralString) -> str:
+def _function(name: LiteralString, *arguments: LiteralString, schema: LiteralString = "memfold") -> str:
     _CALLS[name] = (
-        "select * from memfold." + name,  # noqa: S608 (literals of this file)
+        "select * from " + schema + "." + name,  # noqa: S608 (literals of this file)
         {argument: argument + " => %(" + argument + ")s" for argument in arguments},
     )
     return name
@@ -65,6 +65,7 @@ EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
 REGISTER_MODEL = _function("register_embedding_model", "embedding_model", "dimensions")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
 CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of", "known_at")
+POLICY = _function("_policy", "tenant_id", "bucket_id", "memory_type", schema="memfold_internal")
 SEARCH = _function(
     "search_memories",
     "tenant_id",

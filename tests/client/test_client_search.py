@@ -180,6 +180,13 @@ def test_what_the_judge_does_not_confirm_is_shown_by_itself(client: Memfold, toy
     assert found[0].score == max(memory.score for memory in client.search("tea?", deduplicate=False))
 
 
+def test_how_sure_the_judge_must_be_is_the_bucket_s_rule(client: Memfold, toy: Toy, db: DB) -> None:
+    toy.answer = Answer("duplicate", 0.8)
+    assert len(client.search("tea?", verify=True)) == 2
+    db.execute("select memfold.set_policy('t', confidence_floor => 0.85)")
+    assert len(client.search("tea?", verify=True)) == 4
+
+
 def test_a_judge_that_does_not_answer_in_time(client: Memfold, dsn: str) -> None:
     class Asleep:
         async def judge(self, question: Question) -> Answer:

@@ -232,6 +232,7 @@ def test_both_models_side_by_side_until_cut_over(db: DB, dsn: str) -> None:
 
     error = refused(db, "MF046", "select replace_embedding_model('old', 'new')")
     assert "Tenant 'acme' has 1 " in str(error.diag.message_detail)
+    assert f"the last was stated by {db.info.user} at " in str(error.diag.message_detail)
     with pytest.raises(errors.EmbeddingsMissingError):
         reembed.cut_over(dsn, "old", "new")
     reembed.cut_over(dsn, "old", "new", EMBEDDER)

@@ -74,6 +74,13 @@ def test_subject_predicate_and_object_are_words_too(way: DB) -> None:
         assert texts(words(way, query)) == ["It is on the first floor"]
 
 
+def test_a_long_text_is_found_by_its_beginning(way: DB) -> None:
+    """8,000 characters: else one that is stored again and again would make every search slow."""
+    ingest(way, "Kitchen " + "and so on " * 798 + "cellar" + " and so on" * 20 + " attic")
+    assert len(words(way, "kitchen")) == len(words(way, "cellar")) == 1
+    assert words(way, "attic") == []
+
+
 def test_text_without_spaces(way: DB) -> None:
     ingest(way, "用户喜欢喝咖啡。")
     ingest(way, "用户喜欢喝茶。")

@@ -28,8 +28,6 @@ from memfold.judging import Answer, Question, Side
 from memfold.judging.questions import is_wordless
 from memfold.types import Embedding, Row
 
-SURE = 0.75
-"""Below this confidence a verdict means that both are kept, as the judge's prompt says."""
 _AT_ONCE = 10
 Forgotten: TypeAlias = tuple[ForgottenMemory, ...]
 
@@ -76,7 +74,9 @@ def search(
     clusters: dict[UUID, list[Row]] = {}
     for row in rows:
         clusters.setdefault(row["collapsed_into"] or row["memory_id"], []).append(row)
-    asked = _Asked(arguments["tenant_id"], arguments["bucket_id"], judge_timeout, merge_text)
+    where = {"tenant_id": arguments["tenant_id"], "bucket_id": arguments["bucket_id"]}
+    (policy,) = yield from core.run(queries.POLICY, {**where, "memory_type": "*"}, reads=True)
+    asked = _Asked(**where, seconds=judge_timeout, merge_text=merge_text, floor=policy["confidence_floor"])
     answers: dict[UUID, Answer | None] = {}
     if verify:
         pairs = [(members[0], row) for members in clusters.values() for row in members[1:]]
@@ -87,7 +87,7 @@ def search(
     found: list[FoundMemory] = []
     hidden: list[list[Row]] = []
     for shown, *collapsed in clusters.values():
-        kept = [row for row in collapsed if not verify or _same(answers[row["memory_id"]])]
+        kept = [row for row in collapsed if not verify or asked.is_same(answers[row["memory_id"]])]
         found += [FoundMemory.from_row(row) for row in collapsed if row not in kept]
         hidden.append([shown, *kept])
     together = [
@@ -149,11 +149,22 @@ def forget(
 class _Asked:
     """The fields that all questions of a search share."""
 
-    def __init__(self, tenant_id: str, bucket_id: str, seconds: float, merge_text: bool) -> None:
+    def __init__(
+        self, tenant_id: str, bucket_id: str, seconds: float, merge_text: bool, floor: float
+    ) -> None:
         self.tenant_id = tenant_id
         self.bucket_id = bucket_id
         self.seconds = seconds
         self.kind = "synthesis" if merge_text else "write"
+        self.floor = floor
+
+    def is_same(self, answer: Answer | None) -> bool:
+        """Whether the judge says so, and is as sure as the bucket's policy requires."""
+        return (
+            answer is not None
+            and answer.verdict in ("duplicate", "refinement")
+            and answer.confidence >= self.floor
+        )
 
     def answer(self, one: Side, other: Side) -> Steps[Answer | None]:
         """The judge's answer; None: it has none. Ids are time-ordered: the larger one is newer."""
@@ -192,14 +203,10 @@ def _merged(
         answer = answers.get(row["memory_id"]) if place == 0 else None
         if answer is None:
             answer = yield from asked.answer(replace(_side(shown), content=text), _side(row))
-        text = (answer.merged_text or "").strip() if answer is not None and _same(answer) else ""
+        text = (answer.merged_text or "").strip() if answer is not None and asked.is_same(answer) else ""
         if is_wordless(text):
             return str(shown["content"])
     return text
-
-
-def _same(answer: Answer | None) -> bool:
-    return answer is not None and answer.verdict in ("duplicate", "refinement") and answer.confidence >= SURE
 
 
 def _side(row: Row) -> Side:

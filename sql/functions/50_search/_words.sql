@@ -31,9 +31,9 @@ create or replace function memfold_internal._word_vector(
     content text, subject text, predicate text, object text, text_search regconfig
 ) returns tsvector
 language sql immutable parallel safe
--- longer texts would exceed the size of a tsvector
+-- Without an index of words each search parses every text: a fact is shorter, and a longer text must not make all searches slow.
 return memfold_internal._text_words(
-    pg_catalog.left(content, 20000) || coalesce(' ' || subject, '') || coalesce(' ' || predicate, '') || coalesce(' ' || object, ''),
+    pg_catalog.left(content, 8000) || coalesce(' ' || subject, '') || coalesce(' ' || predicate, '') || coalesce(' ' || object, ''),
     text_search, memfold_internal._capitals_1(), memfold_internal._fold_from_1(), memfold_internal._fold_to_1()
 );
 comment on function memfold_internal._word_vector is

@@ -1,3 +1,28 @@
+create or replace function memfold_internal._last_sender(tenant_id text, embedding_model text, replaced_by text) returns text
+language plpgsql stable
+as $$
+begin
+    return (
+        select pg_catalog.format('%s at %s', e.actor, e.recorded_at::timestamptz(0))
+        from memfold.memory_vectors as v
+        cross join lateral (
+            select e.actor, e.recorded_at from memfold.memory_events as e
+            where e.tenant_id = v.tenant_id and e.memory_id = v.memory_id
+            order by e.event_id desc
+            limit 1
+        ) as e
+        where v.tenant_id = _last_sender.tenant_id collate "C" and v.model = embedding_model collate "C" and not exists (
+            select from memfold.memory_vectors as n
+            where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = replaced_by collate "C"
+        )
+        order by v.memory_id desc
+        limit 1
+    );
+end;
+$$;
+comment on function memfold_internal._last_sender is
+'Who has last stated a text that has a vector of one model and none of the other, and when. Only reads.';
+
 create or replace function memfold.replace_embedding_model(embedding_model text, replaced_by text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -22,8 +47,10 @@ begin
         v_missing := memfold_internal._missing_count(v_tenant_id, embedding_model, replaced_by);
         if v_missing > 0 then
             perform memfold_internal._fail('MF046', 'memories have no vector of the new model',
-                format('Tenant %L has %s with a vector of %L but not of %L.', v_tenant_id, v_missing, embedding_model, replaced_by),
-                format('Run: memfold reembed --from %s --to %s', embedding_model, replaced_by));
+                format('Tenant %L has %s with a vector of %L but not of %L; the last was stated by %s.', v_tenant_id, v_missing,
+                    embedding_model, replaced_by, memfold_internal._last_sender(v_tenant_id, embedding_model, replaced_by)),
+                format('Run: memfold reembed --from %1$s --to %2$s. If that does not help, this caller still sends vectors of %1$s.',
+                    embedding_model, replaced_by));
         end if;
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel as PydanticModel
+from pydantic import Field, field_validator
 
 from memfold.types import Action, JudgementStatus, ResolvedAction, StoredVerdict
 
 MemoryId = Annotated[UUID, Field(description="Id of a memory, from remember, recall or open_questions.")]
 EventId = Annotated[UUID, Field(description="Id of a change, from remember, correct, forget or answer.")]
+# Tag characters: a copy of ASCII that nobody sees, but that models read.
+_TAGS: Final = dict.fromkeys(range(0xE0000, 0xE0080))
+
+
+class BaseModel(PydanticModel):
+    """An answer, without characters that hide text from the user."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _show(cls, value: object) -> object:
+        if isinstance(value, list):
+            return [cls._show(one) for one in value]
+        return value.translate(_TAGS) if isinstance(value, str) else value
 
 
 class Near(BaseModel):
