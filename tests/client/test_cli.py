@@ -644,7 +644,7 @@ def test_up_and_down(place: Path) -> None:
         assert one(connection, "select action from ingest_memory('Alice has a cat.', 't')") == "inserted"
         # only a new database gets the starter list: removed, it stays removed
         assert one(connection, "select count(*) from predicates where tenant_id = '*'") > 150
-        connection.execute("delete from predicates")
+        connection.execute("set memfold.tenant_id = '*'; delete from predicates")
     again = subprocess.run([*memfold, "up", "--data", data], capture_output=True, text=True, check=True)
     assert again.stdout == first.stdout
     with psycopg.connect(dsn, autocommit=True) as connection:

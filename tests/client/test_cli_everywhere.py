@@ -236,7 +236,8 @@ def test_what_json_says(db: DB, dsn: str, files: dict[str, str], tmp_path: Path)
 def test_up_and_down_print_json(monkeypatch: pytest.MonkeyPatch) -> None:
     from memfold.admin import migrate
 
-    monkeypatch.setattr(server, "up", lambda *_: "host=/somewhere")
+    monkeypatch.setattr(server, "start", lambda *_: "host=/for the superuser")
+    monkeypatch.setattr(server, "login", lambda *_, **__: "host=/somewhere")
     monkeypatch.setattr(server, "down", lambda *_: True)
     monkeypatch.setattr(migrate, "keep_current", lambda *_: "1.0.0")
     monkeypatch.setattr(migrate, "set_search_path", lambda *_: None)

@@ -122,7 +122,7 @@ def test_life(home: Path) -> None:
     first = pid_of(home)
     assert server.up(home) == dsn
     assert pid_of(home) == first
-    assert server.status(home).dsn == dsn
+    assert server.status(home).dsn == dsn.replace("postgres@", "memfold_local@")
     assert str(ask(dsn, "show server_version")).startswith("18.")
     assert ask(dsn, "select current_database() || current_user || current_setting('data_checksums')") == (
         "memfoldpostgreson"
@@ -377,6 +377,49 @@ def test_tcp_with_a_password(home: Path, port: int) -> None:
         assert "wörd" not in log.read_text()
 
 
+def test_the_login_that_up_prints_is_no_superuser(home: Path, port: int) -> None:
+    """It administers memfold; row-level security applies to it, and it reaches nothing beyond the database."""
+    up = ["up", "--data", str(home), "--port", str(port)]
+    dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
+    assert dsn.startswith("postgresql://memfold_local:")
+    with psycopg.connect(dsn, autocommit=True) as login:
+        assert login.execute("select rolsuper from pg_roles where rolname = current_user").fetchone() == (
+            False,
+        )
+        login.execute(
+            "select memfold.register_embedding_model('toy', 3), memfold.set_predicate('likes', 'acme')"
+        )
+        login.execute("select memfold.ingest_memory('A fact', 'acme')")
+        # for the rest of a transaction only
+        assert login.execute("select count(*) from memfold.memories").fetchone() == (0,)
+        login.execute("set memfold.tenant_id = 'globex'")
+        assert login.execute("select count(*) from memfold.memories").fetchone() == (0,)
+        login.execute("set memfold.tenant_id = 'acme'")
+        assert login.execute("select count(*) from memfold.memories").fetchone() == (1,)
+        for call in (
+            "copy (select 1) to program 'id'",
+            "select pg_read_file('/etc/passwd')",
+            "create extension adminpack",
+            "set role postgres",
+            "alter system set work_mem = '1GB'",
+        ):
+            with pytest.raises(psycopg.Error) as refused:
+                login.execute(call.encode())
+            assert refused.value.sqlstate in ("42501", "0A000"), call
+        login.execute("create table notes (id bigint generated always as identity primary key, body text)")
+        login.execute("insert into notes (body) values ('a fact'), ('A fact'), ('another')")
+    adopt = ["adopt", "run", "--table", "public.notes", "--content", "body", "--confirm", "--dsn", dsn]
+    assert CliRunner().invoke(cli.main, adopt, catch_exceptions=False).exit_code == 0
+    assert ask(dsn, "select count(*) from notes") == 2
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(dsn.replace("memfold_local", "postgres"))
+    # and the other way round
+    admin = CliRunner().invoke(cli.main, [*up, "--superuser"], catch_exceptions=False).stdout.strip()
+    assert ask(admin, "select current_user::text") == "postgres"
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(dsn)
+
+
 def test_what_was_told_to_another_program_on_the_port_opens_nothing(home: Path, port: int) -> None:
     """While the server is down, clients send the password to anybody who asks for it on its port."""
     stolen = server.up(home, port=port)
@@ -390,7 +433,7 @@ def test_what_was_told_to_another_program_on_the_port_opens_nothing(home: Path, 
 
 def test_up_changes_nothing_if_nothing_has_changed(home: Path) -> None:
     """It executes no file, and waits for nobody who reads."""
-    up = ["up", "--data", str(home)]
+    up = ["up", "--superuser", "--data", str(home)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
     state = (
         "select sum(n_tup_ins + n_tup_upd + n_tup_del) from pg_stat_sys_tables"
@@ -408,7 +451,7 @@ def test_up_changes_nothing_if_nothing_has_changed(home: Path) -> None:
 
 
 def test_up_prints_the_dsn_if_only_the_upgrade_fails(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    up = ["up", "--data", str(home)]
+    up = ["up", "--superuser", "--data", str(home)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
     monkeypatch.setenv("MEMFOLD_LOCK_PATIENCE", "0.1")
     with psycopg.connect(dsn, application_name="a report") as reader:
@@ -423,7 +466,7 @@ def test_up_prints_the_dsn_if_only_the_upgrade_fails(home: Path, monkeypatch: py
 
 def test_a_login_cannot_hold_up_the_start(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that has the key of installations is named, after a limited time; the start itself needs no key."""
-    up = ["up", "--data", str(home)]
+    up = ["up", "--superuser", "--data", str(home)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
     ask(
         dsn,
@@ -442,7 +485,7 @@ def test_a_login_cannot_hold_up_the_start(home: Path, monkeypatch: pytest.Monkey
 
 def test_a_full_queue_of_notifications_refuses_no_statement(home: Path) -> None:
     """Any login can fill it: a call that asks a judge must not fail at COMMIT because of that."""
-    up = ["up", "--data", str(home)]
+    up = ["up", "--superuser", "--data", str(home)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
     with psycopg.connect(dsn, autocommit=True) as owner:
         # 0.5 MB; 8 GB unless somebody sets it

@@ -31,6 +31,8 @@ with needs("server"):
 DATABASE = "memfold"
 # Not memfold: "$user" is first in the search_path, and would put the caller's tables into memfold's schema.
 ROLE = "postgres"
+# Not a superuser: row-level security applies to it, and no statement of it reaches beyond the database.
+LOGIN = "memfold_local"
 _ROLE_OF_BEFORE = "memfold"
 
 _SOCKET_PORT = 5432
@@ -55,6 +57,9 @@ _SETTINGS = {
     "log_rotation_age": "1d",
     "log_rotation_size": "0",
     "log_line_prefix": "%m [%p] %q%u@%d ",
+    # A client that died, or forgot its transaction, holds locks no longer than this.
+    "client_connection_check_interval": "10s",
+    "idle_in_transaction_session_timeout": "1h",
 }
 
 
@@ -352,7 +357,26 @@ class Cluster:
             elif installed != offered:
                 connection.execute("alter extension vector update")
 
-    def ensure_password(self, server: Postmaster, given: str | None) -> str:
+    def ensure_login(self, server: Postmaster) -> None:
+        """The login that ``memfold up`` prints: it administers memfold, and owns what it creates, but is not a superuser."""
+        self._patiently(server, self._make_login)
+
+    def _make_login(self, server: Postmaster) -> None:
+        with self._connect(server, DATABASE) as connection:
+            known = connection.execute(
+                "select pg_catalog.pg_has_role(r.oid, 'memfold_owner', 'member') from pg_catalog.pg_roles as r"
+                " where r.rolname = %s",
+                [LOGIN],
+            ).fetchone()
+            if known != (True,):
+                with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+                    connection.execute(f"create role {LOGIN} login")
+                connection.execute(
+                    f"grant memfold_owner, pg_monitor to {LOGIN};"
+                    f" grant create on schema public to {LOGIN}; grant create on database {DATABASE} to {LOGIN}"
+                )
+
+    def ensure_password(self, server: Postmaster, role: str, given: str | None) -> str:
         """The file first, then the role: if a call is killed in between, the next one repairs it."""
         path = self.home / "password"
         stored = path.read_text() if path.exists() else None
@@ -362,20 +386,27 @@ class Cluster:
             with os.fdopen(handle, "w") as file:
                 file.write(secret)
             Path(temporary).rename(path)
-        address = {"host": "127.0.0.1", "port": str(server.port), "user": ROLE, "dbname": DATABASE}
+        address = {"host": "127.0.0.1", "port": str(server.port), "user": role, "dbname": DATABASE}
         try:
             psycopg.connect(**address, password=secret).close()  # type: ignore[arg-type]
         except psycopg.OperationalError:
-            self._patiently(server, lambda server: self._set_password(server, secret))
+            self._patiently(server, lambda server: self._set_password(server, role, secret))
         return secret
 
-    def _set_password(self, server: Postmaster, secret: str) -> None:
+    def _set_password(self, server: Postmaster, role: str, secret: str) -> None:
         with self._connect(server, DATABASE) as connection:
             # Only the verifier leaves this process, so that no log can show the password.
             encrypt = connection.pgconn.encrypt_password
-            verifier = encrypt(secret.encode(), ROLE.encode(), b"scram-sha-256").decode()
-            change = sql.SQL("alter role {} password {}")
-            connection.execute(change.format(sql.Identifier(ROLE), sql.Literal(verifier)))
+            verifier = encrypt(secret.encode(), role.encode(), b"scram-sha-256").decode()
+            roles = connection.execute(
+                "select rolname from pg_roles where rolname = any(%s)", [[ROLE, LOGIN]]
+            )
+            for (name,) in roles.fetchall():
+                # the other one is left to the socket
+                given = sql.Literal(verifier if name == role else None)
+                connection.execute(
+                    sql.SQL("alter role {} password {}").format(sql.Identifier(str(name)), given)
+                )
 
 
 def _number(lines: Sequence[str], index: int) -> int:

@@ -22,20 +22,33 @@ from urllib.parse import quote
 
 from memfold._extras import needs
 from memfold.admin import host
-from memfold.admin.cluster import DATABASE, ROLE, Cluster, default_data_dir, is_alive
+from memfold.admin.cluster import DATABASE, LOGIN, ROLE, Cluster, default_data_dir, is_alive
 from memfold.admin.host import ServerError, bindir
 
 with needs("server"):
     import psutil
 
-__all__ = ["DATABASE", "ROLE", "ServerError", "Status", "bindir", "default_data_dir", "down", "status", "up"]
+__all__ = [
+    "DATABASE",
+    "LOGIN",
+    "ROLE",
+    "ServerError",
+    "Status",
+    "bindir",
+    "default_data_dir",
+    "down",
+    "login",
+    "start",
+    "status",
+    "up",
+]
 
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
 @dataclass(frozen=True)
 class Status:
-    """The result of ``status``; ``dsn`` uses the Unix socket."""
+    """The result of ``status``; ``dsn`` is that of ``LOGIN``, by the Unix socket."""
 
     data: Path
     running: bool
@@ -45,17 +58,10 @@ class Status:
     dsn: str | None = None
 
 
-def up(data: Path | None = None, port: int | None = None, password: str | None = None) -> str:
-    """Start the server in ``data``, or find it running; returns the DSN of its database ``memfold``.
-
-    Without ``port`` there is only a Unix socket, open only to the caller. With ``port`` the server also listens on
-    127.0.0.1, protected by ``password`` (default: one that is generated each time the server starts), and the DSN uses
-    that port.
-    """
-    if port is not None and not 1 <= port <= 65535:
-        raise ServerError(f"{port} is not a TCP port", "Give a port from 1024 to 65535.")
-    if password is not None and (port is None or not password or "\0" in password):
-        raise ServerError("a password needs a port, and cannot be empty", "The Unix socket needs none.")
+def start(data: Path | None = None, port: int | None = None) -> str:
+    """Start the server in ``data``, or find it running; returns its superuser's DSN of the database ``memfold``, by the
+    Unix socket, which is open only to the caller. With ``port`` the server also listens on 127.0.0.1."""
+    _check(port, None)
     home = _resolve(data)
     host.prepare(home)
     with host.locked(home):
@@ -71,10 +77,36 @@ def up(data: Path | None = None, port: int | None = None, password: str | None =
             )
         server = cluster.wait_until_ready(server)
         cluster.ensure_database(server)
+        return server.dsn()
+
+
+def login(
+    data: Path | None = None, port: int | None = None, password: str | None = None, role: str = LOGIN
+) -> str:
+    """The DSN of a role of the running server: ``LOGIN``, which is created (memfold must be installed), or the superuser.
+
+    With ``port`` it is reached by TCP, with ``password`` (default: one that is generated each time the server starts).
+    """
+    _check(port, password)
+    home = _resolve(data)
+    with host.locked(home):
+        cluster = Cluster(home)
+        server = cluster.running()
+        if server is None:
+            raise ServerError(f"no server is running in {home}", "Start it: memfold up.")
+        if role == LOGIN:
+            cluster.ensure_login(server)
         if port is None:
-            return server.dsn()
-        secret = cluster.ensure_password(server, password)
-        return f"postgresql://{ROLE}:{quote(secret, safe='')}@127.0.0.1:{port}/{DATABASE}"
+            return server.dsn(role)
+        secret = cluster.ensure_password(server, role, password)
+        return f"postgresql://{role}:{quote(secret, safe='')}@127.0.0.1:{port}/{DATABASE}"
+
+
+def up(data: Path | None = None, port: int | None = None, password: str | None = None) -> str:
+    """``start``, then ``login`` as the superuser."""
+    _check(port, password)
+    start(data, port)
+    return login(data, port, password, ROLE)
 
 
 def down(data: Path | None = None, mode: str = "fast") -> bool:
@@ -111,7 +143,14 @@ def status(data: Path | None = None) -> Status:
     server = Cluster(home).running() if host.is_prepared(home) else None
     if server is None:
         return Status(home, running=False)
-    return Status(home, True, server.pid, server.port, server.tcp, server.dsn())
+    return Status(home, True, server.pid, server.port, server.tcp, server.dsn(LOGIN))
+
+
+def _check(port: int | None, password: str | None) -> None:
+    if port is not None and not 1 <= port <= 65535:
+        raise ServerError(f"{port} is not a TCP port", "Give a port from 1024 to 65535.")
+    if password is not None and (port is None or not password or "\0" in password):
+        raise ServerError("a password needs a port, and cannot be empty", "The Unix socket needs none.")
 
 
 def _resolve(data: Path | None) -> Path:
