@@ -377,7 +377,7 @@ def test_tcp_with_a_password(home: Path, port: int) -> None:
         assert "wörd" not in log.read_text()
 
 
-def test_the_login_that_up_prints_is_no_superuser(home: Path, port: int) -> None:
+def test_the_login_that_up_prints_is_not_a_superuser(home: Path, port: int) -> None:
     """It administers memfold; row-level security applies to it, and it reaches nothing beyond the database."""
     up = ["up", "--data", str(home), "--port", str(port)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
