@@ -610,7 +610,8 @@ def test_random_sequences_by_a_clock_that_steps(db: DB) -> None:
         ),
     )  # fmt: skip
     print(report(COUNTS, 0))
-    assert COUNTS["clock: shifted"] > 20
+    # (how often a step is drawn depends on all the others)
+    assert COUNTS["clock: shifted"] > 5
     assert COUNTS["clock: told now"] > 50
 
 

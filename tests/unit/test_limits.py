@@ -776,7 +776,7 @@ def test_an_hour_is_an_hour() -> None:
 @pytest.mark.parametrize(("confidence", "sure"), [(0.7499, False), (0.75, True), (0.7501, True)])
 def test_a_confidence_at_the_floor_is_enough(confidence: float, sure: bool) -> None:
     answer = Answer("duplicate", confidence)
-    assert recall._same(answer) is sure
+    assert recall._Asked("t", "b", 1.0, merge_text=False, floor=0.75).is_same(answer) is sure
 
     class Judge:
         async def judge(self, question: Question) -> Answer:

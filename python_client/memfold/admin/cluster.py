@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import shlex
 import shutil
 import signal
@@ -31,8 +30,6 @@ with needs("server"):
 DATABASE = "memfold"
 # Not memfold: "$user" is first in the search_path, and would put the caller's tables into memfold's schema.
 ROLE = "postgres"
-# Not a superuser: row-level security applies to it, and no statement of it reaches beyond the database.
-LOGIN = "memfold_local"
 _ROLE_OF_BEFORE = "memfold"
 
 _SOCKET_PORT = 5432
@@ -300,7 +297,7 @@ class Cluster:
             f"{message} ({self.home})", "\n".join([printed, *tail]).strip() or "It left no log."
         )
 
-    def _connect(self, server: Postmaster, database: str) -> psycopg.Connection[tuple[object, ...]]:
+    def connect(self, server: Postmaster, database: str) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(
             host=server.socket_dir,
             port=server.port,
@@ -310,7 +307,7 @@ class Cluster:
             connect_timeout=30,
         )
 
-    def _patiently(self, server: Postmaster, work: Callable[[Postmaster], None]) -> None:
+    def patiently(self, server: Postmaster, work: Callable[[Postmaster], None]) -> None:
         """Retry while the server recovers from the death of one of its processes."""
         deadline = time.monotonic() + host.PATIENCE
         while True:
@@ -335,7 +332,7 @@ class Cluster:
             time.sleep(0.05)
 
     def ensure_database(self, server: Postmaster) -> None:
-        self._patiently(server, self._make_database)
+        self.patiently(server, self._make_database)
 
     def _make_database(self, server: Postmaster) -> None:
         # The server may still execute what a killed call had sent: then these wait for it, and find it done.
@@ -344,10 +341,10 @@ class Cluster:
             psycopg.errors.DuplicateObject,
             psycopg.errors.UniqueViolation,
         )
-        with self._connect(server, "postgres") as connection, contextlib.suppress(*done):
+        with self.connect(server, "postgres") as connection, contextlib.suppress(*done):
             if not connection.execute("select 1 from pg_database where datname = %s", [DATABASE]).fetchone():
                 connection.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
-        with self._connect(server, DATABASE) as connection, contextlib.suppress(*done):
+        with self.connect(server, DATABASE) as connection, contextlib.suppress(*done):
             query = (
                 "select installed_version, default_version from pg_available_extensions where name = 'vector'"
             )
@@ -356,57 +353,6 @@ class Cluster:
                 connection.execute("create extension if not exists vector")
             elif installed != offered:
                 connection.execute("alter extension vector update")
-
-    def ensure_login(self, server: Postmaster) -> None:
-        """The login that ``memfold up`` prints: it administers memfold, and owns what it creates, but is not a superuser."""
-        self._patiently(server, self._make_login)
-
-    def _make_login(self, server: Postmaster) -> None:
-        with self._connect(server, DATABASE) as connection:
-            known = connection.execute(
-                "select pg_catalog.pg_has_role(r.oid, 'memfold_owner', 'member') from pg_catalog.pg_roles as r"
-                " where r.rolname = %s",
-                [LOGIN],
-            ).fetchone()
-            if known != (True,):
-                with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-                    connection.execute(f"create role {LOGIN} login")
-                connection.execute(
-                    f"grant memfold_owner, pg_monitor to {LOGIN};"
-                    f" grant create on schema public to {LOGIN}; grant create on database {DATABASE} to {LOGIN}"
-                )
-
-    def ensure_password(self, server: Postmaster, role: str, given: str | None) -> str:
-        """The file first, then the role: if a call is killed in between, the next one repairs it."""
-        path = self.home / "password"
-        stored = path.read_text() if path.exists() else None
-        secret = given or stored or secrets.token_urlsafe(24)
-        if secret != stored:
-            handle, temporary = tempfile.mkstemp(prefix="password.", dir=self.home)
-            with os.fdopen(handle, "w") as file:
-                file.write(secret)
-            Path(temporary).rename(path)
-        address = {"host": "127.0.0.1", "port": str(server.port), "user": role, "dbname": DATABASE}
-        try:
-            psycopg.connect(**address, password=secret).close()  # type: ignore[arg-type]
-        except psycopg.OperationalError:
-            self._patiently(server, lambda server: self._set_password(server, role, secret))
-        return secret
-
-    def _set_password(self, server: Postmaster, role: str, secret: str) -> None:
-        with self._connect(server, DATABASE) as connection:
-            # Only the verifier leaves this process, so that no log can show the password.
-            encrypt = connection.pgconn.encrypt_password
-            verifier = encrypt(secret.encode(), role.encode(), b"scram-sha-256").decode()
-            roles = connection.execute(
-                "select rolname from pg_roles where rolname = any(%s)", [[ROLE, LOGIN]]
-            )
-            for (name,) in roles.fetchall():
-                # the other one is left to the socket
-                given = sql.Literal(verifier if name == role else None)
-                connection.execute(
-                    sql.SQL("alter role {} password {}").format(sql.Identifier(str(name)), given)
-                )
 
 
 def _number(lines: Sequence[str], index: int) -> int:

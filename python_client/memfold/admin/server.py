@@ -21,9 +21,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from memfold._extras import needs
-from memfold.admin import host
-from memfold.admin.cluster import DATABASE, LOGIN, ROLE, Cluster, default_data_dir, is_alive
+from memfold.admin import host, logins
+from memfold.admin.cluster import DATABASE, ROLE, Cluster, default_data_dir, is_alive
 from memfold.admin.host import ServerError, bindir
+from memfold.admin.logins import LOGIN
 
 with needs("server"):
     import psutil
@@ -95,10 +96,10 @@ def login(
         if server is None:
             raise ServerError(f"no server is running in {home}", "Start it: memfold up.")
         if role == LOGIN:
-            cluster.ensure_login(server)
+            logins.ensure_login(cluster, server)
         if port is None:
             return server.dsn(role)
-        secret = cluster.ensure_password(server, role, password)
+        secret = logins.ensure_password(cluster, server, role, password)
         return f"postgresql://{role}:{quote(secret, safe='')}@127.0.0.1:{port}/{DATABASE}"
 
 

@@ -161,16 +161,6 @@ class Adopter:
         made.claim()
         return made
 
-    def _check_owner(self, definition: Definition, options: Options) -> None:
-        """A superuser runs what the table's owner has attached to the table only if told to."""
-        owner = steps.other_owner(self.connection, definition.table.owner)
-        if owner is not None and not options.trust_owner:
-            raise AdoptError(
-                f"{definition.table} belongs to {owner}, and you are a superuser",
-                detail="Triggers and checks run as the role that writes, so those of its owner would run as you.",
-                hint=f"Run it as {owner}; or give --trust-owner, if you know what is attached to the table.",
-            )
-
     def run(
         self,
         definition: Definition,
@@ -189,7 +179,7 @@ class Adopter:
         absorb: whether, after all steps, an INSERT of a known text succeeds without its row, and is counted; None: as
         before; initially it fails.
         """
-        self._check_owner(definition, options)
+        steps.check_owner(self.connection, definition, options)
         if known is not None and known.undoing:
             raise AdoptError(
                 f"the undo of the adoption of {definition.table} was interrupted",
@@ -334,7 +324,7 @@ class Adopter:
                 hint="To put them back, with the references to them, and undo everything else: add --restore.",
             )
         definition, _ = self.define(f"{_quoted(known.table_schema)}.{_quoted(known.table_name)}", {})
-        self._check_owner(definition, options)
+        steps.check_owner(self.connection, definition, options)
         current = self.session(definition, known, options)
         with _stopping(current), _clear("undo"):
             try:

@@ -12,6 +12,8 @@ from psycopg.conninfo import make_conninfo
 from memfold.adopt import duplicates
 from memfold.adopt.backfill import columns_of, keys_of, reasons, step_3
 from memfold.adopt.catalog import Connection, fetch
+from memfold.adopt.definition import Definition
+from memfold.adopt.options import Options
 from memfold.adopt.resolver import Resolver
 from memfold.adopt.session import ANY, HOLDERS, NOT_SHARE_ROW_EXCLUSIVE, WRITERS, Batches, Session
 from memfold.adopt.state import connect
@@ -33,6 +35,17 @@ def other_owner(connection: Connection, owner: str) -> str | None:
         " where r.rolname = current_user",
     )[0]
     return owner if row["super"] and owner != row["role"] else None
+
+
+def check_owner(connection: Connection, definition: Definition, options: Options) -> None:
+    """A superuser runs what the table's owner has attached to the table only if told to."""
+    owner = other_owner(connection, definition.table.owner)
+    if owner is not None and not options.trust_owner:
+        raise AdoptError(
+            f"{definition.table} belongs to {owner}, and you are a superuser",
+            detail="Triggers and checks run as the role that writes, so those of its owner would run as you.",
+            hint=f"Run it as {owner}; or give --trust-owner, if you know what is attached to the table.",
+        )
 
 
 def step_1(session: Session) -> None:

@@ -96,9 +96,7 @@ def _make_indexes(dsn: str, models: tuple[str, ...]) -> None:
 
 
 @main.command()
-@click.option(
-    "--data", type=PATH, metavar="DIR", help="Directory of the server; default: in the user's data directory."
-)
+@click.option("--data", type=PATH, metavar="DIR", help="Directory; default: in the user's data directory.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Also listen on 127.0.0.1, with a password.")
 @click.option("--superuser", is_flag=True, help="Print the DSN of the superuser.")
 @vector_index_option
@@ -106,9 +104,8 @@ def _make_indexes(dsn: str, models: tuple[str, ...]) -> None:
 def up(data: Path | None, port: int | None, superuser: bool, vector_index: tuple[str, ...]) -> None:
     """Start the embedded PostgreSQL, with memfold in it.
 
-    Uses the server if it is already running; installs or upgrades memfold, in a new database with the starter list of
-    predicates (init --predicates common). Prints one line, the DSN of a login that administers memfold, but is not a
-    superuser; with --port it includes the password.
+    Uses a server that runs; installs or upgrades memfold, in a new database with the starter list of predicates. Prints
+    one line, the DSN of a login that administers memfold, but is not a superuser; with --port it has the password.
 
     \b
     psql "$(memfold up)" -c "select * from ingest_memory('Alice has a cat.', 'acme')"
@@ -118,10 +115,8 @@ def up(data: Path | None, port: int | None, superuser: bool, vector_index: tuple
     revision = migrate.keep_current(admin, say)
     migrate.set_search_path(admin)
     _make_indexes(admin, vector_index)
-    # the other commands use it by default
     dsn = server.login(data, port)
-    if superuser:
-        dsn = server.login(data, port, role=server.ROLE)
+    dsn = server.login(data, port, role=server.ROLE) if superuser else dsn
     say(f"ready: memfold {__version__} (revision {revision})")
     report({"dsn": dsn, "version": __version__, "revision": revision})
     if not wants_json():

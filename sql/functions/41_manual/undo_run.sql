@@ -119,7 +119,13 @@ begin
             and memfold_internal._is_undoable(e.action, e.tier, e.observation)
         union all
         -- those of an undo: as it was before, unless somebody has said something about the event since
-        select e.undoes, memfold_internal._undo_state(e.tenant_id, e.undoes, e.event_id) from memfold.memory_events as e
+        select e.undoes, coalesce((
+            select p.action from memfold.memory_events as p
+            where p.tenant_id = e.tenant_id and p.undoes = e.undoes and p.event_id < e.event_id
+            order by p.event_id desc
+            limit 1
+        ), 'restored')
+        from memfold.memory_events as e
         where e.tenant_id = r.tenant_id and e.run_id = r.run_id and e.undoes is not null and not exists (
             select from memfold.memory_events as l
             where l.tenant_id = e.tenant_id and l.undoes = e.undoes and l.event_id > e.event_id
