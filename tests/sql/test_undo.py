@@ -169,7 +169,8 @@ UNDOABLE = (
 # what undid something, or restored it, last
 UNDOS = (
     "select event_id from memory_events e where tenant_id = 'acme' and bucket_id = %s and undoes is not null"
-    " and not exists (select from memory_events l where l.undoes = e.undoes and l.event_id > e.event_id)"
+    " and not exists (select from memory_events l where l.tenant_id = e.tenant_id and l.undoes = e.undoes"
+    " and l.event_id > e.event_id)"
     " order by event_id"
 )
 SAYS = [1, 0.97, 0.95, 0.89, 0.87, 0.5, 0.45, 0.1, 0.05, 0.93]

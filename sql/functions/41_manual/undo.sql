@@ -80,15 +80,23 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     e memfold.memory_events;
+    v_told record;
 begin
     for e in
         select v.* from memfold_internal._events(_tell_together.tenant_id, event_ids) as v
         where v.action in ('merged', 'replaced') and v.tier >= 2
     loop
-        update memfold.judgements as j
-        set status = 'obsolete', reason = pg_catalog.concat_ws(': ', 'restored', j.reason)
-        where j.tenant_id = e.tenant_id and j.memory_id = case e.action when 'merged' then e.memory_id else e.target_id end
-            and j.status = 'done' and j.cluster_id = memfold_internal._apart_mark(coalesce(e.run_id, e.event_id), j.other_id);
+        for v_told in
+            select j.judgement_id, j.other_id, j.cluster_id from memfold.judgements as j
+            where j.tenant_id = e.tenant_id and j.memory_id in (e.memory_id, e.target_id) and j.status = 'done'
+                and j.cluster_id is not null
+        loop
+            if v_told.cluster_id = memfold_internal._apart_mark(coalesce(e.run_id, e.event_id), v_told.other_id) then
+                update memfold.judgements as j
+                set status = 'obsolete', reason = 'restored: ' || j.reason
+                where j.tenant_id = e.tenant_id and j.judgement_id = v_told.judgement_id;
+            end if;
+        end loop;
     end loop;
 end;
 $$;
@@ -128,6 +136,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+    a record;
     v_changed record;
     v_undone uuid[];
     v_sides uuid[];
@@ -176,17 +185,18 @@ begin
     -- so that nothing merges or asks about it again
     perform memfold_internal._tell_apart(_undo.tenant_id, v_undone, _undo.reason);
     -- a question whose answer was withdrawn may be asked again
-    update memfold.judgements as j
-    set status = case a.action when 'withdrawn' then 'obsolete' else 'done' end
-    from (
+    for a in
         select v.judgement_id, u.action
         from unnest(v_changed.undone, v_changed.undo_ids, v_changed.earlier) as i (id, undo_id, before)
-        cross join lateral memfold_internal._events(_undo.tenant_id, array[i.id]) as v
-        cross join lateral memfold_internal._events(_undo.tenant_id, array[i.undo_id]) as u
+        cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
+        cross join lateral memfold_internal._event(_undo.tenant_id, i.undo_id) as u
         where v.judgement_id is not null and v.tier = 3 and 'withdrawn' in (u.action, i.before)
-    ) as a
-    where j.tenant_id = _undo.tenant_id collate "C" and j.judgement_id = a.judgement_id and j.verdict is not null
-        and j.status in ('done', 'obsolete');
+    loop
+        update memfold.judgements as j
+        set status = case a.action when 'withdrawn' then 'obsolete' else 'done' end
+        where j.tenant_id = _undo.tenant_id collate "C" and j.judgement_id = a.judgement_id and j.verdict is not null
+            and j.status in ('done', 'obsolete');
+    end loop;
     return query
     select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text, _undo.run_id
     from unnest(v_changed.undone, v_changed.undo_ids) as i (id, undo_id)
