@@ -11,6 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from tests.sql.test_export import exported, imported
 from tests.sql.test_undo import History, same, stored
 from tests.support import answer, check, ingest, model, one, status, vector
 
@@ -315,6 +316,56 @@ class TestUndoActor:
         db.execute("select undo_run(%s, 'acme')", [run])
         assert {row[0] for row in db.execute("select status from judgements")} == {"done"}
         check(db)
+
+    def test_what_was_withdrawn_stays_so_when_others_are_erased(self, people: People, db: DB) -> None:
+        """Also a merge whose other side is gone: what is left of it is a statement, and it was withdrawn."""
+        model(db)
+        root = people.ingest("anna", "User prefers dark mode", **vector(1.0))
+        since = now(db)
+        fold = people.ingest("agent", "The user likes dark mode best", **vector(0.95))
+        assert fold.action == "merged"
+        take_back(db, people.names["agent"], since)
+        db.execute("select erase_memory(%s, 'acme')", [root.memory_id])
+        assert db.execute("select content, status from memories").fetchall() == [
+            ("The user likes dark mode best", "withdrawn")
+        ]
+        check(db)
+
+    def test_it_is_exported_and_imported(self, people: People, db: DB) -> None:
+        since = now(db)
+        people.ingest("anna", "User likes tea")
+        people.ingest("agent", "User likes tea")
+        people.ingest("agent", "User likes gin")
+        state = "select content, status, observations from memories join memory_totals using (memory_id) order by 1"
+        run = take_back(db, people.names["agent"], since)[0][2]
+        files = [(exported(db), db.execute(state).fetchall())]
+        db.execute("select undo_run(%s, 'acme')", [run])
+        files.append((exported(db), db.execute(state).fetchall()))
+        for lines, was in files:
+            db.execute(
+                "select erase_tenant('acme'); select erase_tenant('acme'); select erase_tenant('acme')"
+            )
+            assert db.execute(state).fetchall() == []
+            imported(db, lines)
+            assert db.execute(state).fetchall() == was
+            check(db)
+        assert [row[1:] for _, was in files for row in was] == [
+            ("withdrawn", 0), ("active", 1), ("active", 1), ("active", 2),
+        ]  # fmt: skip
+
+    def test_an_error_is_not_taken_for_a_preview(self, people: People, db: DB) -> None:
+        since = now(db)
+        people.ingest("agent", "User likes tea")
+        db.execute(
+            "create function public.no() returns trigger language plpgsql as 'begin raise exception ''not today''; end';"
+            " create trigger no before insert on memory_events for each row execute function public.no()"
+        )
+        try:
+            for dry_run in (True, False):
+                with pytest.raises(psycopg.errors.RaiseException, match="not today"):
+                    take_back(db, people.names["agent"], since, dry_run=dry_run)
+        finally:
+            db.execute("drop trigger no on memory_events; drop function public.no()")
 
     @pytest.mark.parametrize(
         "given",

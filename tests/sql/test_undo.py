@@ -728,6 +728,79 @@ def test_what_an_undo_leaves_in_the_ledger(db: DB) -> None:
     )  # fmt: skip
 
 
+def apart(db: DB) -> list[str]:
+    """The status of what tells texts apart because a merge was undone."""
+    rows = db.execute("select status from judgements where verdict = 'distinct' order by judgement_id")
+    return [row[0] for row in rows]
+
+
+def test_an_undo_is_undone_and_that_too(db: DB) -> None:
+    """The last row about an event says what holds of it; only that one can be undone."""
+    model(db)
+    root = ingest(db, "User prefers dark mode", source_turn_ids=["a"], **vector(1.0))
+    fold = ingest(db, "The user likes dark mode best", source_turn_ids=["b"], **vector(0.95))
+    merged = same(db)
+    events = [fold.event_id]
+    for turn, says in enumerate(["undone", "restored", "undone", "restored"]):
+        row = db.execute("select event_id from undo(%s, 'acme')", [events[-1]]).fetchone()
+        assert row is not None
+        for earlier in events[turn > 0 :]:
+            with pytest.raises(psycopg.Error) as error:
+                undo(db, earlier)
+            assert error.value.sqlstate == "MF033"
+        events.append(row[0])
+        assert db.execute("select action, undoes from memory_events where event_id = %s", [row[0]]).fetchone() == (
+            says, fold.event_id,
+        )  # fmt: skip
+        # each time it is undone the two are told apart, until it is restored
+        assert apart(db) == ["obsolete"] * (turn // 2) + [["done", "obsolete"][turn % 2]]
+        if says == "restored":
+            assert same(db) == merged
+            assert counters(db, root.memory_id)["observations"] == 2
+        check(db)
+    # the event holds, and is undone as at first
+    assert {row[1] for row in undo(db, fold.event_id)} == {"active"}
+
+
+def test_a_restatement_counts_again(db: DB) -> None:
+    ingest(db, "User likes tea", source_turn_ids=["a"])
+    again = ingest(db, "User likes tea", source_turn_ids=["b"])
+    before = same(db)
+    row = db.execute("select event_id from undo(%s, 'acme')", [again.event_id]).fetchone()
+    assert row is not None
+    # the next statement of the turn is the first one now, until the earlier one is back
+    ingest(db, "User likes tea", source_turn_ids=["b"])
+    undo(db, row[0])
+    assert db.execute("select event_id from memory_sources where source_turn_id = 'b'").fetchone() == (
+        again.event_id,
+    )
+    after = same(db)
+    assert [one["sources"] for one in after.values()] == [one["sources"] for one in before.values()]
+    assert [one["independent"] for one in after.values()] == [2]
+    check(db)
+
+
+def test_a_merge_that_would_make_a_circle_is_not_restored(db: DB) -> None:
+    a, b = (ingest(db, content) for content in ("User likes tea", "Tea is liked"))
+    merged = person(db, "merge_memories", b.memory_id, a.memory_id)
+    row = db.execute("select event_id from undo(%s, 'acme')", [merged.event_id]).fetchone()
+    assert row is not None
+    other = person(db, "merge_memories", a.memory_id, b.memory_id)
+    before = same(db)
+    with pytest.raises(psycopg.Error) as error:
+        undo(db, row[0])
+    assert (error.value.sqlstate, error.value.diag.message_primary) == (
+        "MF032",
+        "the event cannot be restored",
+    )
+    assert error.value.diag.message_hint
+    assert same(db) == before
+    undo(db, other.event_id)
+    undo(db, row[0])
+    assert status(db, b.memory_id) == "merged"
+    check(db)
+
+
 def test_what_cannot_be_undone(db: DB) -> None:
     model(db)
     first = ingest(db, "User likes tea", **vector(1.0))

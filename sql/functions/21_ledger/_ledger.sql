@@ -22,18 +22,20 @@ with a tier-1 event the observation goes too, with any other it stays with its o
 undone, withdrawn, restored, or null.';
 
 create or replace function memfold_internal._undo_state(tenant_id text, event_id uuid, before uuid default null) returns text
-language sql stable
-begin atomic
-    select coalesce((
-        select u.action
-        from memfold.memory_events as u
-        where
-            u.tenant_id = _undo_state.tenant_id collate "C" and u.undoes = _undo_state.event_id
-            and (_undo_state.before is null or u.event_id < _undo_state.before)
-        order by u.event_id desc
-        limit 1
-    ), 'restored');
+language plpgsql stable
+as $$
+declare
+    v_state text;
+begin
+    select u.action into v_state
+    from memfold.memory_events as u
+    where u.tenant_id = _undo_state.tenant_id collate "C" and u.undoes = _undo_state.event_id
+        and u.event_id < coalesce(before, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    order by u.event_id desc
+    limit 1;
+    return coalesce(v_state, 'restored');
 end;
+$$;
 comment on function memfold_internal._undo_state is
 'What holds of an event, or held before a row about it: undone, withdrawn, or restored (also if nobody has undone it). Only reads.';
 

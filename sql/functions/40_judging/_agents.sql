@@ -1,13 +1,14 @@
 create or replace function memfold_internal._is_agent(role text) returns boolean
-language sql stable
-begin atomic
-    select exists (
+language plpgsql stable
+as $$
+begin
+    return exists (
         select from pg_catalog.pg_roles as r
-        where
-            r.rolname = role::name and pg_catalog.pg_has_role(r.oid, 'memfold_agent', 'member')
+        where r.rolname = role::name and pg_catalog.pg_has_role(r.oid, 'memfold_agent', 'member')
             and not pg_catalog.pg_has_role(r.oid, 'memfold_app', 'member')
     );
 end;
+$$;
 comment on function memfold_internal._is_agent is
 'Whether a role has the rights of an agent and no more: it is a member of memfold_agent, and not of memfold_app. A role that no longer
 exists is none.';

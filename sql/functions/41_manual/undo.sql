@@ -80,17 +80,28 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     e memfold.memory_events;
+    v_child uuid;
+    v_parent uuid;
     v_told record;
 begin
     for e in
         select v.* from memfold_internal._events(_tell_together.tenant_id, event_ids) as v
         where v.action in ('merged', 'replaced') and v.tier >= 2
     loop
+        v_child := case e.action when 'merged' then e.memory_id else e.target_id end;
+        v_parent := case e.action when 'merged' then e.target_id else e.memory_id end;
+        if memfold_internal._undo_state(e.tenant_id, e.event_id) = 'restored'
+            and memfold_internal._is_beneath(e.tenant_id, v_parent, v_child)
+        then
+            perform memfold_internal._fail('MF032', 'the event cannot be restored',
+                pg_catalog.format('Since %s was undone, the memory that it merged into was merged into the other one.', e.event_id),
+                'Undo that merge first; explain_memory() shows it.');
+        end if;
         for v_told in
             select j.judgement_id, j.other_id, j.cluster_id from memfold.judgements as j
-            where j.tenant_id = e.tenant_id and j.memory_id in (e.memory_id, e.target_id) and j.status = 'done'
-                and j.cluster_id is not null
+            where j.tenant_id = e.tenant_id and j.memory_id = v_child and j.status = 'done' and j.cluster_id is not null
         loop
+            -- an UPDATE that Citus plans may not compute this of its own column
             if v_told.cluster_id = memfold_internal._apart_mark(coalesce(e.run_id, e.event_id), v_told.other_id) then
                 update memfold.judgements as j
                 set status = 'obsolete', reason = 'restored: ' || j.reason
@@ -101,31 +112,8 @@ begin
 end;
 $$;
 comment on function memfold_internal._tell_together is
-'For merges that are no longer undone: what told their texts apart because they were no longer counts. The caller holds the lock.';
-
-create or replace function memfold_internal._check_restored(tenant_id text, event_ids uuid[]) returns void
-language plpgsql stable
-set plan_cache_mode = force_generic_plan
-as $$
-declare
-    e memfold.memory_events;
-begin
-    for e in
-        select v.* from memfold_internal._events(_check_restored.tenant_id, event_ids) as v
-        where v.action in ('merged', 'replaced') and v.tier >= 2
-    loop
-        if e.action = 'merged' and memfold_internal._is_beneath(e.tenant_id, e.target_id, e.memory_id)
-            or e.action = 'replaced' and memfold_internal._is_beneath(e.tenant_id, e.memory_id, e.target_id)
-        then
-            perform memfold_internal._fail('MF032', 'the event cannot be restored',
-                pg_catalog.format('Since %s was undone, the memory that it merged into was merged into the other one.', e.event_id),
-                'Undo that merge first; explain_memory() shows it.');
-        end if;
-    end loop;
-end;
-$$;
-comment on function memfold_internal._check_restored is
-'Raises MF032 if one of these merges, which are in force again, makes a circle with a later one. Only reads.';
+'For events that are no longer undone: what told the texts of a merge apart because it was undone no longer counts. Raises MF032 if a
+merge that is in force again makes a circle with a later one. The caller holds the lock.';
 
 create or replace function memfold_internal._undo(
     tenant_id text, event_ids uuid[], states text[], reason text, run_id uuid
@@ -161,10 +149,7 @@ begin
         return;
     end if;
     perform memfold_internal._tell_together(_undo.tenant_id, array(
-        select i.id from unnest(v_changed.undone, v_changed.earlier) as i (id, before) where i.before = 'undone'
-    ));
-    perform memfold_internal._check_restored(_undo.tenant_id, array(
-        select v.undoes from memfold_internal._events(_undo.tenant_id, v_changed.undo_ids) as v where v.action = 'restored'
+        select v.undoes from memfold_internal._events(_undo.tenant_id, v_changed.undo_ids) as v where v.action <> 'undone'
     ));
     v_undone := array(
         select v.undoes from memfold_internal._events(_undo.tenant_id, v_changed.undo_ids) as v where v.action = 'undone'

@@ -79,10 +79,13 @@ begin
         );
         perform memfold_internal._end_undo(v_run);
         if dry_run then
-            raise exception using errcode = 'P0001';
+            raise exception 'a preview';
         end if;
     exception when raise_exception then
         -- a preview is the real thing, rolled back
+        if not dry_run or sqlerrm <> 'a preview' then
+            raise;
+        end if;
         v_run.run_id := null;
     end;
     return query
