@@ -52,12 +52,12 @@ class Ingesting(Storage):
             event.action, event.reason = "rejected", "recalled"
             return self.record(event)
         forgotten = self.forgotten(scope, thing)
-        if forgotten is not None:  # row 13
+        if forgotten is not None:  # row 5
             event.action, event.tier, event.method, event.observation = "rejected", 2, "tombstone", False
             event.memory, event.similar = forgotten, [(forgotten, None, None, None)]
             return self.record(event)
 
-        # Rows 5 to 12: a new text, or one that was withdrawn.
+        # Rows 6 to 13: a new text, or one that was withdrawn.
         current, current_at = self.current(self.in_slot(scope))
         current_thing = None if current is None else self.memories[current].object
         near = self.neighbours(scope, text, thing) if embedded else []
@@ -66,7 +66,7 @@ class Ingesting(Storage):
         judgement: str | None = None
 
         def compete(method: str) -> None:
-            """Rows 5, 6 and 10"""
+            """Rows 6, 7 and 12"""
             nonlocal judgement
             event.tier, event.method, event.target = 2, method, current
             if at < current_at:
@@ -83,7 +83,7 @@ class Ingesting(Storage):
         if counts and differ(thing, current_thing):
             compete("object")
             near = []
-        elif clean and self.forgot(clean.root):  # row 13
+        elif clean and self.forgot(clean.root):  # row 9
             event.action, event.tier, event.method, event.observation = "rejected", 2, "tombstone", False
             event.similarity, event.memory = clean.own, clean.root
         elif clean:
@@ -173,8 +173,10 @@ class Ingesting(Storage):
             elif clean and otherwise and self.forgot(other):
                 event.action, event.method = "merged", "tombstone"
             elif clean and not self.forgot(other):
-                event.action = "replaced" if m.scope.on_merge == "replace" else "merged"
-                event.memory, event.target = self.newer_first(root, other)
+                event.memory, event.target = newer, older = self.newer_first(root, other)
+                last = {r: self.state.counters[r]["last_seen"] for r in (newer, older)}
+                replaces = m.scope.on_merge == "replace" and last[newer] >= last[older]
+                event.action = "replaced" if replaces else "merged"
             elif m.scope.on_ambiguous != "insert":
                 event.action = "escalated"
         return event

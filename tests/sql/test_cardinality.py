@@ -116,7 +116,7 @@ def test_recalled_text_is_no_evidence(db: DB) -> None:
 
 
 def test_a_pair_that_is_asked_about_is_other_value_too(db: DB) -> None:
-    """Row 9: its judgement stays that of the pair, and the predicate is asked about next to it."""
+    """Row 11: its judgement stays that of the pair, and the predicate is asked about next to it."""
     model(db)
     lyon = say(db, "Alice lives in Lyon.", "Lyon", **vector(1))
     paris = say(db, "Alice lives in Paris.", "Paris", **vector(0.95))

@@ -88,7 +88,7 @@ SCOPES = [
     _scope("newer.lives", "newer", single=True, objects=True, on_merge="replace"),
     _scope("newer.studies", "newer", single=True, on_merge="replace"),
 ]  # fmt: skip
-# In these row 10 decides.
+# In these row 12 decides.
 OFTEN = (
     SCOPES + [s for s in SCOPES if s.single and s.texts[0].object is None and s.on_ambiguous == "judge"] * 3
 )

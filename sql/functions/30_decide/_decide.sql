@@ -26,7 +26,7 @@ begin
         -- row 2
         return memfold_internal._decide_forgotten(c.tenant_id, d, d.root_id);
     elsif r.status = 'withdrawn' and c.origin = 'recalled' then
-        -- row 11
+        -- row 10
         d := null;
         d.action := 'rejected';
         d.reason := 'recalled';
@@ -72,7 +72,7 @@ declare
     v_forgotten_id uuid;
     v_lexical memfold_internal.decision;
 begin
-    -- row 13
+    -- row 5
     if pg_catalog.num_nonnulls(c.subject, c.predicate, c.object) = 3 and v_policy.dedup = 'on' then
         v_forgotten_id := memfold_internal._forgotten_value(c.tenant_id, c.bucket_id, c.scope_key, c.object);
         if v_forgotten_id is not null then
@@ -90,68 +90,72 @@ begin
         v_values_differ := v_current_object <> v_object;
     end if;
 
-    -- rows 5 and 6
+    -- rows 6 and 7
     if v_values_differ then
         return memfold_internal._decide_conflict(d, 'object', v_conflict, v_current_id,
             (c.observed_at < v_last_seen) is true);
     end if;
 
-    -- row 7
+    -- row 8
     if v_policy.lexical_threshold is not null and v_policy.dedup = 'on' then
         v_lexical := memfold_internal._decide_lexical(c, d);
-        if v_lexical.action = 'merged' then
-            return memfold_internal._decide_merge(c, v_lexical);
-        end if;
     end if;
 
-    -- row 8
-    if c.embedding is not null and v_policy.dedup = 'on' then
-        d := memfold_internal._decide_similar(c, d, null);
-    end if;
-    if v_lexical.similar_memories is not null then
-        v_lexical.similar_memories := memfold_internal._join_similar(v_lexical.similar_memories, coalesce(d.similar_memories, '[]'));
-        if d.action is null then
-            d := v_lexical;
+    -- row 9
+    if v_lexical.action = 'merged' then
+        d := v_lexical;
+    else
+        if c.embedding is not null and v_policy.dedup = 'on' then
+            d := memfold_internal._decide_similar(c, d, null);
         end if;
-        d.similar_memories := v_lexical.similar_memories;
+        if v_lexical.similar_memories is not null then
+            v_lexical.similar_memories := memfold_internal._join_similar(v_lexical.similar_memories,
+                coalesce(d.similar_memories, '[]'));
+            if d.action is null then
+                d := v_lexical;
+            end if;
+            d.similar_memories := v_lexical.similar_memories;
+        end if;
     end if;
-    if d.action = 'merged' and d.method <> 'lexical' and memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
-        return memfold_internal._decide_forgotten(c.tenant_id, d, d.target_id);
-    elsif d.action = 'merged' then
-        return memfold_internal._decide_merge(c, d);
+    if d.action = 'merged' then
+        d := memfold_internal._decide_neighbour(c, d, null);
+        if d.action = 'rejected' then
+            return memfold_internal._decide_forgotten(c.tenant_id, d, d.target_id);
+        elsif d.action = 'escalated' then
+            return memfold_internal._report_other_value(c, d);
+        end if;
+        return d;
     end if;
 
-    -- row 11: text that the agent was shown from memory is not evidence, and must not add anything new
+    -- row 10: text that the agent was shown from memory is not evidence, and must not add anything new
     if c.origin = 'recalled' then
         d.action := 'rejected';
         d.reason := 'recalled';
         return d;
     end if;
 
-    -- row 9
+    -- row 11
     if d.action = 'ambiguous' then
-        if v_policy.on_ambiguous <> 'insert' then
-            d.action := 'escalated';
-            d.judgement := case when memfold_internal._is_forgotten(c.tenant_id, d.target_id) then 'forgotten'
-                else memfold_internal._judgement_kind(v_policy.on_ambiguous) end;
+        d := memfold_internal._decide_neighbour(c, d, null);
+        if d.action = 'escalated' then
             return memfold_internal._report_other_value(c, d);
         end if;
         d.target_id := null;
     end if;
 
-    -- row 10
+    -- row 12
     if v_current_id is not null and v_values_differ is null and d.action is null then
         return memfold_internal._decide_conflict(d, 'predicate', v_conflict, v_current_id,
             (c.observed_at < v_last_seen) is true);
     end if;
 
-    -- row 12
+    -- row 13
     d.action := 'inserted';
     return memfold_internal._report_other_value(c, d);
 end;
 $$;
 comment on function memfold_internal._decide_new is
-'Rows 5 to 12 of the decision table (docs/rules.md), for a text that the bucket does not hold. A candidate without a time (observed_at)
+'Rows 5 to 13 of the decision table (docs/rules.md), for a text that the bucket does not hold. A candidate without a time (observed_at)
 counts as observed now, so it is never a late arrival. Only reads.';
 
 create or replace function memfold_internal._decide(c memfold_internal.candidate) returns memfold_internal.decision
@@ -177,7 +181,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._decide is
-'The decision table (docs/rules.md), rows 2 to 12, for one candidate on the present state. Only reads.';
+'The decision table (docs/rules.md), rows 2 to 13, for one candidate on the present state. Only reads.';
 
 create or replace function memfold_internal._decide_conflict(
     d memfold_internal.decision, method text, conflict text, current_id uuid, late boolean
@@ -209,63 +213,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._decide_conflict is
-'The effect of another value in a single-valued slot: rows 5, 6 and 10 of the decision table, by the conflict policy.';
-
-create or replace function memfold_internal._refines(policy memfold.policies, content text, other text) returns boolean
-language sql immutable parallel safe
-return policy.on_merge = 'strengthen' and policy.on_refinement <> 'merge' and policy.guard = 'on'
-and memfold_internal._says_more(content, other);
-comment on function memfold_internal._refines is
-'Whether by this policy a text refines an older one that it would be merged with, given a clean guard.';
-
-create or replace function memfold_internal._decide_refinement(c memfold_internal.candidate, d memfold_internal.decision)
-returns memfold_internal.decision
-language plpgsql stable
-as $$
-begin
-    if not memfold_internal._refines(c.policy, c.content, (
-        select m.content from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.target_id
-    )) then
-        return d;
-    end if;
-    d.reason := pg_catalog.concat_ws(', ', 'refinement', d.reason);
-    if (c.policy).on_refinement = 'replace' then
-        d.action := 'replaced';
-    else
-        d.action := 'escalated';
-        d.judgement := memfold_internal._judgement_kind((c.policy).on_ambiguous);
-    end if;
-    return d;
-end;
-$$;
-comment on function memfold_internal._decide_refinement is
-'The outcome of an automatic merge of a candidate that says more, by the policy''s on_refinement. Only reads.';
-
-create or replace function memfold_internal._decide_merge(c memfold_internal.candidate, d memfold_internal.decision)
-returns memfold_internal.decision
-language plpgsql stable
-as $$
-begin
-    if c.origin = 'recalled' then
-        return d;
-    elsif (c.policy).on_merge = 'strengthen' then
-        return memfold_internal._decide_refinement(c, d);
-    elsif (c.policy).on_merge = 'synthesise' then
-        d.action := 'escalated';
-        d.judgement := 'synthesis';
-    elsif exists (
-        select from memfold.memory_totals as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id
-            and (k.last_seen <= c.observed_at) is not false
-    ) then
-        d.action := 'replaced';
-    end if;
-    return d;
-end;
-$$;
-comment on function memfold_internal._decide_merge is
-'The outcome of an automatic merge, by the policy''s on_merge and on_refinement. A candidate that is older than the memory it would
-replace by on_merge is merged. Only reads.';
+'The effect of another value in a single-valued slot: rows 6, 7 and 12 of the decision table, by the conflict policy.';
 
 create or replace function memfold_internal._join_similar(a jsonb, b jsonb) returns jsonb
 language sql immutable parallel safe

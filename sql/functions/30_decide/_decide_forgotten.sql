@@ -24,7 +24,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._decide_forgotten is
-'Refuses what a tombstone says: rows 2 and 13 of the decision table. similar_memories names it, with the rejection, for undo().
+'Refuses what a tombstone says: rows 2, 5 and 9 of the decision table. similar_memories names it, with the rejection, for undo().
 Only reads.';
 
 create or replace function memfold_internal._is_forgotten(tenant_id text, memory_id uuid) returns boolean

@@ -113,7 +113,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._decide_lexical is
-'Tier 2, lexical: row 7 of the decision table, over the memories that share most words with the candidate, by any of their texts and by
+'Tier 2, lexical: row 8 of the decision table, over the memories that share most words with the candidate, by any of their texts and by
 their own. action: merged (the best one whose own text is above the policy''s lexical_threshold and passes guard and veto), ambiguous (one
 that guard or veto keep apart, or with an alias above the threshold), or null; similarity: Jaccard to its own text, in [0, 1]. Only
 reads.';

@@ -192,7 +192,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._decide_similar is
-'Tier 2: rows 8 and 9 of the decision table. action: merged (the best memory whose own text is above the merge threshold and passes guard
+'Tier 2: rows 9 and 11 of the decision table. action: merged (the best memory whose own text is above the merge threshold and passes guard
 and veto), ambiguous (the best neighbour, including aliases, at or above the judge threshold), or null. Guard, veto and similarity are
 those of the memory''s own text; reason names score and veto. Method session: a neighbour that is compared because it is of the
 candidate''s session. similar_memories: those near enough to be reported, and the one that the decision is about. Only reads.';

@@ -99,7 +99,7 @@ begin
 end;
 $$;
 comment on function memfold_internal._ingest_new is
-'The fast path of row 12 of the decision table: a text that the bucket does not hold, under rules that only need its vector (including the
+'The fast path of row 13 of the decision table: a text that the bucket does not hold, under rules that only need its vector (including the
 bucket''s own thresholds), with nothing near and no single-valued slot. Does what _candidate, _decide_new and _apply do in general, by the
 same functions, without composites in between, which saves a quarter of the time of a new fact. content_hash: by the default rules; the
 candidate meets _is_fast_path and _is_usual_text. action null: it is another case, and nothing was written; method says whether the text

@@ -79,6 +79,8 @@ begin
     c.object := m.object;
     c.content := m.content;
     c.session_id := m.session_id;
+    c.observed_at := (select k.last_seen from memfold.memory_totals as k
+        where k.tenant_id = m.tenant_id collate "C" and k.memory_id = m.memory_id);
     c.embedding := embedding;
     c.embedding_model := embedding_model;
     c.policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
@@ -97,12 +99,12 @@ declare
 begin
     if m.status in ('active', 'superseded') and (c.policy).dedup = 'on' then
         d := memfold_internal._decide_similar(c, d, m.memory_id);
-        if memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
-            -- what a person has just written is not taken away without asking
-            d.action := case when d.action = 'merged' and action is not null then 'merged' else 'ambiguous' end;
-            d.judgement := case when d.action = 'merged' or (c.policy).on_ambiguous <> 'insert' then 'forgotten' end;
-        else
-            d := memfold_internal._decide_stored(c, m, d);
+        if d.action is not null then
+            if action is null and memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
+                -- what a person has just written is not taken away without asking
+                d.action := 'ambiguous';
+            end if;
+            d := memfold_internal._decide_neighbour(c, d, m.memory_id);
         end if;
     end if;
     return memfold_internal._record_comparison(c, m, d, action);
@@ -111,44 +113,6 @@ $$;
 comment on function memfold_internal._match_stored_memory is
 'Tier 2 for an already stored root with its new vector: merges the newer of two duplicates into the older (or by on_merge the older into
 the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
-
-create or replace function memfold_internal._decide_stored(
-    c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision
-) returns memfold_internal.decision
-language plpgsql stable
-as $$
-declare
-    v_other text;
-begin
-    if d.action is null then
-        return d;
-    elsif d.action = 'ambiguous' or (c.policy).on_merge = 'synthesise' then
-        d.judgement := case when d.action = 'merged' then 'synthesis'
-            when (c.policy).on_ambiguous <> 'insert' then memfold_internal._judgement_kind((c.policy).on_ambiguous) end;
-        d.action := 'ambiguous';
-        return d;
-    end if;
-    select o.content into v_other
-    from memfold.memories as o where o.tenant_id = c.tenant_id collate "C" and o.memory_id = d.target_id;
-    if (c.policy).on_merge = 'replace' then
-        d.action := 'replaced';
-    elsif memfold_internal._refines(c.policy, case when m.memory_id > d.target_id then m.content else v_other end,
-        case when m.memory_id > d.target_id then v_other else m.content end)
-    then
-        d.reason := pg_catalog.concat_ws(', ', 'refinement', d.reason);
-        if (c.policy).on_refinement = 'replace' then
-            d.action := 'replaced';
-        else
-            d.action := 'ambiguous';
-            d.judgement := memfold_internal._judgement_kind((c.policy).on_ambiguous);
-        end if;
-    end if;
-    return d;
-end;
-$$;
-comment on function memfold_internal._decide_stored is
-'The outcome for the neighbour that tier 2 has found for a stored root: merged (the newer, which has the higher id, into the older),
-replaced (the older into the newer) or ambiguous, with the kind of judgement to queue, if any. Only reads.';
 
 create or replace function memfold_internal._was_compared(tenant_id text, m memfold.memories, d memfold_internal.decision) returns boolean
 language plpgsql stable
@@ -181,8 +145,9 @@ declare
     v_judgement_id uuid;
     v_event_id uuid;
 begin
-    v_fold := d.action in ('merged', 'replaced') and not v_asked;
-    if v_fold and d.judgement = 'forgotten' then
+    v_fold := d.action in ('merged', 'replaced', 'rejected') and not v_asked;
+    if v_fold and d.action = 'rejected' then
+        d.action := 'merged';
         d.method := 'tombstone';
     elsif v_fold then
         -- a duplicate merges the newer memory into the older, a replacement the older into the newer

@@ -17,13 +17,11 @@ begin
     return query
     select c.ordinality, c.bucket_id, v_embeddings[c.ordinality], c.embedding_model, v_scope_keys[c.ordinality], p.scope = 'bucket',
         v_classes[c.ordinality] = 'new' and p.dedup = 'on',
-        least(coalesce(p.merge_threshold, m.merge_threshold), coalesce(p.judge_threshold, m.judge_threshold),
-            coalesce(p.similar_threshold, p.judge_threshold, m.judge_threshold), m.candidate_threshold),
-        case when p.scope = 'predicate' and c.subject is null and c.predicate is null then 1000
-            else memfold_internal._exact_limit() end
+        least(s.floor, s.report), memfold_internal._newest(p.scope, c.subject, c.predicate)
     from unnest(b.items) with ordinality as c
     join unnest(v_policies) with ordinality as p on p.ordinality = v_policy_of[c.ordinality]
-    join memfold.embedding_models as m on m.model = c.embedding_model
+    cross join
+        lateral memfold_internal._bands(p.merge_threshold, p.judge_threshold, p.similar_threshold, c.embedding_model) as s
     where v_firsts[c.ordinality] is not null and v_embeddings[c.ordinality] is not null;
 end;
 $$;

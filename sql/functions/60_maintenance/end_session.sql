@@ -1,6 +1,6 @@
 create or replace function memfold_internal._session_texts(tenant_id text, bucket_id text, session_id text)
 returns table (
-    kind text, memory_id uuid, content text, object text, tokens text[], standing bigint, rule memfold.policies,
+    kind text, memory_id uuid, content text, object text, tokens text[], last_seen timestamptz, standing bigint, rule memfold.policies,
     session_threshold double precision
 )
 language plpgsql stable
@@ -27,8 +27,8 @@ begin
     )
     select t.memory_type || case when (r.rule).scope = 'predicate' then ' ' || t.scope_key else '' end, t.memory_id,
         t.content::text, t.object::text, memfold_internal._tokens(t.content, (r.rule).segmenter),
-        pg_catalog.row_number() over (
-            order by f.confidence desc, k.access_count desc, t.created_at desc, t.memory_id desc
+        k.last_seen, pg_catalog.row_number() over (
+            order by case when (r.rule).on_merge = 'replace' then k.last_seen end desc nulls last, f.confidence desc, k.access_count desc, t.created_at desc, t.memory_id desc
         ), r.rule, r.session_threshold
     from texts as t
     join rules as r on r.memory_type = t.memory_type
@@ -47,7 +47,7 @@ end;
 $$;
 comment on function memfold_internal._session_texts is
 'The active memories of a session that may be merged, in order of creation. kind: only those of one kind are compared; standing: 1 is the
-first to be kept, by confidence, access_count and age, the newest first. Only reads.';
+first to be kept: by on_merge => ''replace'', the last stated; else by confidence, access_count and age, the newest first. Only reads.';
 
 create or replace function memfold_internal._session_merges(
     tenant_id text, bucket_id text, session_id text,
@@ -87,7 +87,7 @@ begin
             group by a.kind, a.place, b.place
         ),
         near as (
-            select s.kind, s.a, s.b, j.similarity
+            select s.kind, s.a, s.b, j.similarity, p.reason = 'refinement' as a_is_refined, q.reason = 'refinement' as b_is_refined
             from shared as s
             join texts as a on a.kind = s.kind and a.place = s.a
             join texts as b on b.kind = s.kind and b.place = s.b
@@ -95,10 +95,19 @@ begin
                 select s.n::double precision / (pg_catalog.cardinality(a.tokens) + pg_catalog.cardinality(b.tokens) - s.n)
                     as similarity
             ) as j
+            cross join lateral memfold_internal._check_merge(_session_merges.tenant_id, _session_merges.bucket_id, a.rule, a.content,
+                b.content, a.object, b.object, null, j.similarity > a.session_threshold) as m
+            -- either may stay: each is decided about as if it were the newer
+            cross join lateral memfold_internal._decide_pair(a.rule, m.mergeable, false, b.content, null, a.content, null, true) as p
+            cross join lateral memfold_internal._decide_pair(a.rule, m.mergeable, false, a.content, null, b.content, null, true) as q
             where j.similarity > a.session_threshold
                 and not memfold_internal._was_asked(_session_merges.tenant_id, a.memory_id, b.memory_id)
-                and (memfold_internal._check_merge(_session_merges.tenant_id, _session_merges.bucket_id, a.rule, a.content, b.content,
-                    a.object, b.object, null, true)).mergeable
+                and p.action in ('merged', 'replaced') and q.action in ('merged', 'replaced')
+        ),
+        refined as (
+            select n.kind, n.a as place from near as n where n.a_is_refined
+            union
+            select n.kind, n.b from near as n where n.b_is_refined
         )
         select t.kind, t.ids, t.standings,
             -- for each memory, the later ones near it
@@ -111,8 +120,10 @@ begin
             ) as later
         from (
             select x.kind, pg_catalog.array_agg(x.memory_id order by x.place) as ids,
-                pg_catalog.array_agg(x.standing order by x.place) as standings
+                -- last, one that another text refines
+                pg_catalog.array_agg(x.standing + case when f.place is null then 0 else 1000000000 end order by x.place) as standings
             from texts as x
+            left join refined as f on f.kind = x.kind and f.place = x.place
             group by x.kind
         ) as t
         order by t.ids[1]
@@ -206,7 +217,8 @@ grant execute on function memfold.end_session to memfold_app;
 comment on function memfold.end_session is
 'Merges memories that a session states more than once: among its active memories of one type (and of one subject and predicate, unless the
 policy''s scope is the bucket), it forms greedy clusters in order of creation, in which every two have a Jaccard similarity of words above
-the option session_threshold and a clean guard. Keeps the most confident, then the most often recalled, then the newest. Omits the
+the option session_threshold and a clean guard. Keeps the text that on_merge or on_refinement of the policy keeps, else the most confident,
+then the most often recalled, then the newest; leaves what the policy would ask about. Omits the
 protected_types of the options, confidence at or above protected_confidence, sessions of fewer than 3 memories (considered), and pairs
 that were judged, wait for a judgement, or were separated by an undo. compression_ratio: superseded_count / considered; avg_similarity: of
 all pairs within clusters. undo_run() undoes it. dry_run: writes nothing, run_id is null. Blocks writers of the bucket. Raises MF001 to

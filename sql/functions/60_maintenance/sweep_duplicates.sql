@@ -1,155 +1,3 @@
-create or replace function memfold_internal._sweep_plan(
-    tenant_id text, bucket_id text, embedding_model text, memory_ids uuid[], max_operations bigint
-) returns table (
-    member_ids uuid[], leader_id uuid, similarity double precision, guard text[], method text, on_merge text,
-    policy memfold.policies, is_mergeable boolean
-)
-language plpgsql volatile
-set plan_cache_mode = force_generic_plan
-as $$
-declare
-    v_group record;
-    v_policy memfold.policies;
-    v_method text;
-    v_size integer;
-    v_ids uuid[];
-    -- pairs near enough for a question; the positions of those that merge unless the guard raises a signal
-    v_a integer[];
-    v_b integer[];
-    v_near double precision[];
-    v_merges boolean[];
-    v_fold record;
-    v_check record;
-    v_members integer[];
-    v_leaders integer[];
-    -- merges that guard or veto have prevented
-    v_from integer[];
-    v_into integer[];
-    v_count bigint;
-    v_stopped boolean;
-    v_refines boolean;
-    -- the root of each is still open
-    v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
-begin
-    for v_group in
-        select g.group_ids as ids, g.policy, g.max_cluster_size, b.score, b.merge_threshold, b.judge_threshold, b.floor
-        from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
-        cross join lateral memfold_internal._bands((g.policy).merge_threshold, (g.policy).judge_threshold,
-            (g.policy).similar_threshold, embedding_model) as b
-    loop
-        v_policy := v_group.policy;
-        v_size := pg_catalog.cardinality(v_group.ids);
-        v_method := case when v_group.score is null then 'vector' else 'score' end;
-        -- the one to keep comes first: the oldest, or the newest if newer texts replace older ones
-        v_ids := case v_policy.on_merge
-            when 'replace' then array(select i.id from pg_catalog.unnest(v_group.ids) as i (id) order by 1 desc) else v_group.ids end;
-        select pg_catalog.array_agg(e.a order by e.a, e.b), pg_catalog.array_agg(e.b order by e.a, e.b),
-            pg_catalog.array_agg(e.similarity order by e.a, e.b), pg_catalog.array_agg(e.merges order by e.a, e.b)
-        into v_a, v_b, v_near, v_merges
-        from (
-            select case v_policy.on_merge when 'replace' then v_size + 1 - p.b else p.a end as a,
-                case v_policy.on_merge when 'replace' then v_size + 1 - p.a else p.b end as b, p.similarity,
-                s.value >= v_group.judge_threshold as unclear,
-                s.value > v_group.merge_threshold or s.value = v_group.merge_threshold and v_policy.merge_inclusive as merges
-            from memfold_internal._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.floor) as p
-            cross join lateral (
-                select case when v_group.score is null then p.similarity else memfold_internal._pair_score(
-                    tenant_id, v_group.score, p.similarity, v_group.ids[p.b], v_group.ids[p.a]) end as value
-                offset 0
-            ) as s
-            where not memfold_internal._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
-                -- a table of hashes; an array cannot be hashed
-                and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
-                and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
-        ) as e
-        where e.unclear or e.merges;
-        continue when v_a is null;
-
-        v_members := array[]::integer[];
-        v_leaders := array[]::integer[];
-        v_from := array[]::integer[];
-        v_into := array[]::integer[];
-        v_count := 0;
-        -- A memory that guard or veto keep from its leader may still say the same as another one: three rounds, then a question about
-        -- the rest.
-        for v_turn in 1..case when v_policy.on_merge = 'synthesise' then 0 else 3 end loop
-            v_stopped := false;
-            for v_fold in
-                with edges as (
-                    select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
-                        pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
-                    from unnest(v_a, v_b, v_near, v_merges) as e (a, b, similarity, merges)
-                    where e.merges
-                        and e.a not in (select f.place from pg_catalog.unnest(v_members) as f (place))
-                        and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
-                        and e.b not in (select f.place from pg_catalog.unnest(v_leaders) as f (place))
-                        and (e.b, e.a) not in (select f.a, f.b from unnest(v_from, v_into) as f (a, b))
-                )
-                select c.member, c.leader, c.similarity_to_leader as similarity, m.content, m.object, o.content as other_content,
-                    o.object as other_object
-                from edges as e
-                cross join lateral memfold_internal._clusters(e.a, e.b, e.similarity, v_size) as c
-                cross join lateral memfold_internal._memory(_sweep_plan.tenant_id, v_ids[c.member]) as m
-                cross join lateral memfold_internal._memory(_sweep_plan.tenant_id, v_ids[c.leader]) as o
-                where e.a is not null and c.similarity_to_leader is not null
-                order by c.similarity_to_leader desc, c.member
-            loop
-                if v_count > max_operations then
-                    -- more than one call does: left to the next
-                    v_members := v_members || v_fold.member;
-                    continue;
-                end if;
-                v_check := memfold_internal._check_merge(tenant_id, bucket_id, v_policy, v_fold.content, v_fold.other_content,
-                    v_fold.object, v_fold.other_object, null, true);
-                v_refines := v_check.mergeable and memfold_internal._refines(v_policy, v_fold.content, v_fold.other_content);
-                if not v_check.mergeable or v_refines and v_policy.on_refinement = 'escalate' then
-                    v_stopped := true;
-                    v_from := v_from || v_fold.member;
-                    v_into := v_into || v_fold.leader;
-                    continue;
-                end if;
-                v_members := v_members || v_fold.member;
-                v_leaders := v_leaders || v_fold.leader;
-                v_count := v_count + 1;
-                return query
-                select array[v_ids[case when v_refines then v_fold.leader else v_fold.member end]],
-                    v_ids[case when v_refines then v_fold.member else v_fold.leader end], v_fold.similarity, v_check.guard, v_method,
-                    case when v_refines then 'replace' else v_policy.on_merge end, v_policy, null::boolean;
-            end loop;
-            exit when not v_stopped;
-        end loop;
-
-        -- the rest is compared as it would be after those merges
-        return query
-        with edges as (
-            select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
-                pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
-            from unnest(v_a, v_b, v_near, v_merges) as e (a, b, similarity, merges)
-            where e.a not in (select f.place from pg_catalog.unnest(v_members) as f (place))
-                and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
-        )
-        select array(select v_ids[i.place] from pg_catalog.unnest(c.members) as i (place) order by 1), null::uuid, c.lowest,
-            null::text[], v_method, v_policy.on_merge, v_policy, exists (
-                select from pg_catalog.unnest(c.members) as i (place)
-                where i.place in (
-                    select x.place from unnest(v_a, v_b, v_merges) as e (a, b, merges)
-                    cross join lateral (values (e.a), (e.b)) as x (place)
-                    where e.merges
-                )
-            )
-        from edges as e
-        cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, v_size, v_group.max_cluster_size) as c
-        where e.a is not null;
-    end loop;
-end;
-$$;
-comment on function memfold_internal._sweep_plan is
-'The decisions of the bucket''s policies about stored memories. With leader_id, a merge: the single element of member_ids is merged into
-it, by their own similarity, with guard and veto passed; on_merge says how (replace: it is newer, or says more). Else a cluster (oldest to
-newest) to be asked about, by the policy''s on_ambiguous, or by on_merge for pairs with is_mergeable; similarity is the least in it.
-method: whether the cosine (vector) or a score decides. Merges after the first max_operations are omitted, and nothing is asked about
-them.';
-
 -- Longer than 150 lines: the rounds of a run, and their rows: they share its counters.
 create or replace function memfold.sweep_duplicates(
     tenant_id text default current_setting('memfold.tenant_id', true),
@@ -173,8 +21,8 @@ declare
     p record;
     q record;
     v_policy memfold.policies;
-    v_synthesises boolean;
     v_check record;
+    v_pair record;
     v_kind text;
     -- a row of the plan: a memory and the one that it would be merged into, or the oldest of its cluster
     v_actions text[] := array[]::text[];
@@ -228,7 +76,6 @@ begin
         v_first := cardinality(v_ids) + 1;
         v_kind := null;
         v_policy := p.policy;
-        v_synthesises := p.leader_id is null and p.on_merge = 'synthesise' and p.is_mergeable;
         for q in
             select i.id, o.id as into_id, m.content, m.object, o.content as other_content, o.object as other_object
             from unnest(case when p.leader_id is null then p.member_ids[2:] else p.member_ids end) with ordinality as i (id, place)
@@ -243,10 +90,15 @@ begin
         loop
             -- memories with neither a merge nor a question are not compared
             v_check := memfold_internal._check_merge(tenant_id, bucket_id, v_policy, q.content, q.other_content, q.object, q.other_object,
-                case when p.leader_id is null and v_policy.on_ambiguous = 'insert' and not v_synthesises then '{}' else p.guard end,
-                v_synthesises);
-            if v_check.mergeable then
-                v_kind := 'synthesis';
+                case when p.leader_id is null and v_policy.on_ambiguous = 'insert' and not p.is_mergeable then '{}' else p.guard end,
+                p.is_mergeable);
+            if p.leader_id is null then
+                v_pair := memfold_internal._decide_pair(v_policy, v_check.mergeable, false, q.content, null, q.other_content, null, true);
+                if v_pair.action in ('merged', 'replaced') then
+                    -- near enough, but one of them is to stay
+                    v_pair := memfold_internal._decide_pair(v_policy, false, false, q.content, null, q.other_content, null, true);
+                end if;
+                v_kind := case when v_pair.judgement = 'synthesis' then 'synthesis' else coalesce(v_kind, v_pair.judgement) end;
             end if;
             v_numbers := array_append(v_numbers, v_number);
             v_ids := array_append(v_ids, q.id);
@@ -255,11 +107,9 @@ begin
                 then memfold_internal._similarity_of(tenant_id, q.id, q.into_id, v_model) else p.similarity end);
             v_guards := array_append(v_guards, to_jsonb(v_check.guard));
             v_actions := array_append(v_actions, case when p.leader_id is null then 'ask'
-                when p.on_merge = 'replace' then 'replace' else 'merge' end);
+                when p.action = 'replaced' then 'replace' else 'merge' end);
             v_methods := array_append(v_methods, p.method);
         end loop;
-        v_kind := coalesce(v_kind, case v_policy.on_ambiguous
-            when 'judge' then 'consolidation' when 'synthesise' then 'synthesis' when 'review' then 'review' end);
         if p.leader_id is null and v_kind is null then
             for i in v_first..cardinality(v_ids) loop
                 v_actions[i] := 'keep';
@@ -268,7 +118,7 @@ begin
         end if;
         v_operations := v_operations + 1;
         if p.leader_id is null then
-            v_questions := v_questions || jsonb_build_object('kind', v_kind, 'members', to_jsonb(p.member_ids),
+            v_questions := v_questions || jsonb_build_object('kind', case v_kind when 'write' then 'consolidation' else v_kind end, 'members', to_jsonb(p.member_ids),
                 'similarity', p.similarity, 'guard', (
                     select coalesce(jsonb_agg(distinct g.signal), '[]')
                     from unnest(v_guards[v_first:]) as u (signals) cross join lateral jsonb_array_elements(u.signals) as g (signal)

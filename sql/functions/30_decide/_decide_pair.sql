@@ -1,0 +1,68 @@
+create or replace function memfold_internal._decide_pair(
+    policy memfold.policies, is_same boolean, is_forgotten boolean, content text, said_at timestamptz, other_content text,
+    other_said_at timestamptz, is_newer boolean, out action text, out judgement text, out reason text
+)
+language plpgsql immutable parallel safe
+as $$
+begin
+    if not is_newer then
+        select p.action, p.judgement, p.reason into action, judgement, reason
+        from memfold_internal._decide_pair(policy, is_same, is_forgotten, other_content, other_said_at, content, said_at, true) as p;
+    elsif not is_same then
+        action := case when policy.on_ambiguous = 'insert' then 'inserted' else 'escalated' end;
+        if action = 'escalated' then
+            judgement := case when is_forgotten then 'forgotten' else memfold_internal._judgement_kind(policy.on_ambiguous) end;
+        end if;
+    elsif is_forgotten then
+        action := 'rejected';
+    elsif policy.on_merge = 'synthesise' then
+        action := 'escalated';
+        judgement := 'synthesis';
+    elsif policy.on_merge = 'replace' then
+        action := case when (said_at >= other_said_at) is not false then 'replaced' else 'merged' end;
+    elsif policy.on_refinement <> 'merge' and policy.guard = 'on' and memfold_internal._says_more(content, other_content) then
+        reason := 'refinement';
+        action := case policy.on_refinement when 'replace' then 'replaced' else 'escalated' end;
+        if action = 'escalated' then
+            judgement := memfold_internal._judgement_kind(policy.on_ambiguous);
+        end if;
+    else
+        action := 'merged';
+    end if;
+end;
+$$;
+comment on function memfold_internal._decide_pair is
+'The outcome for two texts that are near enough to be compared, by the policy''s on_merge, on_refinement and on_ambiguous: rows 8, 9 and 11
+of the decision table (docs/rules.md), for new and stored texts alike. is_same: near enough to merge, guard and veto passed; is_forgotten:
+one is a tombstone; is_newer: the first text was stored later, or is new. said_at: when each was last stated, null: now. action: merged
+(the newer into the older), replaced (the older into the newer), escalated (with the kind of judgement), rejected (a tombstone says it), or
+inserted (both stay, and nobody is asked).';
+
+create or replace function memfold_internal._decide_neighbour(
+    c memfold_internal.candidate, d memfold_internal.decision, stored_id uuid
+) returns memfold_internal.decision
+language plpgsql stable
+as $$
+declare
+    v_near record;
+    p record;
+begin
+    select m.content, m.status = 'rejected' as is_forgotten, k.last_seen into strict v_near
+    from memfold.memories as m
+    join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
+    where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.target_id;
+    p := memfold_internal._decide_pair(c.policy, d.action = 'merged', v_near.is_forgotten, c.content, c.observed_at,
+        v_near.content, v_near.last_seen, (stored_id > d.target_id) is not false);
+    if c.origin = 'recalled' and p.action <> 'rejected' then
+        -- recalled text is not evidence: it replaces nothing
+        return d;
+    end if;
+    d.action := p.action;
+    d.judgement := p.judgement;
+    d.reason := nullif(pg_catalog.concat_ws(', ', p.reason, d.reason), '');
+    return d;
+end;
+$$;
+comment on function memfold_internal._decide_neighbour is
+'The outcome (_decide_pair) for a candidate and the neighbour that tier 2 has found for it: target_id, with action merged or ambiguous.
+stored_id: the candidate is this stored text; null: it is new. Only reads.';

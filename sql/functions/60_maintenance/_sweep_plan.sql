@@ -1,0 +1,181 @@
+create or replace function memfold_internal._sweep_pairs(
+    tenant_id text, memory_ids uuid[], policy memfold.policies, embedding_model text, score text, merge_threshold double precision,
+    judge_threshold double precision, floor double precision, waiting uuid[],
+    out ids uuid[], out said_at timestamptz[], out a integer[], out b integer[], out similarities double precision[], out merges boolean[]
+)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    ids := memory_ids;
+    if policy.on_merge = 'replace' then
+        select pg_catalog.array_agg(k.memory_id order by k.last_seen desc, k.memory_id desc),
+            pg_catalog.array_agg(k.last_seen order by k.last_seen desc, k.memory_id desc)
+        into ids, said_at
+        from pg_catalog.unnest(memory_ids) as i (id)
+        cross join lateral (
+            select k.memory_id, k.last_seen from memfold.memory_totals as k
+            where k.tenant_id = _sweep_pairs.tenant_id collate "C" and k.memory_id = i.id
+            offset 0
+        ) as k;
+    end if;
+    select pg_catalog.array_agg(e.a order by e.a, e.b), pg_catalog.array_agg(e.b order by e.a, e.b),
+        pg_catalog.array_agg(e.similarity order by e.a, e.b), pg_catalog.array_agg(e.merges order by e.a, e.b)
+    into a, b, similarities, merges
+    from (
+        select p.a, p.b, p.similarity, s.value >= judge_threshold as unclear,
+            s.value > merge_threshold or s.value = merge_threshold and policy.merge_inclusive as merges
+        from memfold_internal._close_pairs(tenant_id, ids, embedding_model, floor) as p
+        cross join lateral (
+            select case when score is null then p.similarity else memfold_internal._pair_score(
+                tenant_id, score, p.similarity, greatest(ids[p.a], ids[p.b]), least(ids[p.a], ids[p.b])) end as value
+            offset 0
+        ) as s
+        where not memfold_internal._was_asked(tenant_id, ids[p.b], ids[p.a])
+            -- a table of hashes; an array cannot be hashed
+            and ids[p.a] not in (select w.id from pg_catalog.unnest(waiting) as w (id))
+            and ids[p.b] not in (select w.id from pg_catalog.unnest(waiting) as w (id))
+    ) as e
+    where e.unclear or e.merges;
+end;
+$$;
+comment on function memfold_internal._sweep_pairs is
+'The pairs of a group that are near enough for a question, by their positions in ids (a < b): merges if they merge unless guard or veto
+prevents it. ids: the one to keep first: the oldest, or, if newer texts replace older ones, the last stated (said_at: when). waiting: those
+of an open judgement are left out. a is null: there are none.';
+
+create or replace function memfold_internal._sweep_plan(
+    tenant_id text, bucket_id text, embedding_model text, memory_ids uuid[], max_operations bigint
+) returns table (
+    member_ids uuid[], leader_id uuid, similarity double precision, guard text[], method text, action text,
+    policy memfold.policies, is_mergeable boolean
+)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_group record;
+    v_policy memfold.policies;
+    v_method text;
+    v_size integer;
+    -- see _sweep_pairs
+    v_ids uuid[];
+    v_said timestamptz[];
+    v_a integer[];
+    v_b integer[];
+    v_near double precision[];
+    v_merges boolean[];
+    v_fold record;
+    v_check record;
+    v_members integer[];
+    v_leaders integer[];
+    -- merges that guard or veto have prevented
+    v_from integer[];
+    v_into integer[];
+    v_count bigint;
+    v_stopped boolean;
+    v_pair record;
+    v_is_newer boolean;
+    -- the root of each is still open
+    v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
+begin
+    for v_group in
+        select g.group_ids as ids, g.policy, g.max_cluster_size, b.score, b.merge_threshold, b.judge_threshold, b.floor
+        from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
+        cross join lateral memfold_internal._bands((g.policy).merge_threshold, (g.policy).judge_threshold,
+            (g.policy).similar_threshold, embedding_model) as b
+    loop
+        v_policy := v_group.policy;
+        v_size := pg_catalog.cardinality(v_group.ids);
+        v_method := case when v_group.score is null then 'vector' else 'score' end;
+        select p.ids, p.said_at, p.a, p.b, p.similarities, p.merges into v_ids, v_said, v_a, v_b, v_near, v_merges
+        from memfold_internal._sweep_pairs(tenant_id, v_group.ids, v_policy, embedding_model, v_group.score, v_group.merge_threshold,
+            v_group.judge_threshold, v_group.floor, v_waiting) as p;
+        continue when v_a is null;
+
+        v_members := array[]::integer[];
+        v_leaders := array[]::integer[];
+        v_from := array[]::integer[];
+        v_into := array[]::integer[];
+        v_count := 0;
+        -- A memory that guard or veto keep from its leader may still say the same as another one: three rounds, then a question about
+        -- the rest.
+        for v_turn in 1..case when v_policy.on_merge = 'synthesise' then 0 else 3 end loop
+            v_stopped := false;
+            for v_fold in
+                with edges as (
+                    select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
+                        pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
+                    from unnest(v_a, v_b, v_near, v_merges) as e (a, b, similarity, merges)
+                    where e.merges
+                        and e.a not in (select f.place from pg_catalog.unnest(v_members) as f (place))
+                        and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
+                        and e.b not in (select f.place from pg_catalog.unnest(v_leaders) as f (place))
+                        and (e.b, e.a) not in (select f.a, f.b from unnest(v_from, v_into) as f (a, b))
+                )
+                select c.member, c.leader, c.similarity_to_leader as similarity, m.content, m.object, o.content as other_content,
+                    o.object as other_object
+                from edges as e
+                cross join lateral memfold_internal._clusters(e.a, e.b, e.similarity, v_size) as c
+                cross join lateral memfold_internal._memory(_sweep_plan.tenant_id, v_ids[c.member]) as m
+                cross join lateral memfold_internal._memory(_sweep_plan.tenant_id, v_ids[c.leader]) as o
+                where e.a is not null and c.similarity_to_leader is not null
+                order by c.similarity_to_leader desc, c.member
+            loop
+                if v_count > max_operations then
+                    -- more than one call does: left to the next
+                    v_members := v_members || v_fold.member;
+                    continue;
+                end if;
+                v_check := memfold_internal._check_merge(tenant_id, bucket_id, v_policy, v_fold.content, v_fold.other_content,
+                    v_fold.object, v_fold.other_object, null, true);
+                v_is_newer := v_ids[v_fold.member] > v_ids[v_fold.leader];
+                v_pair := memfold_internal._decide_pair(v_policy, v_check.mergeable, false, v_fold.content, v_said[v_fold.member],
+                    v_fold.other_content, v_said[v_fold.leader], v_is_newer);
+                if v_pair.action not in ('merged', 'replaced') then
+                    v_stopped := true;
+                    v_from := v_from || v_fold.member;
+                    v_into := v_into || v_fold.leader;
+                    continue;
+                end if;
+                v_members := v_members || v_fold.member;
+                v_leaders := v_leaders || v_fold.leader;
+                v_count := v_count + 1;
+                return query
+                select array[v_ids[case when v_is_newer = (v_pair.action = 'merged') then v_fold.member else v_fold.leader end]],
+                    v_ids[case when v_is_newer = (v_pair.action = 'merged') then v_fold.leader else v_fold.member end],
+                    v_fold.similarity, v_check.guard, v_method, v_pair.action, v_policy, null::boolean;
+            end loop;
+            exit when not v_stopped;
+        end loop;
+
+        -- the rest is compared as it would be after those merges
+        return query
+        with edges as (
+            select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
+                pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
+            from unnest(v_a, v_b, v_near, v_merges) as e (a, b, similarity, merges)
+            where e.a not in (select f.place from pg_catalog.unnest(v_members) as f (place))
+                and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
+        )
+        select array(select v_ids[i.place] from pg_catalog.unnest(c.members) as i (place) order by 1), null::uuid, c.lowest,
+            null::text[], v_method, null::text, v_policy, exists (
+                select from pg_catalog.unnest(c.members) as i (place)
+                where i.place in (
+                    select x.place from unnest(v_a, v_b, v_merges) as e (a, b, merges)
+                    cross join lateral (values (e.a), (e.b)) as x (place)
+                    where e.merges
+                )
+            )
+        from edges as e
+        cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, v_size, v_group.max_cluster_size) as c
+        where e.a is not null;
+    end loop;
+end;
+$$;
+comment on function memfold_internal._sweep_plan is
+'The decisions of the bucket''s policies about stored memories. With leader_id, a merge: the single element of member_ids is merged into
+it, by their own similarity, with guard and veto passed; action is that of the pair (_decide_pair). Else a cluster (oldest to newest) to be
+asked about; is_mergeable: some of its members are near enough to merge; similarity is the least in it.
+method: whether the cosine (vector) or a score decides. Merges after the first max_operations are omitted, and nothing is asked about
+them.';
