@@ -277,8 +277,8 @@ def prefix(release: str) -> str:
 # Changes of functions, views and triggers in the later release: file under sql/functions/, the old text, the new one.
 LATER_FUNCTIONS = [
     # a function of the way of every write has one more argument
-    ("21_ledger/_record.sql", "observation boolean, judgement_id uuid\n)",
-     "observation boolean, judgement_id uuid, pinned boolean default false\n)"),
+    ("21_ledger/_record.sql", "p_observation boolean, p_judgement_id uuid\n)",
+     "p_observation boolean, p_judgement_id uuid, pinned boolean default false\n)"),
     # and so has a public one
     ("31_ingest/pending_embeddings.sql", "max_results bigint default 100\n",
      "max_results bigint default 100,\n    newest_first boolean default false\n"),
@@ -288,8 +288,6 @@ LATER_FUNCTIONS = [
     ("22_guard/_guard.sql", """create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
 return 8192;
-comment on function memfold_internal._guard_limit is
-'Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.';
 """, ""),
     ("22_guard/_guard.sql", "memfold_internal._guard_limit();", "8192;"),
     ("22_guard/_says_more.sql", "memfold_internal._guard_limit();", "8192;"),
@@ -303,10 +301,10 @@ comment on function memfold_internal._guard_limit is
      "memfold.pins, memfold.calibration_changes, memfold.tenant_roles,"),
 ]  # fmt: skip
 LATER_FUNCTION = """\
+-- Whether maintenance leaves the memory alone.
 create or replace function memfold_internal._is_pinned(m memfold.memories) returns boolean
 language sql immutable parallel safe
 return m.pinned;
-comment on function memfold_internal._is_pinned is 'Whether maintenance leaves the memory alone.';
 """
 # And of tables. Whatever is in the way of it, and what the release makes no more, it drops by name and without CASCADE.
 LATER_SCHEMA = """\

@@ -50,11 +50,13 @@ order by p.place
 HEAD = """\
 -- Made by tools/fit_veto.py, from labelled pairs, or from the model in it; `--check` compares. Do not edit.
 
+-- The version of the veto's model, which the ledger's reasons name.
 create or replace function memfold_internal._veto_version() returns text
 language sql immutable parallel safe
 return 'veto/{version}';
-comment on function memfold_internal._veto_version is 'The version of the veto''s model, which the ledger''s reasons name.';
 
+-- The model veto/{version}: {trees} trees, in the format of memfold.calibrate.
+-- _veto_reasons reads it; _veto_trees is generated from it.
 create or replace function memfold_internal._veto_model() returns jsonb
 language sql immutable parallel safe
 as $model$
@@ -62,14 +64,10 @@ select jsonb '
 {model}
 '
 $model$;
-comment on function memfold_internal._veto_model is
-'The model veto/{version}: {trees} trees, in the format of memfold.calibrate. For _veto_reasons; _veto_trees is
-generated from it.';
 
+-- The score veto/{version} of the features of two texts (_pair_features), in [0, 1]: generated from _veto_model().
+-- Uses neither the cosine nor the guard.
 {sql}\
-comment on function memfold_internal._veto_trees is
-'The score veto/{version} of the features of two texts (_pair_features), in [0, 1]: generated from _veto_model().
-Uses neither the cosine nor the guard.';
 """
 
 

@@ -214,15 +214,15 @@ $body$;
 comment on function memfold_internal._is_tenant_node(text) is
 'Whether this node has the tenant''s shards. For null (every tenant) always true: any node can handle such calls.';
 
-create or replace function memfold_internal._assert_local_shard(tenant_id text) returns void
+create or replace function memfold_internal._assert_local_shard(p_tenant_id text) returns void
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $body$
 begin
-    if coalesce(tenant_id, '') = '' then
+    if coalesce(p_tenant_id, '') = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing',
-            format('A memory always belongs to a tenant; tenant_id was %s.', quote_nullable(tenant_id)),
+            format('A memory always belongs to a tenant; tenant_id was %s.', quote_nullable(p_tenant_id)),
             'Pass tenant_id, or set memfold.tenant_id.');
-    elsif not memfold_internal._is_tenant_node(tenant_id) then
+    elsif not memfold_internal._is_tenant_node(p_tenant_id) then
         perform memfold_internal._fail('MF060', 'the call does not run on the node of its tenant',
             'Locks taken here would not stop other writers: the tenant''s shards were moved during the call, or'
             ' Citus did not send it.',
@@ -246,14 +246,14 @@ $body$;
 comment on function memfold_internal._planned_tenant() is
 'memfold.tenant_id, declared immutable: only for row-level security on Citus, after _on_tenant_node().';
 
-create or replace function memfold_internal._on_tenant_node(tenant_id text) returns void
+create or replace function memfold_internal._on_tenant_node(p_tenant_id text) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $body$
 declare
-    v_marker constant text := format('prepare "memfold plans" as select %L', tenant_id);
+    v_marker constant text := format('prepare "memfold plans" as select %L', p_tenant_id);
     v_planned text;
 begin
-    perform memfold_internal._assert_local_shard(tenant_id);
+    perform memfold_internal._assert_local_shard(p_tenant_id);
     -- A prepared statement says whose plans these are, because ROLLBACK leaves both alone; a setting it would restore.
     select p.statement into v_planned from pg_prepared_statement() as p where p.name = 'memfold plans';
     if v_planned = v_marker then
@@ -268,21 +268,21 @@ $body$;
 comment on function memfold_internal._on_tenant_node(text) is
 'The hook on Citus: _assert_local_shard(), and discards all plans of the session if they may name another tenant. Raises MF060.';
 
-create or replace function memfold_internal._is_authorized(tenant_id text) returns boolean
+create or replace function memfold_internal._is_authorized(p_tenant_id text) returns boolean
 language sql stable parallel safe
 return false;
 
-create or replace function memfold_internal._authorize_reader(tenant_id text) returns void
+create or replace function memfold_internal._authorize_reader(p_tenant_id text) returns void
 language plpgsql volatile
 as $body$
 begin
-    perform memfold_internal._authorize_session(tenant_id, 'memfold_auditor');
-    perform memfold_internal._on_tenant_node(tenant_id);
+    perform memfold_internal._authorize_session(p_tenant_id, 'memfold_auditor');
+    perform memfold_internal._on_tenant_node(p_tenant_id);
 end;
 $body$;
 
 create or replace function memfold_internal._believed_memories(
-    tenant_id text, bucket_id text, as_of timestamptz, known_at timestamptz
+    p_tenant_id text, p_bucket_id text, p_as_of timestamptz, p_known_at timestamptz
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $body$
@@ -315,7 +315,7 @@ end;
 $body$;
 
 -- Rules are changed on any node, and only the tenant's node can take up what is stored: maintenance does.
-create or replace function memfold_internal._take_up_now(r memfold.runs, rows_at_most bigint) returns bigint
+create or replace function memfold_internal._take_up_now(r memfold.runs, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 as $body$
 begin
@@ -349,17 +349,17 @@ comment on function memfold_internal._queue_tenants() is
 'The tenants whose judgements may be claimed or retried, on Citus, in any order.';
 
 create or replace function memfold_internal._claim_all_tenants(
-    worker text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]
+    p_worker text, p_max_results bigint, p_lease interval, p_review boolean, p_judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $body$
 declare
     v_tenant text;
-    v_left bigint := max_results;
+    v_left bigint := p_max_results;
     v_given bigint;
 begin
     for v_tenant in select t from memfold_internal._queue_tenants() as t loop
-        return query select * from memfold.claim_judgements(worker, v_tenant, v_left, lease, review, judgement_ids);
+        return query select * from memfold.claim_judgements(p_worker, v_tenant, v_left, p_lease, p_review, p_judgement_ids);
         get diagnostics v_given = row_count;
         v_left := v_left - v_given;
         exit when v_left <= 0;

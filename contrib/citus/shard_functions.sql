@@ -11,7 +11,7 @@ set local citus.enable_ddl_propagation = off;
 -- Not in citus.sql: it is for functions of a shard too. The answer would change a rule, on every node, from the tenant's, where
 -- memfold_owner cannot. suggest_predicates() names the predicate.
 create or replace function memfold_internal._ask_cardinality(
-    tenant_id text, bucket_id text, predicate text, memory_id uuid, other_id uuid
+    p_tenant_id text, p_bucket_id text, p_predicate text, p_memory_id uuid, p_other_id uuid
 ) returns uuid
 language sql volatile
 return null::uuid;

@@ -19,10 +19,15 @@ SET_TENANT: LiteralString = (
 _CALLS: dict[str, tuple[LiteralString, dict[str, LiteralString]]] = {}
 
 
-def _function(name: LiteralString, *arguments: LiteralString, schema: LiteralString = "memfold") -> str:
+def _function(
+    name: LiteralString,
+    *arguments: LiteralString,
+    schema: LiteralString = "memfold",
+    prefix: LiteralString = "",
+) -> str:
     _CALLS[name] = (
         "select * from " + schema + "." + name,  # noqa: S608 (literals of this file)
-        {argument: argument + " => %(" + argument + ")s" for argument in arguments},
+        {argument: prefix + argument + " => %(" + argument + ")s" for argument in arguments},
     )
     return name
 
@@ -51,7 +56,6 @@ CANDIDATE: tuple[LiteralString, ...] = (
 KNOWN_ARGUMENTS: tuple[LiteralString, ...] = (
     "content", "tenant_id", "bucket_id", "memory_type", "subject", "predicate", "metadata",
 )  # fmt: skip
-
 _SLOT = ("tenant_id", "bucket_id", "subject", "predicate")
 INGEST = _function("ingest_memory", *CANDIDATE)
 PREVIEW = _function("preview_memory", *CANDIDATE)
@@ -65,7 +69,7 @@ EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
 REGISTER_MODEL = _function("register_embedding_model", "embedding_model", "dimensions")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
 CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of", "known_at")
-POLICY = _function("_policy", "tenant_id", "bucket_id", "memory_type", schema="memfold_internal")
+POLICY = _function("_policy", "tenant_id", "bucket_id", "memory_type", schema="memfold_internal", prefix="p_")
 SEARCH = _function(
     "search_memories",
     "tenant_id",

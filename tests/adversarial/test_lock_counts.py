@@ -190,7 +190,7 @@ def test_a_batch_of_values_in_one_subtransaction(db: DB, connect: Connect) -> No
 def test_a_batch_that_meets_a_busy_row(db: DB, on_error: str) -> None:
     db.execute("select set_predicate('status', 'acme')")
     db.execute(
-        "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, is_new boolean)"
+        "create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, p_is_new boolean)"
         " returns memfold.ingest_result language plpgsql as $$ begin raise lock_not_available; end $$"
     )
     # two: one would be a single call, which waits

@@ -60,7 +60,7 @@ def test_a_search_beside_a_change(db: DB, connect: Connect, pair: tuple[Result, 
     before = search(db)
     assert len(before) == 2
     db.execute(
-        "create or replace function memfold_internal._disputes(tenant_id text, memory_ids uuid[])"
+        "create or replace function memfold_internal._disputes(p_tenant_id text, p_memory_ids uuid[])"
         " returns setof memfold_internal.dispute language plpgsql as"
         " $$ begin perform pg_catalog.pg_advisory_lock(1); perform pg_catalog.pg_advisory_unlock(1); return; end $$"
     )

@@ -534,7 +534,7 @@ def test_doctor_names_slots_with_several_current_values(
 
 ILLNESSES = {
     "functions": (
-        "create or replace function memfold_internal._fail(code text, message text, detail text, hint text)"
+        "create or replace function memfold_internal._fail(p_code text, p_message text, p_detail text, p_hint text)"
         " returns void language plpgsql volatile parallel safe as $$ begin null; end $$",
         "_fail(text,text,text,text)",
     ),

@@ -855,7 +855,7 @@ def test_failing_maintenance_is_logged_and_nothing_ends(
 ) -> None:
     pairs(dsn, 1)
     db.execute(
-        "create or replace function memfold_internal._fall_back_dead(tenant_id text)"
+        "create or replace function memfold_internal._fall_back_dead(p_tenant_id text)"
         " returns bigint language plpgsql as $$ begin raise 'broken'; end $$"
     )
     monkeypatch.chdir(ROOT)

@@ -413,8 +413,8 @@ def test_drift_names_what_was_edited(installed: str) -> None:
     rows_of(
         installed,
         """
-        create or replace function memfold_internal._fail(code text, message text, detail text, hint text) returns void
-        language plpgsql volatile parallel safe as $$ begin null; end $$
+        create or replace function memfold_internal._fail(p_code text, p_message text, p_detail text, p_hint text)
+        returns void language plpgsql volatile parallel safe as $$ begin null; end $$
         """,
     )
     edited = rows(installed, "select pg_get_functiondef('memfold_internal._fail'::regproc)")

@@ -149,7 +149,8 @@ class UnknownError(Exception):
 
 
 def value(function: Function, argument: Argument, side: Side) -> Any:
-    for name in (f"{function.name}.{argument.name}", argument.name):
+    plain = argument.name.removeprefix("p_")
+    for name in (f"{function.name}.{plain}", plain):
         if name in SIDED:
             return SIDED[name](side)
         if name in NEUTRAL:

@@ -27,8 +27,8 @@ NOT_CHECKED = {
 
 def replace(db: DB, hook: str) -> None:
     db.execute(
-        f"create or replace function memfold_internal.{hook}(tenant_id text) returns void language plpgsql as"
-        f" $$ begin raise exception '{hook} of %', tenant_id; end $$".encode()
+        f"create or replace function memfold_internal.{hook}(p_tenant_id text) returns void language plpgsql as"
+        f" $$ begin raise exception '{hook} of %', p_tenant_id; end $$".encode()
     )
 
 
@@ -87,7 +87,7 @@ def test_an_application_reaches_the_hook_once_its_fast_path_is_closed(db: DB) ->
     assert db.execute(call).fetchone() == ("merged",)
     db.execute("reset session authorization")
     db.execute(
-        "create or replace function memfold_internal._is_authorized(tenant_id text) returns boolean"
+        "create or replace function memfold_internal._is_authorized(p_tenant_id text) returns boolean"
         " language sql stable parallel safe return false"
     )
     db.execute("set session authorization memfold_app")
@@ -102,9 +102,9 @@ def test_a_hook_of_all_queues_is_for_no_tenant(db: DB) -> None:
         "create or replace function memfold_internal._retry_all_tenants() returns bigint language sql return 42"
     )
     db.execute(
-        "create or replace function memfold_internal._claim_all_tenants(worker text, max_results bigint,"
-        " lease interval, review boolean, judgement_ids uuid[]) returns setof memfold.claimed_judgement"
-        " language plpgsql as $$ begin raise exception 'all % of %', max_results, worker; end $$"
+        "create or replace function memfold_internal._claim_all_tenants(p_worker text, p_max_results bigint,"
+        " p_lease interval, p_review boolean, p_judgement_ids uuid[]) returns setof memfold.claimed_judgement"
+        " language plpgsql as $$ begin raise exception 'all % of %', p_max_results, p_worker; end $$"
     )
     assert db.execute("select memfold.retry_judgements(null)").fetchone() == (42,)
     assert db.execute("select memfold.retry_judgements('acme')").fetchone() == (0,)

@@ -222,7 +222,7 @@ def test_maintenance(db: DB) -> None:
 def test_one_failing_task_does_not_stop_the_others(db: DB) -> None:
     plainly(db, "Bob has a dog.")
     db.execute(
-        "create or replace function memfold_internal._fall_back_dead(tenant_id text)"
+        "create or replace function memfold_internal._fall_back_dead(p_tenant_id text)"
         " returns bigint language plpgsql as $$ begin raise 'broken'; end $$"
     )
     report = run_maintenance(db)

@@ -1,3 +1,4 @@
+-- The time at which a statement runs, the same for all its rows: an UPDATE that Citus plans may call nothing volatile.
 create or replace function memfold_internal._clock() returns timestamptz
 language plpgsql stable
 as $$
@@ -6,5 +7,3 @@ begin
 end;
 $$;
 grant execute on function memfold_internal._clock to memfold_queue;
-comment on function memfold_internal._clock is
-'The time at which a statement runs, the same for all its rows: an UPDATE that Citus plans may call nothing volatile.';

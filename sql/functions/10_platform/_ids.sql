@@ -10,48 +10,50 @@ begin
 end;
 $$;
 
-create or replace function memfold_internal._root(memory_id uuid, root_id uuid) returns uuid
+-- The root of a row of memories. Not coalesce(): row-level security treats it as leaky and does not use indexes with it.
+create or replace function memfold_internal._root(p_memory_id uuid, p_root_id uuid) returns uuid
 language sql immutable parallel safe
-return case when root_id is null then memory_id else root_id end;
-comment on function memfold_internal._root is
-'The root of a row of memories. Not coalesce(): row-level security treats it as leaky and does not use indexes with it.';
+return case when p_root_id is null then p_memory_id else p_root_id end;
 
 -- Order is logical. A later row has a higher id, even if the clock was set back: ids of events and memories come from the clock if it
 -- is ahead of the existing ones, else they follow the highest (a hybrid logical clock).
 
-create or replace function memfold_internal._next_id(after uuid, id uuid) returns uuid
+-- The id that follows another one: its time plus 1/4096 ms, with the random bits of id.
+create or replace function memfold_internal._next_id(p_after uuid, p_id uuid) returns uuid
 language plpgsql immutable strict parallel safe
 as $$
 declare
-    v_hex constant text := pg_catalog.replace(after::text, '-', '');
+    v_hex constant text := pg_catalog.replace(p_after::text, '-', '');
 begin
     -- 48 bits of milliseconds and 12 of their fraction, with the version's digit between them (_new_id), and one more
     return (
         pg_catalog.overlay(pg_catalog.lpad(pg_catalog.to_hex(
             ('x' || pg_catalog.substr(v_hex, 1, 12) || pg_catalog.substr(v_hex, 14, 3))::bit(60)::bigint + 1
         ), 15, '0'), '7', 13, 0)
-        || pg_catalog.substr(id::text, 20)
+        || pg_catalog.substr(p_id::text, 20)
     )::uuid;
 end;
 $$;
-comment on function memfold_internal._next_id is 'The id that follows another one: its time plus 1/4096 ms, with the random bits of id.';
 
-create or replace function memfold_internal._id_after(id uuid, after uuid) returns uuid
+-- The id itself if it is above another one (null: there is none), else the next id above that one. Immutable, because an
+-- UPDATE that Citus plans may call nothing volatile. Inlined by its callers.
+create or replace function memfold_internal._id_after(p_id uuid, p_after uuid) returns uuid
 language sql immutable parallel safe
-return case when after >= id then memfold_internal._next_id(after, id) else id end;
-comment on function memfold_internal._id_after is
-'The id itself if it is above another one (null: there is none), else the next id above that one. Immutable, because an UPDATE that Citus
-plans may call nothing volatile. Inlined by its callers.';
+return case when p_after >= p_id then memfold_internal._next_id(p_after, p_id) else p_id end;
 
-create or replace function memfold_internal._first_id(at timestamptz) returns uuid
+-- The lowest id of a time: rows recorded from then on have higher ones.
+create or replace function memfold_internal._first_id(p_at timestamptz) returns uuid
 language sql immutable parallel safe
 return (
-    pg_catalog.lpad(pg_catalog.to_hex(pg_catalog.floor(pg_catalog.date_part('epoch', greatest(at, 'epoch')) * 1000)::bigint), 12, '0')
+    pg_catalog.lpad(pg_catalog.to_hex(pg_catalog.floor(pg_catalog.date_part('epoch', greatest(p_at, 'epoch')) * 1000)::bigint), 12, '0')
     || '70008000000000000000'
 )::uuid;
-comment on function memfold_internal._first_id is 'The lowest id of a time: rows recorded from then on have higher ones.';
 
-create or replace function memfold_internal._newest_event(tenant_id text) returns uuid
+-- The highest event id of a tenant that this call can see: under a scope's lock no row of the scope has a higher one.
+-- One index lookup, however many texts are concerned. What is written next gets a higher id (_id_after), whatever the
+-- clock says. (A restatement of an active memory holds only the memory's row, and comes after
+-- memory_counters.last_event.) Only reads.
+create or replace function memfold_internal._newest_event(p_tenant_id text) returns uuid
 language plpgsql stable
 as $$
 declare
@@ -60,18 +62,16 @@ begin
     -- the end of the primary key
     select e.event_id into v_newest
     from memfold.memory_events as e
-    where e.tenant_id = _newest_event.tenant_id collate "C"
+    where e.tenant_id = p_tenant_id collate "C"
     order by e.event_id desc
     limit 1;
     return v_newest;
 end;
 $$;
-comment on function memfold_internal._newest_event is
-'The highest event id of a tenant that this call can see: under a scope''s lock no row of the scope has a higher one. One index lookup,
-however many texts are concerned. What is written next gets a higher id (_id_after), whatever the clock says. (A restatement of an active
-memory holds only the memory''s row, and comes after memory_counters.last_event.) Only reads.';
 
-create or replace function memfold_internal._newest_memory(tenant_id text) returns uuid
+-- The highest memory id of a tenant that this call can see. A new memory gets a higher one, so that the newer of two,
+-- which is merged into the older, is the one that arrived later. Only reads.
+create or replace function memfold_internal._newest_memory(p_tenant_id text) returns uuid
 language plpgsql stable
 as $$
 declare
@@ -79,65 +79,60 @@ declare
 begin
     select m.memory_id into v_newest
     from memfold.memories as m
-    where m.tenant_id = _newest_memory.tenant_id collate "C"
+    where m.tenant_id = p_tenant_id collate "C"
     order by m.memory_id desc
     limit 1;
     return v_newest;
 end;
 $$;
-comment on function memfold_internal._newest_memory is
-'The highest memory id of a tenant that this call can see. A new memory gets a higher one, so that the newer of two, which is merged into
-the older, is the one that arrived later. Only reads.';
 
-create or replace function memfold_internal._new_event_id(tenant_id text) returns uuid
+-- An id for a ledger row that is written under a scope's lock: above all ids of the scope.
+create or replace function memfold_internal._new_event_id(p_tenant_id text) returns uuid
 language plpgsql volatile
 as $$
 begin
-    return memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_event(tenant_id));
+    return memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_event(p_tenant_id));
 end;
 $$;
-comment on function memfold_internal._new_event_id is
-'An id for a ledger row that is written under a scope''s lock: above all ids of the scope.';
 
-create or replace function memfold_internal._new_memory_id(tenant_id text) returns uuid
+-- An id for a new text: above all memory ids of the tenant.
+create or replace function memfold_internal._new_memory_id(p_tenant_id text) returns uuid
 language plpgsql volatile
 as $$
 begin
-    return memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_memory(tenant_id));
+    return memfold_internal._id_after(memfold_internal._new_id(), memfold_internal._newest_memory(p_tenant_id));
 end;
 $$;
-comment on function memfold_internal._new_memory_id is 'An id for a new text: above all memory ids of the tenant.';
 
-create or replace function memfold_internal._new_run_id(tenant_id text) returns uuid
+-- An id for a run that merges or rehashes: above those of the tenant's runs, because the last run is the one with the
+-- highest id.
+create or replace function memfold_internal._new_run_id(p_tenant_id text) returns uuid
 language plpgsql volatile
 as $$
 begin
     return memfold_internal._id_after(memfold_internal._new_id(), (
         select r.run_id from memfold.runs as r
-        where r.tenant_id = _new_run_id.tenant_id collate "C"
+        where r.tenant_id = p_tenant_id collate "C"
         order by r.run_id desc
         limit 1
     ));
 end;
 $$;
-comment on function memfold_internal._new_run_id is
-'An id for a run that merges or rehashes: above those of the tenant''s runs, because the last run is the one with the highest id.';
 
-create or replace function memfold_internal._new_ids(number bigint, after uuid) returns uuid[]
+-- The given number of new ids, in ascending order, all above another one (null: there is none).
+create or replace function memfold_internal._new_ids(p_number bigint, p_after uuid) returns uuid[]
 language plpgsql volatile
 as $$
 declare
     v_ids uuid[];
 begin
     select pg_catalog.array_agg(n.id) into v_ids
-    from (select memfold_internal._new_id() as id from pg_catalog.generate_series(1, number) order by id) as n;
-    if after >= v_ids[1] then
-        for v_i in 1..number loop
-            v_ids[v_i] := memfold_internal._id_after(v_ids[v_i], coalesce(v_ids[v_i - 1], after));
+    from (select memfold_internal._new_id() as id from pg_catalog.generate_series(1, p_number) order by id) as n;
+    if p_after >= v_ids[1] then
+        for v_i in 1..p_number loop
+            v_ids[v_i] := memfold_internal._id_after(v_ids[v_i], coalesce(v_ids[v_i - 1], p_after));
         end loop;
     end if;
     return v_ids;
 end;
 $$;
-comment on function memfold_internal._new_ids is
-'The given number of new ids, in ascending order, all above another one (null: there is none).';

@@ -1,11 +1,12 @@
 -- Vectors that the database computes, and words of scripts without spaces: by memfold_py, like lemmas (_lemma.sql).
 
+-- Whether memfold_py is installed in this database.
 create or replace function memfold_internal._has_python() returns boolean
 language sql stable parallel safe
 return pg_catalog.to_regprocedure('memfold.lemmatize(text,text)') is not null;
-comment on function memfold_internal._has_python is 'Whether memfold_py is installed in this database.';
 
-create or replace function memfold_internal._require_python(feature text) returns void
+-- Raises MF056 unless memfold_py is installed in this database.
+create or replace function memfold_internal._require_python(p_feature text) returns void
 language plpgsql stable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
@@ -13,10 +14,9 @@ begin
     if not memfold_internal._has_python() then
         raise exception 'the extension memfold_py is not installed in this database' using
             errcode = 'MF056',
-            detail = format('%s needs it, and it needs PL/Python (plpython3u), which managed servers do not offer.', feature),
+            detail = format('%s needs it, and it needs PL/Python (plpython3u), which managed servers do not offer.', p_feature),
             hint = 'A superuser can add it: create extension memfold_py cascade (docs/plpython.md). Without it: canonicalizer '
             'prose, and vectors from the client.';
     end if;
 end;
 $$;
-comment on function memfold_internal._require_python is 'Raises MF056 unless memfold_py is installed in this database.';

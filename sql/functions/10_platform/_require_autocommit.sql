@@ -1,3 +1,4 @@
+-- PostgreSQL's message, in the language of the session, for a COMMIT where none is allowed, as in every function.
 create or replace function memfold_internal._no_commit() returns text
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -13,10 +14,9 @@ begin
 end;
 $$;
 grant execute on function memfold_internal._no_commit to memfold_app;
-comment on function memfold_internal._no_commit is
-'PostgreSQL''s message, in the language of the session, for a COMMIT where none is allowed, as in every function.';
 
-create or replace procedure memfold_internal._require_autocommit(name text)
+-- Raises 25001 unless the procedure that calls it may commit.
+create or replace procedure memfold_internal._require_autocommit(p_name text)
 language plpgsql
 as $$
 -- It must run in the same context as its caller, so it may not pin search_path: every name is qualified.
@@ -30,7 +30,7 @@ begin
         get stacked diagnostics v_message = message_text;
     end;
     if v_message operator(pg_catalog.=) memfold_internal._no_commit() then
-        raise exception '% cannot run inside a transaction block', name using
+        raise exception '% cannot run inside a transaction block', p_name using
             errcode = 'active_sql_transaction',
             detail = 'It commits after each step, so that others do not wait for all of it.',
             hint = 'Call it outside a transaction block, with autocommit.';
@@ -38,4 +38,3 @@ begin
 end;
 $$;
 grant execute on procedure memfold_internal._require_autocommit to memfold_app;
-comment on procedure memfold_internal._require_autocommit is 'Raises 25001 unless the procedure that calls it may commit.';

@@ -7,6 +7,7 @@
 
 -- Characters that canonical ordering sorts (combining class other than 0), and those that decompose into one first: Unicode 14, and the
 -- additions of Unicode 15 and 16. The inside of a bracket expression.
+-- Combining marks that have an order, as the inside of a bracket expression.
 create or replace function memfold_internal._marks_1() returns text
 immutable parallel safe
 return
@@ -34,24 +35,23 @@ return
      '\U0001D242-\U0001D244\U0001E000-\U0001E006\U0001E008-\U0001E018\U0001E01B-\U0001E021\U0001E023-\U0001E024'
      '\U0001E026-\U0001E02A\U0001E08F\U0001E130-\U0001E136\U0001E2AE\U0001E2EC-\U0001E2EF\U0001E4EC-\U0001E4EF'
      '\U0001E5EE-\U0001E5EF\U0001E8D0-\U0001E8D6\U0001E944-\U0001E94A';
-comment on function memfold_internal._marks_1 is 'Combining marks that have an order, as the inside of a bracket expression.';
 
 -- Lengths first: they are known, and most texts do not have 31 characters outside ASCII.
-create or replace function memfold_internal._has_mark_run_1(content text) returns boolean
+-- Whether a text has more than 30 combining marks in a row.
+create or replace function memfold_internal._has_mark_run_1(p_content text) returns boolean
 immutable parallel safe
 return case
-    when octet_length(content) - char_length(content) > 30
-        then content collate "C" ~ ('[' || memfold_internal._marks_1() || ']{31}')
+    when octet_length(p_content) - char_length(p_content) > 30
+        then p_content collate "C" ~ ('[' || memfold_internal._marks_1() || ']{31}')
     else false
 end;
-comment on function memfold_internal._has_mark_run_1 is 'Whether a text has more than 30 combining marks in a row.';
 
-create or replace function memfold_internal._break_mark_runs_1(content text) returns text
+-- A text that has more than 30 combining marks in a row, with U+034F inserted after each 15.
+create or replace function memfold_internal._break_mark_runs_1(p_content text) returns text
 immutable parallel safe
 return case
-    when memfold_internal._has_mark_run_1(content) then regexp_replace(
-        content collate "C", '([' || memfold_internal._marks_1() || ']{15})(?=[' || memfold_internal._marks_1() || '])', E'\\1\u034F', 'g')
-    else content
+    when memfold_internal._has_mark_run_1(p_content) then regexp_replace(
+        p_content collate "C", '([' || memfold_internal._marks_1() || ']{15})(?=[' || memfold_internal._marks_1() || '])', E'\\1\u034F',
+            'g')
+    else p_content
 end;
-comment on function memfold_internal._break_mark_runs_1 is
-'A text that has more than 30 combining marks in a row, with U+034F inserted after each 15.';

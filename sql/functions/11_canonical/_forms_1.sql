@@ -16,43 +16,43 @@
 
 -- Servers of older minor releases drop U+11A7 after a Hangul syllable (fixed upstream). A word joiner in between prevents that, and
 -- does no harm: both profiles remove word joiners anyway.
-create or replace function memfold_internal._normalize_nfkc_1(content text) returns text
+-- _nfkc_1() for a text without long runs of combining marks.
+create or replace function memfold_internal._normalize_nfkc_1(p_content text) returns text
 immutable parallel safe
 return case
-    when content is nfkc normalized then content
-    when strpos(content collate "C", E'\u11A7') = 0 then normalize(content, nfkc)
+    when p_content is nfkc normalized then p_content
+    when strpos(p_content collate "C", E'\u11A7') = 0 then normalize(p_content, nfkc)
     else replace(
         normalize(
-            replace(memfold_internal._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
+            replace(memfold_internal._break_mark_runs_1(replace(p_content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
             nfkc
         ) collate "C",
         E'\u2060', ''
     )
 end;
-comment on function memfold_internal._normalize_nfkc_1 is '_nfkc_1() for a text without long runs of combining marks.';
 
-create or replace function memfold_internal._nfkc_1(content text) returns text
+create or replace function memfold_internal._nfkc_1(p_content text) returns text
 immutable parallel safe
-return memfold_internal._normalize_nfkc_1(memfold_internal._break_mark_runs_1(content));
+return memfold_internal._normalize_nfkc_1(memfold_internal._break_mark_runs_1(p_content));
 
-create or replace function memfold_internal._normalize_nfc_1(content text) returns text
+-- _nfc_1() for a text without long runs of combining marks.
+create or replace function memfold_internal._normalize_nfc_1(p_content text) returns text
 immutable parallel safe
 return case
-    when content is nfc normalized then content
-    when strpos(content collate "C", E'\u11A7') = 0 then normalize(content, nfc)
+    when p_content is nfc normalized then p_content
+    when strpos(p_content collate "C", E'\u11A7') = 0 then normalize(p_content, nfc)
     else replace(
         normalize(
-            replace(memfold_internal._break_mark_runs_1(replace(content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
+            replace(memfold_internal._break_mark_runs_1(replace(p_content collate "C", E'\u2060', '')), E'\u11A7', E'\u2060\u11A7'),
             nfc
         ) collate "C",
         E'\u2060', ''
     )
 end;
-comment on function memfold_internal._normalize_nfc_1 is '_nfc_1() for a text without long runs of combining marks.';
 
-create or replace function memfold_internal._nfc_1(content text) returns text
+create or replace function memfold_internal._nfc_1(p_content text) returns text
 immutable parallel safe
-return memfold_internal._normalize_nfc_1(memfold_internal._break_mark_runs_1(content));
+return memfold_internal._normalize_nfc_1(memfold_internal._break_mark_runs_1(p_content));
 
 -- Lower case ----------------------------------------------------------------------------------------------------------
 
@@ -60,11 +60,11 @@ return memfold_internal._normalize_nfc_1(memfold_internal._break_mark_runs_1(con
 -- caron, but U+01F0). translate() searches its table for every character, so it gets the distinct capitals of the text instead of the
 -- text. The table maps dotted I to i; many programs write its small letter as i + dot above, so that dot is removed too. Not pinned:
 -- only the pinned functions below call it.
-create or replace function memfold_internal._fold_1(content text) returns text
+create or replace function memfold_internal._fold_1(p_content text) returns text
 language plpgsql immutable strict parallel safe
 as $$
 declare
-    v_text text collate "C" := lower(content collate "C");
+    v_text text collate "C" := lower(p_content collate "C");
     v_rest text collate "C";
     v_capital text collate "C";
     v_capitals text collate "C" := '';
@@ -82,7 +82,7 @@ begin
     if strpos(v_text, E'\u0307') > 0 then
         v_text := regexp_replace(v_text, E'([i\u012F\u1E2D\u1ECB])\u0307+', E'\\1', 'g');
     end if;
-    if v_text <> content collate "C" then
+    if v_text <> p_content collate "C" then
         v_text := memfold_internal._nfc_1(v_text);
     end if;
     return v_text;
@@ -94,11 +94,11 @@ $$;
 -- What NFKC would lose: 10^5 is not 105, 1 1/2 is not 11/2. A run of superscripts is preceded by ^, one of subscripts by _, a vulgar
 -- fraction by a space; a following digit stays separate too (except after a fraction numerator, U+215F). Not pinned: only a pinned
 -- function calls it.
-create or replace function memfold_internal._keep_apart_1(content text) returns text
+create or replace function memfold_internal._keep_apart_1(p_content text) returns text
 language plpgsql immutable strict parallel safe
 as $$
 declare
-    v_text text collate "C" := translate(content collate "C", E'\u00AD\u200B\u2060\uFEFF', '');
+    v_text text collate "C" := translate(p_content collate "C", E'\u00AD\u200B\u2060\uFEFF', '');
 begin
     v_text := regexp_replace(v_text, '([' || memfold_internal._superscripts_1() || ']+)', E'^\\1', 'g');
     v_text := regexp_replace(v_text, '([' || memfold_internal._subscripts_1() || ']+)', E'_\\1', 'g');
@@ -112,12 +112,12 @@ end
 $$;
 
 -- Any text. White space is the Unicode property White_Space, except what NFKC has turned into a plain space.
-create or replace function memfold_internal._prose_1_any(content text) returns text
+create or replace function memfold_internal._prose_1_any(p_content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_text text collate "C" := content;
+    v_text text collate "C" := p_content;
 begin
     if v_text ~ (E'[\u00AD\u200B\u2060\uFEFF\u215F' || memfold_internal._superscripts_1() || memfold_internal._subscripts_1()
                  || memfold_internal._fractions_1() || ']') then
@@ -141,44 +141,43 @@ end
 $$;
 
 -- In as few nodes as possible: PL/pgSQL initialises them all in every call, and each strpos() prepares a search.
-create or replace function memfold_internal._prose_1(content text) returns text
+-- prose/1: printable ASCII with single spaces, which is most text, without a call; all other text by _prose_1_any().
+create or replace function memfold_internal._prose_1(p_content text) returns text
 immutable parallel safe
 return case
-    when content ~ '[^ -~]|  ' collate "C" then memfold_internal._prose_1_any(content)
-    when content ~ '^ |[ .!?]$' collate "C"
-        then lower(btrim(regexp_replace(content, ' *[.!?] *$' collate "C", '')) collate "C")
-    else lower(content collate "C")
+    when p_content ~ '[^ -~]|  ' collate "C" then memfold_internal._prose_1_any(p_content)
+    when p_content ~ '^ |[ .!?]$' collate "C"
+        then lower(btrim(regexp_replace(p_content, ' *[.!?] *$' collate "C", '')) collate "C")
+    else lower(p_content collate "C")
 end;
-comment on function memfold_internal._prose_1 is
-'prose/1: printable ASCII with single spaces, which is most text, without a call; all other text by _prose_1_any().';
 
 -- predicate/1 ---------------------------------------------------------------------------------------------------------
 
 -- A predicate is a name, and spellings of one relation differ by how programmers join its words: works_at, works-at, worksAt, "Works
 -- at". Only ASCII capitals and small letters count, so that the result does not depend on the server. If nothing would be left (a
 -- predicate of "_"), it stays as in prose/1.
-create or replace function memfold_internal._predicate_1_any(content text) returns text
+create or replace function memfold_internal._predicate_1_any(p_content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_text text collate "C" := regexp_replace(content collate "C", '([a-z])([A-Z])', E'\\1 \\2', 'g');
+    v_text text collate "C" := regexp_replace(p_content collate "C", '([a-z])([A-Z])', E'\\1 \\2', 'g');
 begin
     v_text := regexp_replace(v_text, '([A-Z])([A-Z][a-z][a-z])', E'\\1 \\2', 'g');
     -- again afterwards, because NFKC produces some of these signs
     v_text := memfold_internal._prose_1(pg_catalog.translate(memfold_internal._prose_1(v_text), '_-', '  '));
-    return case when v_text = '' then memfold_internal._prose_1(content) else v_text end;
+    return case when v_text = '' then memfold_internal._prose_1(p_content) else v_text end;
 end
 $$;
 
-create or replace function memfold_internal._predicate_1(content text) returns text
+-- predicate/1: prose/1 of a predicate with its words separated by spaces, whatever separated them. Most predicates need
+-- no call.
+create or replace function memfold_internal._predicate_1(p_content text) returns text
 immutable parallel safe
 return case
-    when content ~ '^[a-z0-9]+([_ -][a-z0-9]+)*$' collate "C" then pg_catalog.translate(content, '_-', '  ')
-    else memfold_internal._predicate_1_any(content)
+    when p_content ~ '^[a-z0-9]+([_ -][a-z0-9]+)*$' collate "C" then pg_catalog.translate(p_content, '_-', '  ')
+    else memfold_internal._predicate_1_any(p_content)
 end;
-comment on function memfold_internal._predicate_1 is
-'predicate/1: prose/1 of a predicate with its words separated by spaces, whatever separated them. Most predicates need no call.';
 
 -- flat/1 --------------------------------------------------------------------------------------------------------------
 
@@ -187,12 +186,12 @@ comment on function memfold_internal._predicate_1 is
 -- Unicode 14 are kept. Combining marks are kept because many scripts write their letters with vowel signs and points; variation
 -- selectors are removed, they only choose a glyph. NFC, not NFKC: canonical forms are two spellings of one text, compatibility forms
 -- are not (so superscripts need no rule here).
-create or replace function memfold_internal._flat_1_any(content text) returns text
+create or replace function memfold_internal._flat_1_any(p_content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_text text collate "C" := content;
+    v_text text collate "C" := p_content;
 begin
     v_text := memfold_internal._nfc_1(v_text);
     v_text := regexp_replace(v_text, '[' || memfold_internal._dropped_1() || ']+', '', 'g');
@@ -201,15 +200,15 @@ begin
 end
 $$;
 
-create or replace function memfold_internal._flat_1(content text) returns text
+create or replace function memfold_internal._flat_1(p_content text) returns text
 immutable parallel safe
 return case
-    when octet_length(content) <> char_length(content) then memfold_internal._flat_1_any(content)
-    else regexp_replace(lower(content collate "C") collate "C", '[^a-z0-9.]+', '', 'g')
+    when octet_length(p_content) <> char_length(p_content) then memfold_internal._flat_1_any(p_content)
+    else regexp_replace(lower(p_content collate "C") collate "C", '[^a-z0-9.]+', '', 'g')
 end;
 
 -- code/1 --------------------------------------------------------------------------------------------------------------
 
-create or replace function memfold_internal._code_1(content text) returns text
+create or replace function memfold_internal._code_1(p_content text) returns text
 immutable parallel safe
-return replace(replace(content collate "C", E'\r\n', E'\n'), E'\r', E'\n');
+return replace(replace(p_content collate "C", E'\r\n', E'\n'), E'\r', E'\n');

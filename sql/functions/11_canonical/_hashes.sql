@@ -1,49 +1,49 @@
-create or replace function memfold_internal._trim_numbers(value jsonb) returns jsonb
+-- JSON with its numbers, at any depth, without trailing zeros, so that equal values have equal text.
+create or replace function memfold_internal._trim_numbers(p_value jsonb) returns jsonb
 language plpgsql immutable parallel safe
 as $$
 begin
     -- numbers with trailing zeros are rare: check the text for their digits first
-    if value::text !~ '[.][0-9]*0(?![0-9])' then
-        return value;
+    if p_value::text !~ '[.][0-9]*0(?![0-9])' then
+        return p_value;
     end if;
-    return case pg_catalog.jsonb_typeof(value)
-        when 'number' then pg_catalog.to_jsonb(pg_catalog.trim_scale(value::numeric))
+    return case pg_catalog.jsonb_typeof(p_value)
+        when 'number' then pg_catalog.to_jsonb(pg_catalog.trim_scale(p_value::numeric))
         when 'array' then (
             select pg_catalog.jsonb_agg(memfold_internal._trim_numbers(e.value) order by e.place)
-            from pg_catalog.jsonb_array_elements(value) with ordinality as e (value, place)
+            from pg_catalog.jsonb_array_elements(p_value) with ordinality as e (value, place)
         )
         when 'object' then (
-            select pg_catalog.jsonb_object_agg(e.key, memfold_internal._trim_numbers(e.value)) from pg_catalog.jsonb_each(value) as e
+            select pg_catalog.jsonb_object_agg(e.key, memfold_internal._trim_numbers(e.value)) from pg_catalog.jsonb_each(p_value) as e
         )
-        else value
+        else p_value
     end;
 end;
 $$;
-comment on function memfold_internal._trim_numbers is
-'JSON with its numbers, at any depth, without trailing zeros, so that equal values have equal text.';
 
-create or replace function memfold_internal._metadata_signature(metadata jsonb, metadata_keys text[]) returns text
+-- The metadata keys that are part of the hash, with their values, as JSON text (1 for 1.0); null if the policy names
+-- none.
+create or replace function memfold_internal._metadata_signature(p_metadata jsonb, p_metadata_keys text[]) returns text
 language plpgsql immutable parallel safe
 as $$
 begin
-    if metadata_keys = '{}' then
+    if p_metadata_keys = '{}' then
         return null;
     end if;
     return (
-        select memfold_internal._trim_numbers(coalesce(pg_catalog.jsonb_object_agg(k.key, metadata -> k.key), '{}'))::text
-        from pg_catalog.unnest(metadata_keys) as k (key)
-        where metadata ? k.key
+        select memfold_internal._trim_numbers(coalesce(pg_catalog.jsonb_object_agg(k.key, p_metadata -> k.key), '{}'))::text
+        from pg_catalog.unnest(p_metadata_keys) as k (key)
+        where p_metadata ? k.key
     );
 end;
 $$;
-comment on function memfold_internal._metadata_signature is
-'The metadata keys that are part of the hash, with their values, as JSON text (1 for 1.0); null if the policy names none.';
 
-create or replace function memfold_internal._stored_signature(m memfold.memories, metadata_keys text[]) returns text
+-- The metadata signature of a stored text, from the metadata that it first came with.
+create or replace function memfold_internal._stored_signature(m memfold.memories, p_metadata_keys text[]) returns text
 language plpgsql stable
 as $$
 begin
-    if metadata_keys = '{}' then
+    if p_metadata_keys = '{}' then
         return null;
     end if;
     -- the row's own metadata is combined from all observations, or empty for an alias
@@ -53,68 +53,63 @@ begin
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.metadata is not null
         order by e.event_id
         limit 1
-    ), m.metadata), metadata_keys);
+    ), m.metadata), p_metadata_keys);
 end;
 $$;
-comment on function memfold_internal._stored_signature is
-'The metadata signature of a stored text, from the metadata that it first came with.';
 
-create or replace function memfold_internal._hash_under(m memfold.memories, policy memfold.policies) returns bytea
+-- The hash of a stored text by the rules of a policy. Null: its content is empty by them.
+create or replace function memfold_internal._hash_under(m memfold.memories, p_policy memfold.policies) returns bytea
 language plpgsql stable
 as $$
 begin
-    if memfold.canonicalize(m.content, policy.canonicalizer) = '' then
+    if memfold.canonicalize(m.content, p_policy.canonicalizer) = '' then
         return null;
     end if;
-    return memfold_internal._content_hash(m.memory_type, m.subject, m.predicate, m.content, policy.canonicalizer, policy.key_fields,
-        memfold_internal._stored_signature(m, policy.metadata_keys));
+    return memfold_internal._content_hash(m.memory_type, m.subject, m.predicate, m.content, p_policy.canonicalizer, p_policy.key_fields,
+        memfold_internal._stored_signature(m, p_policy.metadata_keys));
 end;
 $$;
-comment on function memfold_internal._hash_under is
-'The hash of a stored text by the rules of a policy. Null: its content is empty by them.';
 
-create or replace function memfold_internal._full_hash(memory_type text, subject text, predicate text, canonical text) returns bytea
+-- _content_hash() for the key fields type, subject, predicate and no metadata signature, of content in canonical form.
+-- One expression, which its caller inlines.
+create or replace function memfold_internal._full_hash(p_memory_type text, p_subject text, p_predicate text, p_canonical text) returns bytea
 language sql stable parallel safe
 return pg_catalog.sha256(
-    pg_catalog.convert_to(memory_type, 'UTF8')
-    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._prose_1(subject), 'UTF8'), E'\\xff'::bytea)
-    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._predicate_1(predicate), 'UTF8'), E'\\xff'::bytea)
+    pg_catalog.convert_to(p_memory_type, 'UTF8')
+    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._prose_1(p_subject), 'UTF8'), E'\\xff'::bytea)
+    || E'\\x00'::bytea || coalesce(pg_catalog.convert_to(memfold_internal._predicate_1(p_predicate), 'UTF8'), E'\\xff'::bytea)
     || E'\\x00ff00'::bytea
-    || pg_catalog.convert_to(canonical, 'UTF8')
+    || pg_catalog.convert_to(p_canonical, 'UTF8')
 );
-comment on function memfold_internal._full_hash is
-'_content_hash() for the key fields type, subject, predicate and no metadata signature, of content in canonical form. One expression,
-which its caller inlines.';
 
-create or replace function memfold_internal._short_hash(input bytea) returns bigint
+-- The first 8 bytes of a SHA-256, for advisory keys: no name can be made that has a given one, as with PostgreSQL's own
+-- hash functions.
+create or replace function memfold_internal._short_hash(p_input bytea) returns bigint
 language sql immutable parallel safe
-return ('x' || pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(input), 1, 8), 'hex'))::bit(64)::bigint;
-comment on function memfold_internal._short_hash is
-'The first 8 bytes of a SHA-256, for advisory keys: no name can be made that has a given one, as with PostgreSQL''s own hash functions.';
+return ('x' || pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(p_input), 1, 8), 'hex'))::bit(64)::bigint;
 
+-- The scope key of what is of no scope: questions about names, and locks that only bar new rules.
 create or replace function memfold_internal._no_scope() returns uuid
 language sql immutable parallel safe
 return '00000000-0000-0000-0000-000000000000'::uuid;
-comment on function memfold_internal._no_scope is
-'The scope key of what is of no scope: questions about names, and locks that only bar new rules.';
 
 -- SECURITY DEFINER: a role that writes to an adopted table has no rights in memfold; the owner of that table is granted only this
 -- function.
-create or replace function memfold_internal._adopted_hash(content text, profile text) returns bytea
+-- SHA-256 (32 bytes) of the canonical p_content: the hash for rows of tables that are not memfold's. Null if the
+-- canonical form is empty: another table's writer must not fail. Raises MF061, which the functions generated for a table
+-- also turn into null.
+create or replace function memfold_internal._adopted_hash(p_content text, p_profile text) returns bytea
 language plpgsql immutable strict parallel safe security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_content text;
 begin
-    perform memfold_internal._check_marks(content);
-    v_content := memfold_internal._canonical(content, profile);
+    perform memfold_internal._check_marks(p_content);
+    v_content := memfold_internal._canonical(p_content, p_profile);
     if v_content = '' then
         return null;
     end if;
     return pg_catalog.sha256(pg_catalog.convert_to(v_content, 'UTF8'));
 end;
 $$;
-comment on function memfold_internal._adopted_hash is
-'SHA-256 (32 bytes) of the canonical content: the hash for rows of tables that are not memfold''s. Null if the canonical form is empty:
-another table''s writer must not fail. Raises MF061, which the functions generated for a table also turn into null.';

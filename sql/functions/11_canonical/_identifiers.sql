@@ -1,49 +1,47 @@
-create or replace function memfold_internal._check_identifier(name text, identifier text, required boolean) returns void
+-- Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed unless it is required).
+create or replace function memfold_internal._check_identifier(p_name text, p_identifier text, p_required boolean) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
-    if identifier is null and required or identifier = '' then
-        perform memfold_internal._fail('MF003', pg_catalog.format('%s is missing', name),
-            pg_catalog.format('%s was %s.', name, pg_catalog.quote_nullable(identifier)),
+    if p_identifier is null and p_required or p_identifier = '' then
+        perform memfold_internal._fail('MF003', pg_catalog.format('%s is missing', p_name),
+            pg_catalog.format('%s was %s.', p_name, pg_catalog.quote_nullable(p_identifier)),
             'Pass a text that is not empty'
-            || case when required then '.' else ', or null if there is none.' end);
-    elsif pg_catalog.octet_length(identifier) > 512 then
-        perform memfold_internal._fail('MF003', pg_catalog.format('%s is too long', name),
-            pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(identifier)),
+            || case when p_required then '.' else ', or null if there is none.' end);
+    elsif pg_catalog.octet_length(p_identifier) > 512 then
+        perform memfold_internal._fail('MF003', pg_catalog.format('%s is too long', p_name),
+            pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(p_identifier)),
             'Identifiers have at most 512 bytes of UTF-8; long text belongs in content or metadata.');
-    elsif name in ('subject', 'predicate', 'object') and memfold.canonicalize(identifier, 'prose/1') = '' then
-        perform memfold_internal._fail('MF003', pg_catalog.format('%s is empty', name),
-            pg_catalog.format('The canonical form of %L is empty.', identifier),
+    elsif p_name in ('subject', 'predicate', 'object') and memfold.canonicalize(p_identifier, 'prose/1') = '' then
+        perform memfold_internal._fail('MF003', pg_catalog.format('%s is empty', p_name),
+            pg_catalog.format('The canonical form of %L is empty.', p_identifier),
             'Pass null if there is none.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_identifier is
-'Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed unless it is required).';
 
-create or replace function memfold_internal._check_wildcard(name text, identifier text) returns void
+-- Raises MF003 for '*', which is not a valid name of a tenant, bucket or type of a memory.
+create or replace function memfold_internal._check_wildcard(p_name text, p_identifier text) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
-    if identifier = '*' then
-        perform memfold_internal._fail('MF003', pg_catalog.format('%s is not a name', name),
-            pg_catalog.format('%s was ''*'', which stands for any name in rules and in maintenance calls.', name),
+    if p_identifier = '*' then
+        perform memfold_internal._fail('MF003', pg_catalog.format('%s is not a name', p_name),
+            pg_catalog.format('%s was ''*'', which stands for any name in rules and in maintenance calls.', p_name),
             'Pass an actual name.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_wildcard is
-'Raises MF003 for ''*'', which is not a valid name of a tenant, bucket or type of a memory.';
 
-create or replace function memfold_internal._check_marks(content text) returns void
+-- Raises MF061: normalizing such a text would be too expensive.
+create or replace function memfold_internal._check_marks(p_content text) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
-    if memfold_internal._has_mark_run_1(content) then
+    if memfold_internal._has_mark_run_1(p_content) then
         perform memfold_internal._fail('MF061', 'the content has too many combining marks in a row',
             'More than 30 follow one another.',
             'No script needs so many (Unicode Standard Annex 15 defines text with at most 30 as stream-safe): remove them.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_marks is 'Raises MF061: normalizing such a text would be too expensive.';

@@ -1,40 +1,41 @@
 -- Profile lemma/1 comes from memfold_py, an extension for servers with PL/Python. Its functions are called by name at run time, because
 -- they may not exist: a request for them is then refused, and everything else works.
 
-create or replace function memfold_internal._other_profile(content text, profile text) returns text
+-- predicate/1, and lemma/1: the content's words replaced by their lemmas, then prose/1. Raises MF011 for an unknown
+-- profile, MF056, MF059.
+create or replace function memfold_internal._other_profile(p_content text, p_profile text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_text text;
 begin
-    if profile = 'predicate/1' then
-        return memfold_internal._predicate_1(content);
+    if p_profile = 'predicate/1' then
+        return memfold_internal._predicate_1(p_content);
     end if;
-    if profile !~ '^lemma/1:' then
-        return memfold_internal._unknown_profile(content, profile);
+    if p_profile !~ '^lemma/1:' then
+        return memfold_internal._unknown_profile(p_content, p_profile);
     end if;
-    perform memfold_internal._require_python('Canonicalizer ' || profile);
-    execute 'select memfold.lemmatize($1, $2)' into v_text using memfold_internal._nfc_1(content), profile;
+    perform memfold_internal._require_python('Canonicalizer ' || p_profile);
+    execute 'select memfold.lemmatize($1, $2)' into v_text using memfold_internal._nfc_1(p_content), p_profile;
     return memfold_internal._prose_1(v_text);
 end;
 $$;
-comment on function memfold_internal._other_profile is
-'predicate/1, and lemma/1: the content''s words replaced by their lemmas, then prose/1. Raises MF011 for an unknown profile, MF056,
-MF059.';
 
-create or replace function memfold_internal._profile(canonicalizer text) returns text
+-- The full name of a profile: prose is prose/1, lemma:de is lemma/1:de:simplemma-… with the version that this server
+-- has, lemma alone is English. Raises MF011, MF056, MF058.
+create or replace function memfold_internal._profile(p_canonicalizer text) returns text
 language plpgsql stable
 as $$
 declare
-    v_profile text := canonicalizer;
+    v_profile text := p_canonicalizer;
 begin
-    if canonicalizer ~ '^lemma(/1)?(:[^:]*)?$' then
-        perform memfold_internal._require_python('Canonicalizer ' || canonicalizer);
+    if p_canonicalizer ~ '^lemma(/1)?(:[^:]*)?$' then
+        perform memfold_internal._require_python('Canonicalizer ' || p_canonicalizer);
         execute 'select memfold.lemma_profile($1)' into v_profile
-            using coalesce(pg_catalog.substring(canonicalizer, ':(.*)$'), 'en');
-    elsif canonicalizer not like '%/%' then
-        v_profile := canonicalizer || '/1';
+            using coalesce(pg_catalog.substring(p_canonicalizer, ':(.*)$'), 'en');
+    elsif p_canonicalizer not like '%/%' then
+        v_profile := p_canonicalizer || '/1';
     end if;
     if v_profile = 'predicate/1' then
         -- for names, not for facts
@@ -44,10 +45,8 @@ begin
     return v_profile;
 end;
 $$;
-comment on function memfold_internal._profile is
-'The full name of a profile: prose is prose/1, lemma:de is lemma/1:de:simplemma-… with the version that this server has, lemma alone is
-English. Raises MF011, MF056, MF058.';
 
+-- The golden pairs and checksums of lemma/1; no row if memfold_py is not installed in this database.
 create or replace function memfold_internal._lemma_selftest()
 returns table (profile text, input text, expected text, actual text, ok boolean)
 language plpgsql stable
@@ -59,5 +58,3 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._lemma_selftest is
-'The golden pairs and checksums of lemma/1; no row if memfold_py is not installed in this database.';

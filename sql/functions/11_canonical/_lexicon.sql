@@ -1,6 +1,16 @@
 -- The words that language rules know: the guard, the features of a pair, and the lexical tier read them here.
 
 -- One row per word, language and class. Callers fold it to constants, in a few milliseconds once per session.
+-- Words (prose/1) of a language (ISO 639-1; '*': written the same in several), with their class: s grammar, p
+-- preposition or other marker of a role, & conjunction, n negation, q word that only joins a negation in languages of
+-- negative concord, # number, ~ number that is also an everyday word, * multiplier, o ordinal, m month, M month that is
+-- also an everyday word, w weekday, $ currency, u unit, t clock suffix, % per cent, S common subject or verb that is not
+-- a name, N verb that denies what follows, - none of these; words of s and S with the value t are titles. value: the
+-- meaning of a number, date, currency, unit or clock suffix; for N, what must follow (_guard_negations). Classes f and v
+-- are additional: what the word says about time, mode, quantity or person (_guard_says); the verb of an irregular past
+-- form (_guard_is_past). So are c and r: words, and in scripts without spaces phrases, that change a fact if only one
+-- text has them, with the kind of difference (_guard_other_language); persons. readers: who else reads the word: g
+-- grammar and d denial of _pair_features, t stop word of _tokens.
 -- Longer than 150 lines: the words.
 create or replace function memfold_internal._lexicon()
 returns table (word text, language text, class text, value text, readers text)
@@ -364,23 +374,12 @@ begin atomic
     cross join lateral pg_catalog.string_to_table(pg_catalog.translate(listed.words, E'\n', ' '), ' ') as entry(word)
     where entry.word <> '';
 end;
-comment on function memfold_internal._lexicon is
-'Words (prose/1) of a language (ISO 639-1; ''*'': written the same in several), with their class: s grammar, p preposition or other marker
-of a role, & conjunction, n negation, q word that only joins a negation in languages of negative concord, # number, ~ number that is also
-an everyday word, * multiplier, o ordinal, m month, M month that is also an everyday word, w weekday, $ currency, u unit, t clock suffix,
-% per cent, S common subject or verb that is not a name, N verb that denies what follows, - none of these; words of s and S with the value
-t are titles. value: the meaning of a number, date, currency, unit or clock suffix; for N, what must follow (_guard_negations). Classes f
-and v are additional: what the word says about time, mode, quantity or person (_guard_says); the verb of an irregular past form
-(_guard_is_past). So are c and r: words, and in scripts without spaces phrases, that change a fact if only one text has them, with the
-kind of difference (_guard_other_language); persons. readers: who else reads the word: g grammar and d denial of _pair_features, t stop
-word of _tokens.';
 
-create or replace function memfold_internal._lexicon_words(reader text) returns jsonb
+-- The words of _lexicon with this letter among their readers, as the keys of an object.
+create or replace function memfold_internal._lexicon_words(p_reader text) returns jsonb
 language sql immutable strict parallel safe
 begin atomic
     select pg_catalog.jsonb_object_agg(l.word, l.language)
     from memfold_internal._lexicon() as l
-    where pg_catalog.strpos(l.readers, reader) > 0;
+    where pg_catalog.strpos(l.readers, p_reader) > 0;
 end;
-comment on function memfold_internal._lexicon_words is
-'The words of _lexicon with this letter among their readers, as the keys of an object.';

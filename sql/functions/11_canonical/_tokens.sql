@@ -1,16 +1,19 @@
-create or replace function memfold_internal._tokens(content text, segmenter text) returns text[]
+-- The distinct words of a text for the lexical tier, sorted: its prose/1 form split at spaces, without surrounding
+-- punctuation and without stop words (English, Chinese, terms of classification); each Han or Kana character is a word,
+-- or the words are those that the policy's segmenter finds.
+create or replace function memfold_internal._tokens(p_content text, p_segmenter text) returns text[]
 language plpgsql immutable strict parallel safe
 as $$
 declare
     -- English and Chinese function words, and words that classify memories
     v_stop_words constant jsonb := memfold_internal._lexicon_words('t');
-    v_text text collate "C" := memfold_internal._prose_1(content);
+    v_text text collate "C" := memfold_internal._prose_1(p_content);
 begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
         -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless a segmenter is set
-        v_text := case segmenter when 'characters' then pg_catalog.regexp_replace(
+        v_text := case p_segmenter when 'characters' then pg_catalog.regexp_replace(
             v_text, E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g')
-        else memfold_internal._segmented(v_text, segmenter) end;
+        else memfold_internal._segmented(v_text, p_segmenter) end;
     end if;
     return array(
         select distinct w.word collate "C"
@@ -23,11 +26,8 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._tokens is
-'The distinct words of a text for the lexical tier, sorted: its prose/1 form split at spaces, without surrounding punctuation and without
-stop words (English, Chinese, terms of classification); each Han or Kana character is a word, or the words are those that the policy''s
-segmenter finds.';
 
+-- Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words divided by all words. 0 if there are none.
 create or replace function memfold_internal._jaccard(a text[], b text[]) returns double precision
 language sql immutable strict parallel safe
 begin atomic
@@ -38,19 +38,16 @@ begin atomic
         from pg_catalog.unnest(a) as x (word) join pg_catalog.unnest(b) as y (word) on x.word = y.word
     ) as s;
 end;
-comment on function memfold_internal._jaccard is
-'Jaccard similarity of two sets of words (_tokens), in [0, 1]: shared words divided by all words. 0 if there are none.';
 
-create or replace function memfold_internal._segmented(content text, segmenter text) returns text
+-- A text with spaces between its words, for scripts that write none. Raises MF056, MF058.
+create or replace function memfold_internal._segmented(p_content text, p_segmenter text) returns text
 language plpgsql immutable strict parallel safe
 as $$
 declare
     v_words text[];
 begin
-    perform memfold_internal._require_python(pg_catalog.format('segmenter => %L', segmenter));
-    execute 'select memfold.segment_words($1, $2)' into v_words using content, segmenter;
+    perform memfold_internal._require_python(pg_catalog.format('segmenter => %L', p_segmenter));
+    execute 'select memfold.segment_words($1, $2)' into v_words using p_content, p_segmenter;
     return pg_catalog.array_to_string(v_words, ' ');
 end;
 $$;
-comment on function memfold_internal._segmented is
-'A text with spaces between its words, for scripts that write none. Raises MF056, MF058.';

@@ -1,4 +1,4 @@
-create or replace function memfold_internal._unknown_profile(content text, profile text) returns text
+create or replace function memfold_internal._unknown_profile(p_content text, p_profile text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
@@ -6,21 +6,21 @@ begin
     raise exception using
         errcode = 'MF011',
         message = 'unknown canonicalizer profile',
-        detail = format('There is no profile "%s".', profile),
+        detail = format('There is no profile "%s".', p_profile),
         hint = 'The profiles are prose/1, flat/1, code/1 and exact/1.';
 end
 $$;
 
 -- For memfold's PL/pgSQL functions: they inline it, which saves a call. Not for a generated column or a CHECK: every INSERT would
 -- repeat the inlining, which takes a hundred times as long as the call.
-create or replace function memfold_internal._canonical(content text, profile text) returns text
+create or replace function memfold_internal._canonical(p_content text, p_profile text) returns text
 immutable parallel safe
-return case profile collate "C"
-    when 'prose/1' then memfold_internal._prose_1(content)
-    when 'flat/1' then memfold_internal._flat_1(content)
-    when 'code/1' then memfold_internal._code_1(content)
-    when 'exact/1' then content
-    else memfold_internal._other_profile(content, profile)
+return case p_profile collate "C"
+    when 'prose/1' then memfold_internal._prose_1(p_content)
+    when 'flat/1' then memfold_internal._flat_1(p_content)
+    when 'code/1' then memfold_internal._code_1(p_content)
+    when 'exact/1' then p_content
+    else memfold_internal._other_profile(p_content, p_profile)
 end;
 
 create or replace function memfold.canonicalize(content text, profile text) returns text

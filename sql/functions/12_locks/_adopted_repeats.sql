@@ -3,14 +3,16 @@
 
 -- Advisory locks would also work, but an insert of many rows would fill the lock table that all sessions share. The inserted and
 -- deleted row stays in the primary key until the transaction ends, and an insert of the same text waits for it.
-create or replace function memfold_internal._adopted_claim(adoption text, scope text[], content_hash bytea) returns void
+-- Waits for other transactions that are inserting the text into the adopted table, and makes later ones wait until this
+-- transaction ends.
+create or replace function memfold_internal._adopted_claim(p_adoption text, p_scope text[], p_content_hash bytea) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- two texts with the same number only wait for each other needlessly
     v_claim constant bigint := memfold_internal._short_hash(pg_catalog.convert_to(
-        pg_catalog.jsonb_build_array(adoption, scope, pg_catalog.encode(content_hash, 'hex'))::text, 'UTF8'
+        pg_catalog.jsonb_build_array(p_adoption, p_scope, pg_catalog.encode(p_content_hash, 'hex'))::text, 'UTF8'
     ));
 begin
     insert into memfold.adoption_claims (claim) values (v_claim) on conflict (claim) do nothing;
@@ -18,13 +20,12 @@ begin
     where c.claim = v_claim;
 end;
 $$;
-comment on function memfold_internal._adopted_claim is
-'Waits for other transactions that are inserting the text into the adopted table, and makes later ones wait until this transaction ends.';
 
 -- Skips a row in which another transaction has counted without committing: two inserts of many known texts in different orders would
 -- otherwise deadlock. Begins another row after every 100 counts, because each call reads all versions of the row that its transaction has
 -- written: 10,000 inserts of one text in a transaction read 1,359,000 pages, now 47,000.
-create or replace function memfold_internal._adopted_repeat(adoption text, row_key jsonb) returns void
+-- Counts an absorbed insert on the row of the adopted table that holds its text.
+create or replace function memfold_internal._adopted_repeat(p_adoption text, p_row_key jsonb) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 -- the table may have grown from nothing since it was planned for
@@ -33,7 +34,7 @@ set jit = off
 as $$
 declare
     -- the row that this transaction last counted in, and how often: for a thousand keys at a time
-    v_hash constant bigint := memfold_internal._short_hash(pg_catalog.convert_to(row(adoption, row_key)::text, 'UTF8'));
+    v_hash constant bigint := memfold_internal._short_hash(pg_catalog.convert_to(row(p_adoption, p_row_key)::text, 'UTF8'));
     v_setting constant text := 'memfold.repeats_' || (v_hash & 1023);
     v_last constant text[] := pg_catalog.string_to_array(pg_catalog.current_setting(v_setting, true), ' ');
     v_id uuid;
@@ -45,7 +46,7 @@ begin
     else
         select i.repeat_id into v_id
         from memfold.adoption_repeats as i
-        where i.adoption = _adopted_repeat.adoption collate "C" and i.row_key = _adopted_repeat.row_key
+        where i.adoption = p_adoption collate "C" and i.row_key = p_row_key
         limit 1
         for update skip locked;
     end if;
@@ -53,10 +54,9 @@ begin
     set repeats = r.repeats + 1, last_at = pg_catalog.clock_timestamp()
     where r.repeat_id = v_id;
     if not found then
-        insert into memfold.adoption_repeats (adoption, row_key) values (_adopted_repeat.adoption, _adopted_repeat.row_key)
+        insert into memfold.adoption_repeats (adoption, row_key) values (p_adoption, p_row_key)
         returning repeat_id into v_id;
     end if;
     perform pg_catalog.set_config(v_setting, v_hash || ' ' || v_id || ' ' || v_repeats + 1, true);
 end;
 $$;
-comment on function memfold_internal._adopted_repeat is 'Counts an absorbed insert on the row of the adopted table that holds its text.';

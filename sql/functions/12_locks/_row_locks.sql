@@ -1,5 +1,9 @@
+-- Locks the rows of memory_counters, in the order of the ids. p_hits: the candidate was to be added to this row without
+-- a lock on its scope; if it has been erased since, it has no row, and if it has been merged or retired, its row may be
+-- an alias's, which must not be held while waiting for a root: 40001. changed: the rows to which observations cannot
+-- simply be added, in their present state; aliased: one of them has aliases; latest: when one of them was last seen.
 create or replace function memfold_internal._lock_roots(
-    tenant_id text, memory_ids uuid[], hits boolean[], out changed uuid[], out aliased boolean, out latest timestamptz
+    p_tenant_id text, p_memory_ids uuid[], p_hits boolean[], out changed uuid[], out aliased boolean, out latest timestamptz
 )
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -16,21 +20,17 @@ begin
             else k.aliases > 0 end), false),
         max(greatest(k.last_seen, k.alias_last_seen))
     into changed, aliased, latest
-    from unnest(memory_ids, hits) as i (id, hit)
+    from unnest(p_memory_ids, p_hits) as i (id, hit)
     left join lateral (
         select k.memory_id, k.is_additive, k.on_timeline, k.aliases, k.last_seen, k.alias_last_seen
         from memfold.memory_counters as k
-        where k.tenant_id = _lock_roots.tenant_id collate "C" and k.memory_id = i.id
+        where k.tenant_id = p_tenant_id collate "C" and k.memory_id = i.id
         for no key update
     ) as k on true;
 end;
 $$;
-comment on function memfold_internal._lock_roots is
-'Locks the rows of memory_counters, in the order of the ids. hits: the candidate was to be added to this row without a lock on its scope; if
-it has been erased since, it has no row, and if it has been merged or retired, its row may be an alias''s, which must not be held while
-waiting for a root: 40001. changed: the rows to which observations cannot simply be added, in their present state; aliased: one of them
-has aliases; latest: when one of them was last seen.';
 
+-- Raises 40001.
 create or replace function memfold_internal._fail_changed_root() returns boolean
 language plpgsql volatile
 as $$
@@ -39,29 +39,28 @@ begin
     return null;
 end;
 $$;
-comment on function memfold_internal._fail_changed_root is 'Raises 40001.';
 
-create or replace function memfold_internal._try_root(tenant_id text, root_id uuid) returns void
+-- For a call that may hold the row of a memory that has become an alias: locks its root's row if it is free, else raises
+-- 40001. Merges and undos lock roots before aliases, so that waiting here would be a deadlock.
+create or replace function memfold_internal._try_root(p_tenant_id text, p_root_id uuid) returns void
 language plpgsql volatile
 as $$
 begin
     perform from memfold.memory_counters as k
-    where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
+    where k.tenant_id = p_tenant_id collate "C" and k.memory_id = p_root_id
     for no key update skip locked;
     -- a row that came by a plain INSERT has no counters yet
     if not found and exists (
         select from memfold.memory_counters as k
-        where k.tenant_id = _try_root.tenant_id collate "C" and k.memory_id = _try_root.root_id
+        where k.tenant_id = p_tenant_id collate "C" and k.memory_id = p_root_id
     ) then
         perform memfold_internal._retry('the memory is being changed',
             'It was merged into another one that another call is changing; that call may be waiting for a row that this one holds.');
     end if;
 end;
 $$;
-comment on function memfold_internal._try_root is
-'For a call that may hold the row of a memory that has become an alias: locks its root''s row if it is free, else raises 40001. Merges and
-undos lock roots before aliases, so that waiting here would be a deadlock.';
 
+-- Raises 40001.
 create or replace function memfold_internal._fail_busy() returns void
 language plpgsql volatile
 as $$
@@ -69,21 +68,19 @@ begin
     perform memfold_internal._retry('a memory is busy', 'Another call is changing it, and may be waiting for rows that this one holds.');
 end;
 $$;
-comment on function memfold_internal._fail_busy is 'Raises 40001.';
 
-create or replace function memfold_internal._lock_texts(tenant_id text, memory_ids uuid[]) returns void
+-- Locks the counters of p_memory_ids one after the other: of _texts_to_lock(), before texts are counted again, or
+-- derive_scope() is called in parts. The caller holds the lock of their scope or bucket.
+create or replace function memfold_internal._lock_texts(p_tenant_id text, p_memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
     v_id uuid;
 begin
-    foreach v_id in array memory_ids loop
+    foreach v_id in array p_memory_ids loop
         perform from memfold.memory_counters as k
-        where k.tenant_id = _lock_texts.tenant_id collate "C" and k.memory_id = v_id
+        where k.tenant_id = p_tenant_id collate "C" and k.memory_id = v_id
         for no key update;
     end loop;
 end;
 $$;
-comment on function memfold_internal._lock_texts is
-'Locks the counters of memory_ids one after the other: of _texts_to_lock(), before texts are counted again, or derive_scope() is called in
-parts. The caller holds the lock of their scope or bucket.';

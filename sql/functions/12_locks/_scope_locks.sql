@@ -1,46 +1,46 @@
-create or replace function memfold_internal._lock(tenant_id text, bucket_id text, scope_key uuid, wait boolean) returns void
+-- Slow paths only, and always a separate statement: the tenant's advisory key of rules (_lock_rules) and the bucket's
+-- SHARED, then the scope's EXCLUSIVE (p_scope_key null: the bucket's EXCLUSIVE), held to the end of the transaction. A
+-- caller that already holds a row lock must pass wait = false: it then tries, and fails with 40001. Many scopes in one
+-- transaction: see _lock_scope(). Raises MF025 at any isolation level except READ COMMITTED.
+create or replace function memfold_internal._lock(p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_wait boolean) returns void
 language plpgsql volatile
 as $$
 declare
-    v_bucket_lock constant bigint := memfold_internal._bucket_key(tenant_id, bucket_id);
-    v_scope_lock constant bigint := memfold_internal._scope_lock(tenant_id, scope_key);
+    v_bucket_lock constant bigint := memfold_internal._bucket_key(p_tenant_id, p_bucket_id);
+    v_scope_lock constant bigint := memfold_internal._scope_lock(p_tenant_id, p_scope_key);
     v_noted text;
 begin
     if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._check_isolation();
     end if;
-    if wait then
-        perform pg_catalog.pg_advisory_xact_lock_shared(memfold_internal._rules_key(tenant_id));
-    elsif not pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(tenant_id)) then
+    if p_wait then
+        perform pg_catalog.pg_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id));
+    elsif not pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id)) then
         perform memfold_internal._fail_busy_scope();
     end if;
-    if scope_key is null and wait then
+    if p_scope_key is null and p_wait then
         perform pg_catalog.pg_advisory_xact_lock(v_bucket_lock);
-    elsif wait and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
+    elsif p_wait and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
         and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') <> 'on'
     then
         -- does what _lock_scope() and _note_scope() do for the first scope of a transaction, without the cost of two more calls
         perform pg_catalog.pg_advisory_xact_lock_shared(v_bucket_lock);
         perform pg_catalog.pg_advisory_xact_lock(v_scope_lock);
         v_noted := pg_catalog.set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
-    elsif scope_key is null then
+    elsif p_scope_key is null then
         if not pg_catalog.pg_try_advisory_xact_lock(v_bucket_lock) then
             perform memfold_internal._fail_busy_scope();
         end if;
-    elsif not memfold_internal._lock_scope(v_bucket_lock, v_scope_lock, wait) then
-        if wait then
+    elsif not memfold_internal._lock_scope(v_bucket_lock, v_scope_lock, p_wait) then
+        if p_wait then
             perform memfold_internal._fail_scope_locks();
         end if;
         perform memfold_internal._fail_busy_scope();
     end if;
 end;
 $$;
-comment on function memfold_internal._lock is
-'Slow paths only, and always a separate statement: the tenant''s advisory key of rules (_lock_rules) and the bucket''s SHARED, then the
-scope''s EXCLUSIVE (scope_key null: the bucket''s EXCLUSIVE), held to the end of the transaction. A caller that already holds a row lock
-must pass wait = false: it then tries, and fails with 40001. Many scopes in one transaction: see _lock_scope(). Raises MF025 at any isolation
-level except READ COMMITTED.';
 
+-- Raises 40001.
 create or replace function memfold_internal._fail_busy_scope() returns void
 language plpgsql volatile
 as $$
@@ -48,56 +48,54 @@ begin
     perform memfold_internal._retry('the scope is busy', 'Another call is writing to it, and may be waiting for locks that this one holds.');
 end;
 $$;
-comment on function memfold_internal._fail_busy_scope is 'Raises 40001.';
 
-create or replace function memfold_internal._try_lock(tenant_id text, bucket_id text, scope_key uuid) returns boolean
+-- Takes the locks of _lock() if they are free; else returns false, and may hold those that are SHARED.
+create or replace function memfold_internal._try_lock(p_tenant_id text, p_bucket_id text, p_scope_key uuid) returns boolean
 language plpgsql volatile
 as $$
 begin
-    if not pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(tenant_id)) then
+    if not pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id)) then
         return false;
-    elsif scope_key is null then
-        return pg_catalog.pg_try_advisory_xact_lock(memfold_internal._bucket_key(tenant_id, bucket_id));
+    elsif p_scope_key is null then
+        return pg_catalog.pg_try_advisory_xact_lock(memfold_internal._bucket_key(p_tenant_id, p_bucket_id));
     end if;
-    return memfold_internal._lock_scope(memfold_internal._bucket_key(tenant_id, bucket_id),
-        memfold_internal._scope_lock(tenant_id, scope_key), false);
+    return memfold_internal._lock_scope(memfold_internal._bucket_key(p_tenant_id, p_bucket_id),
+        memfold_internal._scope_lock(p_tenant_id, p_scope_key), false);
 end;
 $$;
-comment on function memfold_internal._try_lock is
-'Takes the locks of _lock() if they are free; else returns false, and may hold those that are SHARED.';
 
-create or replace function memfold_internal._bucket_key(tenant_id text, bucket_id text) returns bigint
+-- The advisory key of a bucket.
+create or replace function memfold_internal._bucket_key(p_tenant_id text, p_bucket_id text) returns bigint
 language sql stable parallel safe
 return memfold_internal._short_hash(
-    pg_catalog.convert_to('bucket ' || tenant_id, 'UTF8') || E'\\x00'::bytea || pg_catalog.convert_to(bucket_id, 'UTF8')
+    pg_catalog.convert_to('bucket ' || p_tenant_id, 'UTF8') || E'\\x00'::bytea || pg_catalog.convert_to(p_bucket_id, 'UTF8')
 );
-comment on function memfold_internal._bucket_key is 'The advisory key of a bucket.';
 
-create or replace function memfold_internal._scope_lock(tenant_id text, scope_key uuid) returns bigint
+-- The advisory key of a scope.
+create or replace function memfold_internal._scope_lock(p_tenant_id text, p_scope_key uuid) returns bigint
 language sql stable parallel safe
 return memfold_internal._short_hash(
-    pg_catalog.convert_to('scope ' || tenant_id, 'UTF8') || E'\\x00'::bytea || pg_catalog.uuid_send(scope_key)
+    pg_catalog.convert_to('scope ' || p_tenant_id, 'UTF8') || E'\\x00'::bytea || pg_catalog.uuid_send(p_scope_key)
 );
-comment on function memfold_internal._scope_lock is 'The advisory key of a scope.';
 
-create or replace function memfold_internal._rules_key(tenant_id text) returns bigint
+-- The advisory key of a tenant's rules: no bucket has an empty name.
+create or replace function memfold_internal._rules_key(p_tenant_id text) returns bigint
 language sql stable parallel safe
-return memfold_internal._bucket_key(tenant_id, '');
-comment on function memfold_internal._rules_key is 'The advisory key of a tenant''s rules: no bucket has an empty name.';
+return memfold_internal._bucket_key(p_tenant_id, '');
 
-create or replace function memfold_internal._lock_rules(tenant_id text) returns void
+-- For a caller that changes what is a slot: waits until every call that has decided by the rules from before has ended,
+-- and lets the next ones wait, so that it takes up all that is stored by them. Before any other lock. Raises MF025 at
+-- any isolation level except READ COMMITTED.
+create or replace function memfold_internal._lock_rules(p_tenant_id text) returns void
 language plpgsql volatile
 as $$
 begin
     perform memfold_internal._check_isolation();
-    perform pg_catalog.pg_advisory_xact_lock(memfold_internal._rules_key(tenant_id));
+    perform pg_catalog.pg_advisory_xact_lock(memfold_internal._rules_key(p_tenant_id));
 end;
 $$;
-comment on function memfold_internal._lock_rules is
-'For a caller that changes what is a slot: waits until every call that has decided by the rules from before has ended, and lets the next
-ones wait, so that it takes up all that is stored by them. Before any other lock. Raises MF025 at any isolation level except READ
-COMMITTED.';
 
+-- Raises MF025 at any isolation level except READ COMMITTED.
 create or replace function memfold_internal._check_isolation() returns void
 language plpgsql stable
 as $$
@@ -110,32 +108,31 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._check_isolation is 'Raises MF025 at any isolation level except READ COMMITTED.';
 
 -- Locks are held to the end of a transaction, and a server has room for only a few thousand (max_locks_per_transaction times
 -- max_connections).
+-- How many scopes a transaction locks one by one before it takes the bucket's key EXCLUSIVE instead.
 create or replace function memfold_internal._max_scopes() returns bigint
 language sql immutable parallel safe
 return 64;
-comment on function memfold_internal._max_scopes is
-'How many scopes a transaction locks one by one before it takes the bucket''s key EXCLUSIVE instead.';
 
+-- How many advisory locks a transaction may hold if it cannot have the bucket's key because others write to the bucket.
 create or replace function memfold_internal._max_scope_locks() returns bigint
 language sql immutable parallel safe
 return 2000;
-comment on function memfold_internal._max_scope_locks is
-'How many advisory locks a transaction may hold if it cannot have the bucket''s key because others write to the bucket.';
 
+-- Upper bound of the number of scopes this transaction has locked (_note_scope): a scope may be counted twice after the
+-- first _max_scopes().
 create or replace function memfold_internal._scopes_locked() returns bigint
 language sql stable
 return coalesce(
     pg_catalog.substring(pg_catalog.current_setting('memfold.scope_locks', true), '^[0-9]{1,9}(?= )')::bigint, 0
 );
-comment on function memfold_internal._scopes_locked is
-'Upper bound of the number of scopes this transaction has locked (_note_scope): a scope may be counted twice after the first
-_max_scopes().';
 
-create or replace function memfold_internal._note_scope(scope_lock bigint) returns void
+-- Counts a scope's key as held, in a setting of the transaction, which is reset at its end and when a savepoint is
+-- rolled back, as the lock is released. It only serves to count: a session that sets it to something else locks more
+-- scopes, or is refused earlier.
+create or replace function memfold_internal._note_scope(p_scope_lock bigint) returns void
 language plpgsql volatile
 as $$
 declare
@@ -144,62 +141,62 @@ declare
     v_number constant bigint := memfold_internal._scopes_locked();
 begin
     if v_number = 0 then
-        perform pg_catalog.set_config('memfold.scope_locks', '1 ' || scope_lock || ' ', true);
-    elsif pg_catalog.strpos(v_noted, ' ' || scope_lock || ' ') = 0 then
+        perform pg_catalog.set_config('memfold.scope_locks', '1 ' || p_scope_lock || ' ', true);
+    elsif pg_catalog.strpos(v_noted, ' ' || p_scope_lock || ' ') = 0 then
         perform pg_catalog.set_config('memfold.scope_locks', (v_number + 1)::text
             || pg_catalog.substr(v_noted, pg_catalog.strpos(v_noted, ' '))
-            || case when v_number < memfold_internal._max_scopes() then scope_lock || ' ' else '' end, true);
+            || case when v_number < memfold_internal._max_scopes() then p_scope_lock || ' ' else '' end, true);
     end if;
 end;
 $$;
-comment on function memfold_internal._note_scope is
-'Counts a scope''s key as held, in a setting of the transaction, which is reset at its end and when a savepoint is rolled back, as the
-lock is released. It only serves to count: a session that sets it to something else locks more scopes, or is refused earlier.';
 
-create or replace function memfold_internal._lock_scope(bucket_lock bigint, scope_lock bigint, wait boolean) returns boolean
+-- The bucket's key SHARED and the scope's EXCLUSIVE. If the transaction has already locked _max_scopes(), the bucket's
+-- EXCLUSIVE instead, unless another transaction is in it; else it continues with one key per scope, up to
+-- _max_scope_locks(). False: a key was not free and wait is false, or there are too many (the only reason if wait is
+-- true). With memfold.lock_bucket = on it takes the bucket's key from the beginning, and waits for it.
+create or replace function memfold_internal._lock_scope(p_bucket_lock bigint, p_scope_lock bigint, p_wait boolean) returns boolean
 language plpgsql volatile
 as $$
 declare
     v_number bigint := memfold_internal._scopes_locked();
 begin
-    if wait and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on' then
-        perform pg_catalog.pg_advisory_xact_lock(bucket_lock);
+    if p_wait and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on' then
+        perform pg_catalog.pg_advisory_xact_lock(p_bucket_lock);
         return true;
     elsif v_number >= memfold_internal._max_scopes()
-        and pg_catalog.strpos(pg_catalog.current_setting('memfold.scope_locks'), ' ' || scope_lock || ' ') = 0
+        and pg_catalog.strpos(pg_catalog.current_setting('memfold.scope_locks'), ' ' || p_scope_lock || ' ') = 0
     then
         -- The key of the bucket for all of its scopes. The transaction already holds the key SHARED, so it may only try: two that
         -- waited for each other to release it would deadlock.
-        if pg_catalog.pg_try_advisory_xact_lock(bucket_lock) then
+        if pg_catalog.pg_try_advisory_xact_lock(p_bucket_lock) then
             return true;
         elsif memfold_internal._has_too_many_locks(1) then
             return false;
         end if;
     end if;
-    if wait then
-        perform pg_catalog.pg_advisory_xact_lock_shared(bucket_lock);
-        perform pg_catalog.pg_advisory_xact_lock(scope_lock);
-    elsif not (pg_catalog.pg_try_advisory_xact_lock_shared(bucket_lock) and pg_catalog.pg_try_advisory_xact_lock(scope_lock)) then
+    if p_wait then
+        perform pg_catalog.pg_advisory_xact_lock_shared(p_bucket_lock);
+        perform pg_catalog.pg_advisory_xact_lock(p_scope_lock);
+    elsif not (pg_catalog.pg_try_advisory_xact_lock_shared(p_bucket_lock) and pg_catalog.pg_try_advisory_xact_lock(p_scope_lock)) then
         return false;
     end if;
-    perform memfold_internal._note_scope(scope_lock);
+    perform memfold_internal._note_scope(p_scope_lock);
     return true;
 end;
 $$;
-comment on function memfold_internal._lock_scope is
-'The bucket''s key SHARED and the scope''s EXCLUSIVE. If the transaction has already locked _max_scopes(), the bucket''s EXCLUSIVE
-instead, unless another transaction is in it; else it continues with one key per scope, up to _max_scope_locks(). False: a key was not
-free and wait is false, or there are too many (the only reason if wait is true). With memfold.lock_bucket = on it takes the bucket''s key
-from the beginning, and waits for it.';
 
+-- What _lock() is for one candidate, for the candidates of a batch that are not replays: the key of rules and their
+-- buckets' SHARED, then their scopes' EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are
+-- more than _max_scopes(), including those of earlier calls of the transaction (it then only tries, as _lock_scope()
+-- does). All in ascending order. p_held: what an earlier pass has returned; it then only tries. Raises MF025, MF035.
 create or replace function memfold_internal._lock_scopes(
-    tenant_id text, buckets text[], scope_keys uuid[], wide boolean[], held text[]
+    p_tenant_id text, p_buckets text[], p_scope_keys uuid[], p_wide boolean[], p_held text[]
 ) returns text[]
 language plpgsql volatile
 as $$
 declare
     v_lock record;
-    v_held text[] := held;
+    v_held text[] := p_held;
     v_buckets bigint;
     v_scopes bigint;
     v_wide bigint[] := array[]::bigint[];
@@ -208,22 +205,22 @@ begin
     perform memfold_internal._check_isolation();
     select pg_catalog.count(distinct s.bucket_id), pg_catalog.count(*)
     into v_buckets, v_scopes
-    from (select distinct s.bucket_id, s.scope_key from unnest(buckets, scope_keys) as s (bucket_id, scope_key)) as s;
+    from (select distinct s.bucket_id, s.scope_key from unnest(p_buckets, p_scope_keys) as s (bucket_id, scope_key)) as s;
     if v_buckets > 500 then
         perform memfold_internal._fail('MF035', 'the batch has too many buckets',
             pg_catalog.format('It has new facts for %s buckets.', v_buckets),
             'Each bucket takes a lock: send batches for at most 500 buckets.');
     end if;
-    if held = '{}' then
-        perform pg_catalog.pg_advisory_xact_lock_shared(memfold_internal._rules_key(tenant_id));
+    if p_held = '{}' then
+        perform pg_catalog.pg_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id));
     end if;
     v_many := v_scopes > memfold_internal._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
     if memfold_internal._scopes_locked() > 0 and memfold_internal._scopes_locked() + v_scopes > memfold_internal._max_scopes() then
         -- Earlier calls of the transaction hold scopes: as in _lock_scope(), it may not wait for the whole bucket.
         v_many := false;
         for v_lock in
-            select distinct memfold_internal._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key
-            from unnest(buckets) as s (bucket_id)
+            select distinct memfold_internal._bucket_key(p_tenant_id, s.bucket_id) as key
+            from unnest(p_buckets) as s (bucket_id)
             order by 1
         loop
             if pg_catalog.pg_try_advisory_xact_lock(v_lock.key) then
@@ -238,21 +235,21 @@ begin
         with needed as (
             select k.key, s.scope_key,
                 pg_catalog.bool_or(s.wide or v_many or k.key = any(v_wide)) over (partition by k.key) as wide
-            from unnest(buckets, scope_keys, wide) as s (bucket_id, scope_key, wide)
-            cross join lateral (select memfold_internal._bucket_key(_lock_scopes.tenant_id, s.bucket_id) as key) as k
+            from unnest(p_buckets, p_scope_keys, p_wide) as s (bucket_id, scope_key, wide)
+            cross join lateral (select memfold_internal._bucket_key(p_tenant_id, s.bucket_id) as key) as k
         ),
         locks as (
             select n.key, n.wide as exclusive, 1 as place
             from needed as n
             union all
-            select memfold_internal._scope_lock(_lock_scopes.tenant_id, n.scope_key), true, 2
+            select memfold_internal._scope_lock(p_tenant_id, n.scope_key), true, 2
             from needed as n
             where not n.wide
         )
         select l.key, l.place, pg_catalog.bool_or(l.exclusive) as exclusive from locks as l group by l.place, l.key order by l.place, l.key
     loop
         continue when (v_lock.key || ' exclusive') = any(v_held) or not v_lock.exclusive and (v_lock.key || ' shared') = any(v_held);
-        if held <> '{}' then
+        if p_held <> '{}' then
             -- in a second pass it holds keys that others may wait for: it must not wait for more
             if not (case when v_lock.exclusive then pg_catalog.pg_try_advisory_xact_lock(v_lock.key)
                 else pg_catalog.pg_try_advisory_xact_lock_shared(v_lock.key) end)
@@ -272,26 +269,21 @@ begin
     return v_held;
 end;
 $$;
-comment on function memfold_internal._lock_scopes is
-'What _lock() is for one candidate, for the candidates of a batch that are not replays: the key of rules and their buckets'' SHARED, then
-their scopes'' EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are more than _max_scopes(), including those of
-earlier calls of the transaction (it then only tries, as _lock_scope() does). All in ascending order. held: what an earlier pass has
-returned; it then only tries. Raises MF025, MF035.';
 
-create or replace function memfold_internal._has_too_many_locks(more bigint) returns boolean
+-- Whether this many more advisory locks would put the transaction above _max_scope_locks().
+create or replace function memfold_internal._has_too_many_locks(p_more bigint) returns boolean
 language plpgsql volatile
 as $$
 begin
     -- the noted number is an upper bound; pg_locks has the exact number, but is expensive
-    return memfold_internal._scopes_locked() + more > memfold_internal._max_scope_locks() and more + (
+    return memfold_internal._scopes_locked() + p_more > memfold_internal._max_scope_locks() and p_more + (
         select pg_catalog.count(*) from pg_catalog.pg_locks as l
         where l.pid = pg_catalog.pg_backend_pid() and l.locktype = 'advisory'
     ) > memfold_internal._max_scope_locks();
 end;
 $$;
-comment on function memfold_internal._has_too_many_locks is
-'Whether this many more advisory locks would put the transaction above _max_scope_locks().';
 
+-- Raises 40001, with a hint about how to use fewer locks.
 create or replace function memfold_internal._fail_scope_locks() returns void
 language plpgsql volatile
 as $$
@@ -304,4 +296,3 @@ begin
             'set local memfold.lock_bucket = on';
 end;
 $$;
-comment on function memfold_internal._fail_scope_locks is 'Raises 40001, with a hint about how to use fewer locks.';

@@ -1,29 +1,31 @@
-create or replace function memfold_internal._check_embed(policy memfold.policies) returns void
+-- Raises MF056 if a policy requires memfold_py and it is not installed in this database, MF012 or MF013 if it names no
+-- registered model.
+create or replace function memfold_internal._check_embed(p_policy memfold.policies) returns void
 language plpgsql stable
 as $$
 begin
-    if policy.embed = 'in_database' then
+    if p_policy.embed = 'in_database' then
         perform memfold_internal._require_python('embed => ''in_database''');
-        if policy.embed_model is null then
+        if p_policy.embed_model is null then
             perform memfold_internal._fail('MF012', 'in_database has no model', 'embed_model was null.',
                 'Pass embed_model, a registered embedding model that the server can load.');
         end if;
-        perform memfold_internal._check_embedding(null, policy.embed_model);
+        perform memfold_internal._check_embedding(null, p_policy.embed_model);
     end if;
-    if policy.segmenter in ('zh', 'ja') then
-        perform memfold_internal._require_python(pg_catalog.format('segmenter => %L', policy.segmenter));
+    if p_policy.segmenter in ('zh', 'ja') then
+        perform memfold_internal._require_python(pg_catalog.format('segmenter => %L', p_policy.segmenter));
     end if;
 end;
 $$;
-comment on function memfold_internal._check_embed is
-'Raises MF056 if a policy requires memfold_py and it is not installed in this database, MF012 or MF013 if it names no registered model.';
 
-create or replace function memfold_internal._is_embedded_here(c memfold_internal.candidate, policy memfold.policies) returns boolean
+-- Whether the database computes the candidate's vector.
+create or replace function memfold_internal._is_embedded_here(c memfold_internal.candidate, p_policy memfold.policies) returns boolean
 language sql immutable parallel safe
-return policy.embed = 'in_database' and policy.dedup = 'on' and c.embedding is null
-and coalesce(c.embedding_model, policy.embed_model) = policy.embed_model;
-comment on function memfold_internal._is_embedded_here is 'Whether the database computes the candidate''s vector.';
+return p_policy.embed = 'in_database' and p_policy.dedup = 'on' and c.embedding is null
+and coalesce(c.embedding_model, p_policy.embed_model) = p_policy.embed_model;
 
+-- A candidate with the vector that the database computes; without one if this session may not hold a model: the
+-- candidate then waits for embed_pending(), like others. Called before any lock.
 create or replace function memfold_internal._embed(c memfold_internal.candidate) returns memfold_internal.candidate
 language plpgsql volatile
 as $$
@@ -34,10 +36,8 @@ begin
     return c;
 end;
 $$;
-comment on function memfold_internal._embed is
-'A candidate with the vector that the database computes; without one if this session may not hold a model: the candidate then waits for
-embed_pending(), like others. Called before any lock.';
 
+-- _embed() for the candidates of a batch that tier 1 does not know: each text once, all of one model together.
 create or replace function memfold_internal._embed_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -82,10 +82,10 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._embed_batch is
-'_embed() for the candidates of a batch that tier 1 does not know: each text once, all of one model together.';
 
-create or replace function memfold_internal._vectors(contents text[], model text) returns table (place bigint, embedding vector)
+-- The unit vectors of an array of texts, by their positions from 1; no row if the maximum number of sessions already
+-- hold a model, and this is not one of them. Raises MF056 to MF059.
+create or replace function memfold_internal._vectors(p_contents text[], p_model text) returns table (place bigint, embedding vector)
 language plpgsql volatile
 as $$
 declare
@@ -95,10 +95,7 @@ begin
     execute 'select memfold_internal._holds_model()' into v_may;
     if v_may then
         return query execute 'select v.place, memfold_internal._unit(v.embedding) '
-            'from unnest(memfold.embed_texts($1, $2)) with ordinality as v (embedding, place)' using contents, model;
+            'from unnest(memfold.embed_texts($1, $2)) with ordinality as v (embedding, place)' using p_contents, p_model;
     end if;
 end;
 $$;
-comment on function memfold_internal._vectors is
-'The unit vectors of an array of texts, by their positions from 1; no row if the maximum number of sessions already hold a model, and this
-is not one of them. Raises MF056 to MF059.';

@@ -1,31 +1,35 @@
+-- The cosine of a unit vector to each of the newest active texts of a scope, except those with ids between
+-- p_hidden_after and p_hidden_to. A scan of the scope's vectors, inlined by its callers.
 create or replace function memfold_internal._scope_similarities(
-    tenant_id text, bucket_id text, scope_key uuid, embedding vector, embedding_model text, newest bigint,
-    hidden_after uuid, hidden_to uuid
+    p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding vector, p_embedding_model text, p_newest bigint,
+    p_hidden_after uuid, p_hidden_to uuid
 ) returns table (memory_id uuid, similarity double precision)
 language sql stable parallel safe
 begin atomic
-    select n.memory_id, memfold_internal._similarity(n.embedding, _scope_similarities.embedding)
+    select n.memory_id, memfold_internal._similarity(n.embedding, p_embedding)
     from (
         select v.memory_id, v.embedding
         from memfold.memory_vectors as v
         where
-            v.tenant_id = _scope_similarities.tenant_id collate "C"
-            and v.bucket_id = _scope_similarities.bucket_id collate "C"
-            and v.scope_key = _scope_similarities.scope_key
-            and v.model = embedding_model collate "C"
+            v.tenant_id = p_tenant_id collate "C"
+            and v.bucket_id = p_bucket_id collate "C"
+            and v.scope_key = p_scope_key
+            and v.model = p_embedding_model collate "C"
             and v.is_live
-            and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
+            and (v.memory_id > p_hidden_after and v.memory_id <= p_hidden_to) is not true
         order by v.memory_id desc
-        limit newest
+        limit p_newest
     ) as n;
 end;
-comment on function memfold_internal._scope_similarities is
-'The cosine of a unit vector to each of the newest active texts of a scope, except those with ids between hidden_after and hidden_to. A
-scan of the scope''s vectors, inlined by its callers.';
 
+-- The p_max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest of a
+-- scope, most similar first, ties to the older text; null: none. p_hidden_after, p_hidden_to: ids between them do not
+-- exist yet (later ones of a batch); null: none. Exact: a scan of the scope's vectors. p_scope_key null: of the bucket;
+-- of the whole bucket, by an approximate index, if there is one (create_vector_index) and the bucket has more than the
+-- newest texts. scan_ended: the index scan gave up.
 create or replace function memfold_internal._near_texts(
-    tenant_id text, bucket_id text, scope_key uuid, embedding vector, embedding_model text,
-    newest bigint, max_texts bigint, threshold double precision, hidden_after uuid, hidden_to uuid,
+    p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding vector, p_embedding_model text,
+    p_newest bigint, p_max_texts bigint, p_threshold double precision, p_hidden_after uuid, p_hidden_to uuid,
     out memory_ids uuid[], out similarities double precision[], out scan_ended boolean
 )
 language plpgsql stable
@@ -37,26 +41,26 @@ declare
 begin
     scan_ended := false;
     -- Two statements, because one with "or scope_key is null" would read the whole tenant.
-    if scope_key is not null then
+    if p_scope_key is not null then
         select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
         from (
             select n.memory_id, n.similarity
-            from memfold_internal._scope_similarities(tenant_id, bucket_id, scope_key, embedding, embedding_model, newest,
-                hidden_after, hidden_to) as n
-            where n.similarity >= threshold
+            from memfold_internal._scope_similarities(p_tenant_id, p_bucket_id, p_scope_key, p_embedding, p_embedding_model, p_newest,
+                p_hidden_after, p_hidden_to) as n
+            where n.similarity >= p_threshold
             order by n.similarity desc, n.memory_id
-            limit max_texts
+            limit p_max_texts
         ) as s;
         return;
     end if;
-    v_index := memfold_internal._vector_index(embedding_model);
+    v_index := memfold_internal._vector_index(p_embedding_model);
     if v_index is not null
-        and memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, newest, hidden_after, hidden_to)
+        and memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model, p_newest, p_hidden_after, p_hidden_to)
     then
         select i.memory_ids, i.similarities into v_ids, v_similarities
-        from memfold_internal._indexed_knn_dedup(tenant_id, bucket_id, embedding, embedding_model, max_texts,
-            hidden_after, hidden_to, v_index) as i;
-        scan_ended := (pg_catalog.cardinality(v_ids) = max_texts) is not true;
+        from memfold_internal._indexed_knn_dedup(p_tenant_id, p_bucket_id, p_embedding, p_embedding_model, p_max_texts,
+            p_hidden_after, p_hidden_to, v_index) as i;
+        scan_ended := (pg_catalog.cardinality(v_ids) = p_max_texts) is not true;
     end if;
     -- An index scan gives up if nearly everything near belongs to others: then the newest are searched as well.
     select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
@@ -64,41 +68,40 @@ begin
         select u.memory_id, u.similarity
         from (
             (
-                select n.memory_id, memfold_internal._similarity(n.embedding, _near_texts.embedding) as similarity
+                select n.memory_id, memfold_internal._similarity(n.embedding, p_embedding) as similarity
                 from (
                     select v.memory_id, v.embedding
                     from memfold.memory_vectors as v
-                    where v.tenant_id = _near_texts.tenant_id collate "C"
-                        and v.bucket_id = _near_texts.bucket_id collate "C"
-                        and v.model = embedding_model collate "C"
+                    where v.tenant_id = p_tenant_id collate "C"
+                        and v.bucket_id = p_bucket_id collate "C"
+                        and v.model = p_embedding_model collate "C"
                         and v.is_live
-                        and (v.memory_id > hidden_after and v.memory_id <= hidden_to) is not true
+                        and (v.memory_id > p_hidden_after and v.memory_id <= p_hidden_to) is not true
                     order by v.memory_id desc
-                    limit case when v_ids is null or scan_ended then newest else 0 end
+                    limit case when v_ids is null or scan_ended then p_newest else 0 end
                 ) as n
-                where memfold_internal._similarity(n.embedding, _near_texts.embedding) >= threshold
+                where memfold_internal._similarity(n.embedding, p_embedding) >= p_threshold
                 order by 2 desc, n.memory_id
-                limit max_texts
+                limit p_max_texts
             )
             union
             select i.memory_id, i.similarity from unnest(v_ids, v_similarities) as i (memory_id, similarity)
-            where i.similarity >= threshold
+            where i.similarity >= p_threshold
         ) as u
         order by u.similarity desc, u.memory_id
-        limit max_texts
+        limit p_max_texts
     ) as s;
 end;
 $$;
-comment on function memfold_internal._near_texts is
-'The max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest of a scope, most similar
-first, ties to the older text; null: none. hidden_after, hidden_to: ids between them do not exist yet (later ones of a batch); null: none.
-Exact: a scan of the scope''s vectors. scope_key null: of the bucket; of the whole bucket, by an approximate index, if there is one
-(create_vector_index) and the bucket has more than the newest texts. scan_ended: the index scan gave up.';
 
+-- The active memories near a unit vector (_near_texts), one row each: the p_max_results nearest by any of their texts,
+-- and the p_max_results nearest by their own. place: the smaller of both ranks. similarity: of the own text, which is
+-- the text shown; null: it has no vector of the model. matched: the nearest of its texts, its own if none is nearer.
+-- p_except_root: omits this memory. scan_ended: as in _near_texts(), the same in each row. Most similar first.
 create or replace function memfold_internal._knn_dedup(
-    tenant_id text, bucket_id text, scope_key uuid, embedding vector, embedding_model text,
-    newest bigint, max_results bigint, threshold double precision, except_root uuid,
-    hidden_after uuid, hidden_to uuid
+    p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding vector, p_embedding_model text,
+    p_newest bigint, p_max_results bigint, p_threshold double precision, p_except_root uuid,
+    p_hidden_after uuid, p_hidden_to uuid
 ) returns table (
     root_id uuid, similarity double precision, content text, object text,
     matched_id uuid, matched_similarity double precision, matched_content text, matched_object text,
@@ -108,7 +111,7 @@ language plpgsql stable rows 20
 as $$
 declare
     -- Usually each text is a memory of its own. A memory that is compared has its aliases among its own neighbours.
-    v_texts bigint := 20 + 2 * max_results + case when except_root is null then 0 else 100 end;
+    v_texts bigint := 20 + 2 * p_max_results + case when p_except_root is null then 0 else 100 end;
     v_ids uuid[];
     v_similarities double precision[];
     v_roots uuid[];
@@ -118,8 +121,9 @@ declare
 begin
     loop
         select n.memory_ids, n.similarities, n.scan_ended into v_ids, v_similarities, v_scan_ended
-        from memfold_internal._near_texts(tenant_id, bucket_id, scope_key, embedding, embedding_model, newest, v_texts, threshold,
-            hidden_after, hidden_to) as n;
+        from memfold_internal._near_texts(p_tenant_id, p_bucket_id, p_scope_key, p_embedding, p_embedding_model, p_newest, v_texts,
+            p_threshold,
+            p_hidden_after, p_hidden_to) as n;
         if v_ids is null then
             return;
         end if;
@@ -129,28 +133,28 @@ begin
             select m.memory_id, v_similarities[1], m.content::text, m.object::text, m.memory_id, v_similarities[1], m.content::text,
                 m.object::text, 1::bigint, v_scan_ended
             from memfold.memories as m
-            where m.tenant_id = _knn_dedup.tenant_id collate "C" and m.memory_id = v_ids[1] and m.root_id is null
-                and m.memory_id is distinct from except_root;
+            where m.tenant_id = p_tenant_id collate "C" and m.memory_id = v_ids[1] and m.root_id is null
+                and m.memory_id is distinct from p_except_root;
             if found then
                 return;
             end if;
         end if;
         -- from each to its text, whatever the statistics say: there may be none yet
         select pg_catalog.array_agg(m.root_id order by i.rank),
-            pg_catalog.count(distinct m.root_id) filter (where m.root_id is distinct from except_root),
-            pg_catalog.count(*) filter (where m.root_id = i.id and m.root_id is distinct from except_root)
+            pg_catalog.count(distinct m.root_id) filter (where m.root_id is distinct from p_except_root),
+            pg_catalog.count(*) filter (where m.root_id = i.id and m.root_id is distinct from p_except_root)
         into v_roots, v_trees, v_own
         from unnest(v_ids) with ordinality as i (id, rank)
         cross join lateral (
             select memfold_internal._root(t.memory_id, t.root_id) as root_id from memfold.memories as t
-            where t.tenant_id = _knn_dedup.tenant_id collate "C" and t.memory_id = i.id
+            where t.tenant_id = p_tenant_id collate "C" and t.memory_id = i.id
             offset 0
         ) as m;
         -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
-        exit when pg_catalog.cardinality(v_ids) < v_texts or v_trees >= max_results and v_own >= max_results
+        exit when pg_catalog.cardinality(v_ids) < v_texts or v_trees >= p_max_results and v_own >= p_max_results
             -- an index finds as many in one scan
-            or v_texts >= case when scope_key is null and memfold_internal._vector_index(embedding_model) is not null then 400
-                else newest end;
+            or v_texts >= case when p_scope_key is null and memfold_internal._vector_index(p_embedding_model) is not null then 400
+                else p_newest end;
         v_texts := 16 * v_texts;
     end loop;
     return query
@@ -166,33 +170,28 @@ begin
             select n.root_id, n.matched_id, n.matched_similarity,
                 case when n.matched_id = n.root_id then n.matched_similarity else (
                     -- its own vector may be farther away than all results, or older
-                    select memfold_internal._similarity(v.embedding, _knn_dedup.embedding)
+                    select memfold_internal._similarity(v.embedding, p_embedding)
                     from memfold.memory_vectors as v
-                    where v.tenant_id = _knn_dedup.tenant_id collate "C" and v.memory_id = n.root_id
-                        and v.model = embedding_model collate "C"
+                    where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.root_id
+                        and v.model = p_embedding_model collate "C"
                 ) end as similarity
             from (
                 select distinct on (t.root_id) t.root_id, t.id as matched_id, t.similarity as matched_similarity
                 from unnest(v_ids, v_roots, v_similarities) as t (id, root_id, similarity)
-                where t.root_id is distinct from except_root
+                where t.root_id is distinct from p_except_root
                 order by t.root_id, t.similarity desc, t.id <> t.root_id, t.id
             ) as n
         ) as w
     ) as r
-    cross join lateral memfold_internal._memory(_knn_dedup.tenant_id, r.root_id) as o
+    cross join lateral memfold_internal._memory(p_tenant_id, r.root_id) as o
     cross join lateral (
         select o.content, o.object where r.matched_id = r.root_id
         union all
         select t.content, t.object from memfold.memories as t
-        where r.matched_id <> r.root_id and t.tenant_id = _knn_dedup.tenant_id collate "C" and t.memory_id = r.matched_id
+        where r.matched_id <> r.root_id and t.tenant_id = p_tenant_id collate "C" and t.memory_id = r.matched_id
         offset 0
     ) as m
-    where r.place <= max_results
+    where r.place <= p_max_results
     order by r.matched_similarity desc, r.matched_id;
 end;
 $$;
-comment on function memfold_internal._knn_dedup is
-'The active memories near a unit vector (_near_texts), one row each: the max_results nearest by any of their texts, and the max_results
-nearest by their own. place: the smaller of both ranks. similarity: of the own text, which is the text shown; null: it has no vector of
-the model. matched: the nearest of its texts, its own if none is nearer. except_root: omits this memory. scan_ended: as in _near_texts(),
-the same in each row. Most similar first.';

@@ -1,109 +1,106 @@
-create or replace function memfold_internal._check_model(model text, replaced boolean) returns void
+-- Raises MF013 for an unknown embedding model; if replaced is false, MF047 for one that has been replaced; if it is
+-- true, MF048 for one that has not.
+create or replace function memfold_internal._check_model(p_model text, p_replaced boolean) returns void
 language plpgsql stable
 as $$
 declare
     v_replaced_by text;
 begin
     select m.replaced_by into v_replaced_by
-    from memfold.embedding_models as m where m.model = _check_model.model collate "C";
+    from memfold.embedding_models as m where m.model = p_model collate "C";
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
-            pg_catalog.format('%s is not registered.', pg_catalog.quote_nullable(model)),
+            pg_catalog.format('%s is not registered.', pg_catalog.quote_nullable(p_model)),
             pg_catalog.format('Models are shared by all tenants: a member of memfold_owner registers it once, with the number of its'
-                ' dimensions: select memfold.register_embedding_model(%s, ...).', pg_catalog.quote_nullable(model)));
-    elsif v_replaced_by is not null and replaced is false then
+                ' dimensions: select memfold.register_embedding_model(%s, ...).', pg_catalog.quote_nullable(p_model)));
+    elsif v_replaced_by is not null and p_replaced is false then
         perform memfold_internal._fail('MF047', 'the embedding model has been replaced',
-            pg_catalog.format('%L was replaced by %L.', model, v_replaced_by),
+            pg_catalog.format('%L was replaced by %L.', p_model, v_replaced_by),
             pg_catalog.format('Pass embeddings of model %L.', v_replaced_by));
-    elsif v_replaced_by is null and replaced then
+    elsif v_replaced_by is null and p_replaced then
         perform memfold_internal._fail('MF048', 'the embedding model is in use',
-            pg_catalog.format('%L has not been replaced by another.', model),
+            pg_catalog.format('%L has not been replaced by another.', p_model),
             'Call replace_embedding_model(model, replaced_by) first.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_model is
-'Raises MF013 for an unknown embedding model; if replaced is false, MF047 for one that has been replaced; if it is true, MF048 for one
-that has not.';
 
-create or replace function memfold_internal._fits_model(embedding vector, dimensions bigint, replaced_by text) returns boolean
+-- Whether tier 2 accepts an embedding of a model with these dimensions, replaced by the given model (null: not
+-- replaced). One expression, which its callers inline; _check_embedding() says what is wrong.
+create or replace function memfold_internal._fits_model(p_embedding vector, p_dimensions bigint, p_replaced_by text) returns boolean
 language sql immutable parallel safe
-return replaced_by is null and dimensions is not null and (
-    embedding is null
-    or memfold_internal._dimensions(embedding) = dimensions and memfold_internal._norm(embedding) between 1e-30 and 1e30
+return p_replaced_by is null and p_dimensions is not null and (
+    p_embedding is null
+    or memfold_internal._dimensions(p_embedding) = p_dimensions and memfold_internal._norm(p_embedding) between 1e-30 and 1e30
 );
-comment on function memfold_internal._fits_model is
-'Whether tier 2 accepts an embedding of a model with these dimensions, replaced by the given model (null: not replaced). One expression,
-which its callers inline; _check_embedding() says what is wrong.';
 
-create or replace function memfold_internal._check_embedding(embedding vector, embedding_model text) returns void
+-- Raises MF012 (no model), MF013 (unknown model), MF014 (wrong number of dimensions), MF015 (zero vector), MF047
+-- (replaced model).
+create or replace function memfold_internal._check_embedding(p_embedding vector, p_embedding_model text) returns void
 language plpgsql stable
 as $$
 declare
     v_dimensions bigint;
     v_replaced_by text;
 begin
-    if embedding_model is null then
+    if p_embedding_model is null then
         perform memfold_internal._fail('MF012', 'the embedding has no model',
-            pg_catalog.format('A vector of %s dimensions came without embedding_model.', memfold_internal._dimensions(embedding)),
+            pg_catalog.format('A vector of %s dimensions came without embedding_model.', memfold_internal._dimensions(p_embedding)),
             'Pass embedding_model: only vectors of one model can be compared.');
     end if;
     select m.dimensions, m.replaced_by into v_dimensions, v_replaced_by
-    from memfold.embedding_models as m where m.model = embedding_model collate "C";
+    from memfold.embedding_models as m where m.model = p_embedding_model collate "C";
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
-            pg_catalog.format('%L is not registered.', embedding_model),
+            pg_catalog.format('%L is not registered.', p_embedding_model),
             pg_catalog.format('Models are shared by all tenants: a member of memfold_owner registers it once:'
-                ' select memfold.register_embedding_model(%L, %s).', embedding_model,
-                coalesce(memfold_internal._dimensions(embedding)::text, '...')));
-    elsif memfold_internal._fits_model(embedding, v_dimensions, v_replaced_by) then
+                ' select memfold.register_embedding_model(%L, %s).', p_embedding_model,
+                coalesce(memfold_internal._dimensions(p_embedding)::text, '...')));
+    elsif memfold_internal._fits_model(p_embedding, v_dimensions, v_replaced_by) then
         return;
-    elsif embedding is not null and memfold_internal._dimensions(embedding) <> v_dimensions then
+    elsif p_embedding is not null and memfold_internal._dimensions(p_embedding) <> v_dimensions then
         perform memfold_internal._fail('MF014', 'the embedding has the wrong number of dimensions',
-            pg_catalog.format('Model %L has %s dimensions, the vector %s.', embedding_model, v_dimensions,
-                memfold_internal._dimensions(embedding)),
+            pg_catalog.format('Model %L has %s dimensions, the vector %s.', p_embedding_model, v_dimensions,
+                memfold_internal._dimensions(p_embedding)),
             'Pass the vector of the content from this model.');
     elsif v_replaced_by is not null then
-        perform memfold_internal._check_model(embedding_model, false);
+        perform memfold_internal._check_model(p_embedding_model, false);
     else
         perform memfold_internal._fail('MF015', 'the embedding has no direction',
-            pg_catalog.format('Its norm is %s.', memfold_internal._norm(embedding)),
+            pg_catalog.format('Its norm is %s.', memfold_internal._norm(p_embedding)),
             'A zero vector has no direction: omit embedding if there is none.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_embedding is
-'Raises MF012 (no model), MF013 (unknown model), MF014 (wrong number of dimensions), MF015 (zero vector), MF047 (replaced model).';
 
-create or replace function memfold_internal._check_thresholds(merge_threshold double precision, judge_threshold double precision)
+-- Raises MF017 if tier 2 would merge below the judge threshold: by these thresholds, or by one of them (null: not set)
+-- and the other of an embedding model in use.
+create or replace function memfold_internal._check_thresholds(p_merge_threshold double precision, p_judge_threshold double precision)
 returns void
 language plpgsql stable
 as $$
 declare
     v_crossed record;
 begin
-    if judge_threshold > merge_threshold then
+    if p_judge_threshold > p_merge_threshold then
         perform memfold_internal._fail('MF017', 'the judge threshold is above the merge threshold',
-            pg_catalog.format('merge_threshold is %s, judge_threshold %s.', merge_threshold, judge_threshold),
+            pg_catalog.format('merge_threshold is %s, judge_threshold %s.', p_merge_threshold, p_judge_threshold),
             'A judge is asked between the two thresholds: pass a judge_threshold that is not above merge_threshold.');
-    elsif pg_catalog.num_nulls(merge_threshold, judge_threshold) = 1 then
+    elsif pg_catalog.num_nulls(p_merge_threshold, p_judge_threshold) = 1 then
         -- the other threshold is that of the embedding model
         select m.model, m.merge_threshold, m.judge_threshold into v_crossed
         from memfold.embedding_models as m
-        where m.replaced_by is null and coalesce(_check_thresholds.judge_threshold, m.judge_threshold)
-            > coalesce(_check_thresholds.merge_threshold, m.merge_threshold)
+        where m.replaced_by is null and coalesce(p_judge_threshold, m.judge_threshold)
+            > coalesce(p_merge_threshold, m.merge_threshold)
         order by m.model
         limit 1;
         if found then
             perform memfold_internal._fail('MF017', 'the judge threshold is above the merge threshold',
                 pg_catalog.format('merge_threshold is %s, judge_threshold %s; embedding model %L has %s and %s.',
-                    pg_catalog.quote_nullable(merge_threshold), pg_catalog.quote_nullable(judge_threshold), v_crossed.model,
+                    pg_catalog.quote_nullable(p_merge_threshold), pg_catalog.quote_nullable(p_judge_threshold), v_crossed.model,
                     v_crossed.merge_threshold, v_crossed.judge_threshold),
                 'A policy that sets only one of them takes the other from the model: pass both.');
         end if;
     end if;
 end;
 $$;
-comment on function memfold_internal._check_thresholds is
-'Raises MF017 if tier 2 would merge below the judge threshold: by these thresholds, or by one of them (null: not set) and the other of an
-embedding model in use.';

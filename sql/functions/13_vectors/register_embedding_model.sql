@@ -1,11 +1,11 @@
+-- Whether a model uses the default thresholds, which were measured with another one: all-MiniLM-L6-v2
+-- (docs/error-rates.md).
 create or replace function memfold_internal._is_unmeasured(
-    embedding_model text, merge_threshold double precision, judge_threshold double precision
+    p_embedding_model text, p_merge_threshold double precision, p_judge_threshold double precision
 ) returns boolean
 language sql immutable parallel safe
-return embedding_model !~* 'all-minilm-l6-v2' and merge_threshold = 0.92 and judge_threshold = 0.85;
+return p_embedding_model !~* 'all-minilm-l6-v2' and p_merge_threshold = 0.92 and p_judge_threshold = 0.85;
 grant execute on function memfold_internal._is_unmeasured to memfold_app;
-comment on function memfold_internal._is_unmeasured is
-'Whether a model uses the default thresholds, which were measured with another one: all-MiniLM-L6-v2 (docs/error-rates.md).';
 
 create or replace function memfold.register_embedding_model(
     embedding_model text,

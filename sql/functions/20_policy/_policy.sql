@@ -1,10 +1,11 @@
-create or replace function memfold_internal._specificity(tenant_id text, bucket_id text, memory_type text) returns integer
+-- How specific the key of a policy, or of options, is: of those that apply, only the highest is used. Inlined.
+create or replace function memfold_internal._specificity(p_tenant_id text, p_bucket_id text, p_memory_type text) returns integer
 language sql immutable parallel safe
-return (tenant_id <> '*')::integer * 4 + (bucket_id <> '*')::integer * 2 + (memory_type <> '*')::integer;
-comment on function memfold_internal._specificity is
-'How specific the key of a policy, or of options, is: of those that apply, only the highest is used. Inlined.';
+return (p_tenant_id <> '*')::integer * 4 + (p_bucket_id <> '*')::integer * 2 + (p_memory_type <> '*')::integer;
 
-create or replace function memfold_internal._policy(tenant_id text, bucket_id text, memory_type text) returns memfold.policies
+-- The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type
+-- quote) are never lemmatised: prose/1 instead of lemma/1.
+create or replace function memfold_internal._policy(p_tenant_id text, p_bucket_id text, p_memory_type text) returns memfold.policies
 language plpgsql stable
 as $$
 declare
@@ -16,33 +17,32 @@ begin
     for v_row in
         select p as policy, memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type) as rank
         from memfold.policies as p
-        where p.tenant_id in (_policy.tenant_id collate "C", '*')
-            and p.bucket_id in (_policy.bucket_id collate "C", '*')
-            and p.memory_type in (_policy.memory_type collate "C", '*')
+        where p.tenant_id in (p_tenant_id collate "C", '*')
+            and p.bucket_id in (p_bucket_id collate "C", '*')
+            and p.memory_type in (p_memory_type collate "C", '*')
     loop
         if v_row.rank > v_rank then
             v_rank := v_row.rank;
             v_policy := v_row.policy;
         end if;
     end loop;
-    if memory_type = 'quote' and v_policy.canonicalizer like 'lemma/%' then
+    if p_memory_type = 'quote' and v_policy.canonicalizer like 'lemma/%' then
         -- a quotation is defined by its words
         v_policy.canonicalizer := 'prose/1';
     end if;
     return v_policy;
 end;
 $$;
-comment on function memfold_internal._policy is
-'The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type quote) are never
-lemmatised: prose/1 instead of lemma/1.';
 
-create or replace function memfold_internal._is_wide(scope text, key_fields text, rehash_run uuid) returns boolean
+-- Whether by a policy the hash or the neighbours of a text extend beyond its p_scope: the lock must then do so too.
+-- Inlined.
+create or replace function memfold_internal._is_wide(p_scope text, p_key_fields text, p_rehash_run uuid) returns boolean
 language sql immutable parallel safe
-return scope = 'bucket' or key_fields <> 'type,subject,predicate' or rehash_run is not null;
-comment on function memfold_internal._is_wide is
-'Whether by a policy the hash or the neighbours of a text extend beyond its scope: the lock must then do so too. Inlined.';
+return p_scope = 'bucket' or p_key_fields <> 'type,subject,predicate' or p_rehash_run is not null;
 
-create or replace function memfold_internal._options(tenant_id text, bucket_id text, memory_type text) returns memfold.options
+-- The options that apply: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default, as in
+-- _policy().
+create or replace function memfold_internal._options(p_tenant_id text, p_bucket_id text, p_memory_type text) returns memfold.options
 language plpgsql stable
 as $$
 declare
@@ -50,111 +50,109 @@ declare
 begin
     select o.* into v_options
     from memfold.options as o
-    where o.tenant_id in (_options.tenant_id collate "C", '*')
-        and o.bucket_id in (_options.bucket_id collate "C", '*')
-        and o.memory_type in (_options.memory_type collate "C", '*')
+    where o.tenant_id in (p_tenant_id collate "C", '*')
+        and o.bucket_id in (p_bucket_id collate "C", '*')
+        and o.memory_type in (p_memory_type collate "C", '*')
     order by memfold_internal._specificity(o.tenant_id, o.bucket_id, o.memory_type) desc
     limit 1;
     return v_options;
 end;
 $$;
-comment on function memfold_internal._options is
-'The options that apply: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default, as in _policy().';
 
+-- How memories of a type decay; protected types do not. Also for the view memory_audit, which must not depend on the row
+-- type of options: Citus would see a circular dependency, and no node could be added.
 create or replace function memfold_internal._decay(
-    tenant_id text, bucket_id text, memory_type text,
+    p_tenant_id text, p_bucket_id text, p_memory_type text,
     out decay_rate double precision, out decay_floor double precision, out decay_interval interval
 )
 language plpgsql stable
 as $$
 declare
-    v_options memfold.options := memfold_internal._options(tenant_id, bucket_id, memory_type);
+    v_options memfold.options := memfold_internal._options(p_tenant_id, p_bucket_id, p_memory_type);
 begin
-    decay_rate := case when memory_type = any(v_options.protected_types) then 0 else v_options.decay_rate end;
+    decay_rate := case when p_memory_type = any(v_options.protected_types) then 0 else v_options.decay_rate end;
     decay_floor := v_options.decay_floor;
     decay_interval := v_options.decay_interval;
 end;
 $$;
-comment on function memfold_internal._decay is
-'How memories of a type decay; protected types do not. Also for the view memory_audit, which must not depend on the row type of options:
-Citus would see a circular dependency, and no node could be added.';
 
-create or replace function memfold_internal._cardinality(tenant_id text, predicate text) returns text
+-- How many values a predicate has at a time: one or many. Null: nobody has said, which counts as many. Only reads.
+create or replace function memfold_internal._cardinality(p_tenant_id text, p_predicate text) returns text
 language sql stable
 begin atomic
     select p.cardinality
     from memfold.predicates as p
     where
-        p.tenant_id in (_cardinality.tenant_id collate "C", '*')
-        and p.predicate = memfold_internal._predicate_1(_cardinality.predicate) collate "C"
+        p.tenant_id in (p_tenant_id collate "C", '*')
+        and p.predicate = memfold_internal._predicate_1(p_predicate) collate "C"
     order by p.tenant_id = '*'
     limit 1;
 end;
-comment on function memfold_internal._cardinality is
-'How many values a predicate has at a time: one or many. Null: nobody has said, which counts as many. Only reads.';
 
-create or replace function memfold_internal._undeclared(tenant_id text, predicates text[]) returns text[]
+-- Those of some predicates of which nobody has said how many values they have at a time (_cardinality), in one query.
+-- Only reads.
+create or replace function memfold_internal._undeclared(p_tenant_id text, p_predicates text[]) returns text[]
 language plpgsql stable
 as $$
 begin
     return array(
-        select distinct u.predicate from pg_catalog.unnest(predicates) as u (predicate)
+        select distinct u.predicate from pg_catalog.unnest(p_predicates) as u (predicate)
         where memfold_internal._predicate_1(u.predicate) <> all(array(
             select p.predicate from memfold.predicates as p
-            where p.tenant_id in (_undeclared.tenant_id collate "C", '*') and p.predicate = any(array(
-                select memfold_internal._predicate_1(o.predicate) from pg_catalog.unnest(predicates) as o (predicate)
+            where p.tenant_id in (p_tenant_id collate "C", '*') and p.predicate = any(array(
+                select memfold_internal._predicate_1(o.predicate) from pg_catalog.unnest(p_predicates) as o (predicate)
             ))
         ))
     );
 end;
 $$;
-comment on function memfold_internal._undeclared is
-'Those of some predicates of which nobody has said how many values they have at a time (_cardinality), in one query. Only reads.';
 
-create or replace function memfold_internal._is_single(tenant_id text, predicate text) returns boolean
+-- Whether a predicate has one value at a time. Inlined by its callers.
+create or replace function memfold_internal._is_single(p_tenant_id text, p_predicate text) returns boolean
 language sql stable
-return coalesce(memfold_internal._cardinality(tenant_id, predicate) = 'one', false);
-comment on function memfold_internal._is_single is 'Whether a predicate has one value at a time. Inlined by its callers.';
+return coalesce(memfold_internal._cardinality(p_tenant_id, p_predicate) = 'one', false);
 
-create or replace function memfold_internal._conflict(tenant_id text, predicate text, conflict text) returns text
+-- The conflict policy of a p_predicate: its own, else (conflict) that of the bucket.
+create or replace function memfold_internal._conflict(p_tenant_id text, p_predicate text, p_conflict text) returns text
 language sql stable
 begin atomic
     select coalesce((
         select p.conflict
         from memfold.predicates as p
         where
-            p.tenant_id in (_conflict.tenant_id collate "C", '*')
-            and p.predicate = memfold_internal._predicate_1(_conflict.predicate) collate "C"
+            p.tenant_id in (p_tenant_id collate "C", '*')
+            and p.predicate = memfold_internal._predicate_1(p_predicate) collate "C"
         order by p.tenant_id = '*'
         limit 1
-    ), _conflict.conflict);
+    ), p_conflict);
 end;
-comment on function memfold_internal._conflict is 'The conflict policy of a predicate: its own, else (conflict) that of the bucket.';
 
-create or replace function memfold_internal._are_two_values(tenant_id text, predicate text, object text, other_object text)
+-- Whether two statements with a predicate of one value at a time name different values: they are not compared, whatever
+-- their texts say.
+create or replace function memfold_internal._are_two_values(p_tenant_id text, p_predicate text, p_object text, p_other_object text)
 returns boolean
 language plpgsql stable
 as $$
 begin
-    return memfold.canonicalize(object, 'prose/1') <> memfold.canonicalize(other_object, 'prose/1')
-        and memfold_internal._is_single(tenant_id, predicate);
+    return memfold.canonicalize(p_object, 'prose/1') <> memfold.canonicalize(p_other_object, 'prose/1')
+        and memfold_internal._is_single(p_tenant_id, p_predicate);
 end;
 $$;
-comment on function memfold_internal._are_two_values is
-'Whether two statements with a predicate of one value at a time name different values: they are not compared, whatever their texts say.';
 
-create or replace function memfold_internal._is_slot(tenant_id text, bucket_id text, memory_type text, predicate text) returns boolean
+-- Whether subjects have one value of this predicate at a time, and another value takes its place (conflict is not
+-- keep_both). Only reads.
+create or replace function memfold_internal._is_slot(
+    p_tenant_id text, p_bucket_id text, p_memory_type text, p_predicate text
+) returns boolean
 language plpgsql stable
 as $$
 declare
     v_policy memfold.policies;
 begin
-    if predicate is null or not memfold_internal._is_single(tenant_id, predicate) then
+    if p_predicate is null or not memfold_internal._is_single(p_tenant_id, p_predicate) then
         return false;
     end if;
-    v_policy := memfold_internal._policy(tenant_id, bucket_id, memory_type);
-    return v_policy.dedup = 'on' and memfold_internal._conflict(tenant_id, predicate, v_policy.conflict) <> 'keep_both';
+    v_policy := memfold_internal._policy(p_tenant_id, p_bucket_id, p_memory_type);
+    return v_policy.dedup = 'on' and memfold_internal._conflict(p_tenant_id, p_predicate, v_policy.conflict) <> 'keep_both';
 end;
 $$;
-comment on function memfold_internal._is_slot is
-'Whether subjects have one value of this predicate at a time, and another value takes its place (conflict is not keep_both). Only reads.';

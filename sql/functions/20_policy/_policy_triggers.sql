@@ -1,3 +1,7 @@
+-- Sets canonicalizer and key fields of a row that comes without them (a plain INSERT) from its policy, so that its hash
+-- is computed like any other, and the names that its subject and predicate are linked to. A row with only key fields has
+-- opted out. Raises MF003 for a tenant, bucket, type, subject, predicate or object that ingest_memory() would refuse,
+-- MF061 for such content.
 create or replace function memfold_internal._fill_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -32,13 +36,10 @@ begin
     return new;
 end;
 $$;
-comment on function memfold_internal._fill_policy is
-'Sets canonicalizer and key fields of a row that comes without them (a plain INSERT) from its policy, so that its hash is computed like
-any other, and the names that its subject and predicate are linked to. A row with only key fields has opted out. Raises MF003 for a
-tenant, bucket, type, subject, predicate or object that ingest_memory() would refuse, MF061 for such content.';
 
 -- CREATE EXTENSION inserts the rows that memfold ships before those of a dump are loaded.
 
+-- A policy of tenant '*' that is inserted again, as from a dump, replaces the one that memfold ships; likewise options.
 create or replace function memfold_internal._replace_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -48,9 +49,8 @@ begin
     return new;
 end;
 $$;
-comment on function memfold_internal._replace_policy is
-'A policy of tenant ''*'' that is inserted again, as from a dump, replaces the one that memfold ships; likewise options.';
 
+-- An antonym of tenant '*' that is inserted again, as from a dump, replaces the one that memfold ships.
 create or replace function memfold_internal._replace_antonym() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -60,5 +60,3 @@ begin
     return new;
 end;
 $$;
-comment on function memfold_internal._replace_antonym is
-'An antonym of tenant ''*'' that is inserted again, as from a dump, replaces the one that memfold ships.';

@@ -1,5 +1,6 @@
+-- A policy and options with the columns' defaults and the values of a preset. Raises MF017.
 create or replace function memfold_internal._preset(
-    preset text, inout policy memfold.policies, inout options memfold.options
+    p_preset text, inout policy memfold.policies, inout options memfold.options
 )
 language plpgsql volatile
 as $$
@@ -7,10 +8,10 @@ declare
     p memfold.policies := policy;
     o memfold.options := options;
 begin
-    p.preset := preset;
-    if preset = 'three_tier' then
+    p.preset := p_preset;
+    if p_preset = 'three_tier' then
         null;
-    elsif preset = 'store_and_load' then
+    elsif p_preset = 'store_and_load' then
         -- never without a judge, who writes one text for similar ones
         p.scope := 'bucket';
         p.merge_threshold := 1;
@@ -19,7 +20,7 @@ begin
         o.search_threshold := 0.6;
         o.touch := true;
         o.consolidate_threshold := 0.65;
-    elsif preset = 'hash_first' then
+    elsif p_preset = 'hash_first' then
         -- a bucket holds a text once, whatever its type; similar texts go to a judge
         p.key_fields := '';
         p.scope := 'bucket';
@@ -30,7 +31,7 @@ begin
         else
             raise notice 'content is hashed by prose/1: lemma/1, which treats "likes" and "liked" as equal, is not installed in this database';
         end if;
-    elsif preset = 'replace_newer' then
+    elsif p_preset = 'replace_newer' then
         p.neighbours := 1;
         p.merge_threshold := 0.95;
         p.merge_inclusive := true;
@@ -43,7 +44,7 @@ begin
         p.metadata_merge := 'newest';
         p.metadata_max := '{intensity}';
         o.consolidate_threshold := 0.9;
-    elsif preset = 'robotics' then
+    elsif p_preset = 'robotics' then
         p.canonicalizer := 'exact/1';
         p.key_fields := '';
         p.scope := 'bucket';
@@ -66,33 +67,31 @@ begin
         o.protected_confidence := 0.95;
         o.decay_rate := 0.01;
     else
-        perform memfold_internal._fail('MF017', 'unknown preset', pg_catalog.format('preset was %L.', preset),
+        perform memfold_internal._fail('MF017', 'unknown preset', pg_catalog.format('preset was %L.', p_preset),
             'Presets are three_tier, store_and_load, hash_first, replace_newer and robotics.');
     end if;
     policy := p;
     options := o;
 end;
 $$;
-comment on function memfold_internal._preset is
-'A policy and options with the columns'' defaults and the values of a preset. Raises MF017.';
 
-create or replace function memfold_internal._check_key_fields(key_fields text[], metadata_keys text[]) returns void
+-- For set_policy() and rehash_bucket(): raises MF017 unless both may be part of a content hash; null keeps what is set.
+create or replace function memfold_internal._check_key_fields(p_key_fields text[], p_metadata_keys text[]) returns void
 language plpgsql immutable
 as $$
 begin
-    if not coalesce(key_fields <@ array['type', 'subject', 'predicate'], true) then
-        perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', key_fields),
+    if not coalesce(p_key_fields <@ array['type', 'subject', 'predicate'], true) then
+        perform memfold_internal._fail('MF017', 'unknown key field', format('key_fields was %s.', p_key_fields),
             'Key fields are type, subject and predicate; the content is always part of the key.');
-    elsif array_ndims(metadata_keys) > 1 or array_position(metadata_keys, null) is not null then
+    elsif array_ndims(p_metadata_keys) > 1 or array_position(p_metadata_keys, null) is not null then
         perform memfold_internal._fail('MF017', 'the metadata keys are not valid',
-            format('metadata_keys was %s.', metadata_keys), 'Pass a list of names, none of them null.');
+            format('metadata_keys was %s.', p_metadata_keys), 'Pass a list of names, none of them null.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_key_fields is
-'For set_policy() and rehash_bucket(): raises MF017 unless both may be part of a content hash; null keeps what is set.';
 
-create or replace function memfold_internal._add_tokens(tenant_id text, bucket_id text, memory_type text) returns void
+-- Stores the words of all memories of a bucket ('*': of all), for a policy that has begun to compare them.
+create or replace function memfold_internal._add_tokens(p_tenant_id text, p_bucket_id text, p_memory_type text) returns void
 language plpgsql volatile
 as $$
 begin
@@ -101,10 +100,8 @@ begin
     from memfold.memories as m
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
-    where m.tenant_id = _add_tokens.tenant_id collate "C" and _add_tokens.bucket_id in ('*', m.bucket_id)
-        and _add_tokens.memory_type in ('*', m.memory_type) and m.content_hash is not null
+    where m.tenant_id = p_tenant_id collate "C" and p_bucket_id in ('*', m.bucket_id)
+        and p_memory_type in ('*', m.memory_type) and m.content_hash is not null
     on conflict do nothing;
 end;
 $$;
-comment on function memfold_internal._add_tokens is
-'Stores the words of all memories of a bucket (''*'': of all), for a policy that has begun to compare them.';

@@ -1,4 +1,5 @@
-create or replace function memfold_internal._reset_options(tenant_id text, bucket_id text, memory_type text) returns memfold.options
+-- Sets the options of a key to the columns' defaults, and returns them.
+create or replace function memfold_internal._reset_options(p_tenant_id text, p_bucket_id text, p_memory_type text) returns memfold.options
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -6,44 +7,43 @@ declare
     v_options memfold.options;
 begin
     delete from memfold.options as o
-    where o.tenant_id = _reset_options.tenant_id and o.bucket_id = _reset_options.bucket_id
-        and o.memory_type = _reset_options.memory_type;
+    where o.tenant_id = p_tenant_id and o.bucket_id = p_bucket_id
+        and o.memory_type = p_memory_type;
     insert into memfold.options as o (tenant_id, bucket_id, memory_type)
-    values (_reset_options.tenant_id, _reset_options.bucket_id, _reset_options.memory_type)
+    values (p_tenant_id, p_bucket_id, p_memory_type)
     returning o.* into v_options;
     return v_options;
 end;
 $$;
-comment on function memfold_internal._reset_options is 'Sets the options of a key to the columns'' defaults, and returns them.';
 
-create or replace function memfold_internal._store_options(options memfold.options) returns void
+-- Writes the options of a key, replacing existing ones. Raises MF017.
+create or replace function memfold_internal._store_options(p_options memfold.options) returns void
 language plpgsql volatile
 as $$
 begin
     delete from memfold.options as o
-    where o.tenant_id = options.tenant_id and o.bucket_id = options.bucket_id and o.memory_type = options.memory_type;
-    insert into memfold.options select (options).*;
+    where o.tenant_id = p_options.tenant_id and o.bucket_id = p_options.bucket_id and o.memory_type = p_options.memory_type;
+    insert into memfold.options select (p_options).*;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
         E'See the allowed values with: \\d+ memfold.options');
 end;
 $$;
-comment on function memfold_internal._store_options is 'Writes the options of a key, replacing existing ones. Raises MF017.';
 
-create or replace function memfold_internal._text_search(text_search text) returns regconfig
+-- Looks up a text search configuration by name. Raises MF017.
+create or replace function memfold_internal._text_search(p_text_search text) returns regconfig
 language plpgsql stable
 as $$
 begin
-    if text_search is null then
+    if p_text_search is null then
         raise invalid_name;
     end if;
-    return text_search::regconfig;
+    return p_text_search::regconfig;
 exception when undefined_object or invalid_schema_name or invalid_name or syntax_error or feature_not_supported then
-    perform memfold_internal._fail('MF017', 'unknown text search configuration', pg_catalog.format('text_search was %L.', text_search),
+    perform memfold_internal._fail('MF017', 'unknown text search configuration', pg_catalog.format('text_search was %L.', p_text_search),
         E'Name one that \\dF lists, such as english; schema-qualified unless it is in pg_catalog.');
 end;
 $$;
-comment on function memfold_internal._text_search is 'Looks up a text search configuration by name. Raises MF017.';
 
 create or replace function memfold.set_options(
     tenant_id text default current_setting('memfold.tenant_id', true),

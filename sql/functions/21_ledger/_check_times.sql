@@ -1,5 +1,7 @@
+-- Where intervals, status and flags of a tenant's roots are not what the statements in force say: for
+-- check_invariants(). Only reads.
 -- Longer than 150 lines: the three sentences of docs/rules.md once more, at each moment in which one of their conditions changes.
-create or replace function memfold_internal._check_times(tenant_id text)
+create or replace function memfold_internal._check_times(p_tenant_id text)
 returns table (memory_id uuid, invariant text, expected text, actual text)
 language plpgsql stable
 set jit = off
@@ -8,7 +10,7 @@ set enable_nestloop = off
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
 begin
     return query
     with roots as materialized (
@@ -227,5 +229,3 @@ begin
     select f.* from found as f where f.id not in (select u.id from unsettled as u);
 end;
 $$;
-comment on function memfold_internal._check_times is
-'Where intervals, status and flags of a tenant''s roots are not what the statements in force say: for check_invariants(). Only reads.';

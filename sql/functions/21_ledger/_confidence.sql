@@ -1,43 +1,41 @@
+-- Confidence in [0, 1] = w1 * source + w2 * extractor + w3 * r(n), r(n) = 1 - 1 / (1 + ln(1 + n)), where n is the number
+-- of independent observations minus one: r(1) = 0.409, r(2) = 0.523, r(3) = 0.581, r(5) = 0.642.
 create or replace function memfold_internal._confidence(
-    source_confidence double precision,
-    extractor_confidence double precision,
-    independent bigint,
-    weight_source double precision,
-    weight_extractor double precision,
-    weight_repetition double precision
+    p_source_confidence double precision,
+    p_extractor_confidence double precision,
+    p_independent bigint,
+    p_weight_source double precision,
+    p_weight_extractor double precision,
+    p_weight_repetition double precision
 ) returns double precision
 language sql immutable parallel safe
 return
 -- values that would underflow, which is an error, count as 0
-case when least(weight_source, source_confidence) < 1e-100 then 0 else weight_source * source_confidence end
-+ case when least(weight_extractor, extractor_confidence) < 1e-100 then 0 else weight_extractor * extractor_confidence end
+case when least(p_weight_source, p_source_confidence) < 1e-100 then 0 else p_weight_source * p_source_confidence end
++ case when least(p_weight_extractor, p_extractor_confidence) < 1e-100 then 0 else p_weight_extractor * p_extractor_confidence end
 -- r(n) = 1 - 1 / (1 + ln(1 + n)), n = independent observations minus one
 + case
-    when weight_repetition < 1e-100 then 0
-    else weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(independent, 1)::double precision)))
+    when p_weight_repetition < 1e-100 then 0
+    else p_weight_repetition * (1 - 1 / (1 + pg_catalog.ln(greatest(p_independent, 1)::double precision)))
 end;
-comment on function memfold_internal._confidence is
-'Confidence in [0, 1] = w1 * source + w2 * extractor + w3 * r(n), r(n) = 1 - 1 / (1 + ln(1 + n)), where n is the number of independent
-observations minus one: r(1) = 0.409, r(2) = 0.523, r(3) = 0.581, r(5) = 0.642.';
 
+-- Confidence after decay: confidence * (1 - p_decay_rate) ^ days since last use, once p_decay_interval has passed
+-- without use; not below p_decay_floor, nor raised to it. Inlined by callers whose arguments are columns.
 create or replace function memfold_internal._effective(
-    confidence double precision,
-    last_used timestamptz,
-    at timestamptz,
-    decay_rate double precision,
-    decay_floor double precision,
-    decay_interval interval
+    p_confidence double precision,
+    p_last_used timestamptz,
+    p_at timestamptz,
+    p_decay_rate double precision,
+    p_decay_floor double precision,
+    p_decay_interval interval
 ) returns double precision
 language sql stable parallel safe
 return case
-    when decay_rate > 0 and confidence > decay_floor and last_used + decay_interval < at
+    when p_decay_rate > 0 and p_confidence > p_decay_floor and p_last_used + p_decay_interval < p_at
         -- bounded where a double would underflow, which is an error; date_part() of infinity is infinite
-        then greatest(decay_floor, least(confidence, greatest(confidence, 1e-200) * pg_catalog.exp(greatest(
-            least(1e6, (pg_catalog.date_part('epoch', at) - pg_catalog.date_part('epoch', last_used)) / 86400)
-            * pg_catalog.ln(1 - decay_rate), -100
+        then greatest(p_decay_floor, least(p_confidence, greatest(p_confidence, 1e-200) * pg_catalog.exp(greatest(
+            least(1e6, (pg_catalog.date_part('epoch', p_at) - pg_catalog.date_part('epoch', p_last_used)) / 86400)
+            * pg_catalog.ln(1 - p_decay_rate), -100
         ))))
-    else confidence
+    else p_confidence
 end;
-comment on function memfold_internal._effective is
-'Confidence after decay: confidence * (1 - decay_rate) ^ days since last use, once decay_interval has passed without use; not below
-decay_floor, nor raised to it. Inlined by callers whose arguments are columns.';

@@ -33,8 +33,10 @@ comment on column memfold.memory_totals.independent is
 'Observations with a source turn that no earlier observation had, or without source turns: n + 1 of the confidence formula.';
 comment on column memfold.memory_totals.first_seen is 'Null, like last_seen: no observation is in force.';
 
+-- Adds the source turns (sorted, distinct) of one observation to those of its text. Returns those that the text did not
+-- have (null: none).
 create or replace function memfold_internal._add_turns(
-    tenant_id text, memory_id uuid, source_turn_ids text[], event_id uuid
+    p_tenant_id text, p_memory_id uuid, p_source_turn_ids text[], p_event_id uuid
 ) returns text[]
 language plpgsql volatile
 as $$
@@ -43,8 +45,8 @@ declare
 begin
     with added as (
         insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id, event_id)
-        select _add_turns.tenant_id, t.turn, _add_turns.memory_id, _add_turns.event_id
-        from pg_catalog.unnest(source_turn_ids) as t (turn)
+        select p_tenant_id, t.turn, p_memory_id, p_event_id
+        from pg_catalog.unnest(p_source_turn_ids) as t (turn)
         on conflict do nothing
         returning s.source_turn_id
     )
@@ -52,29 +54,30 @@ begin
     return v_new;
 end;
 $$;
-comment on function memfold_internal._add_turns is
-'Adds the source turns (sorted, distinct) of one observation to those of its text. Returns those that the text did not have (null:
-none).';
 
-create or replace function memfold_internal._precede(tenant_id text, memory_id uuid, source_turn_ids text[], event_id uuid) returns void
+-- For an observation of a batch, which may have a lower id than one written before it: makes it the first with those of
+-- its turns that the other had.
+create or replace function memfold_internal._precede(
+    p_tenant_id text, p_memory_id uuid, p_source_turn_ids text[], p_event_id uuid
+) returns void
 language plpgsql volatile
 as $$
 declare
     v_turn text;
 begin
-    foreach v_turn in array source_turn_ids loop
+    foreach v_turn in array p_source_turn_ids loop
         update memfold.memory_sources as s
-        set event_id = _precede.event_id
-        where s.tenant_id = _precede.tenant_id collate "C" and s.source_turn_id = v_turn collate "C"
-            and s.memory_id = _precede.memory_id and s.event_id > _precede.event_id;
+        set event_id = p_event_id
+        where s.tenant_id = p_tenant_id collate "C" and s.source_turn_id = v_turn collate "C"
+            and s.memory_id = p_memory_id and s.event_id > p_event_id;
     end loop;
 end;
 $$;
-comment on function memfold_internal._precede is
-'For an observation of a batch, which may have a lower id than one written before it: makes it the first with those of its turns that the
-other had.';
 
-create or replace function memfold_internal._is_new_to_tree(tenant_id text, memory_id uuid, root_id uuid, turns text[]) returns boolean
+-- Whether no other text of the tree has one of these turns. Only reads.
+create or replace function memfold_internal._is_new_to_tree(
+    p_tenant_id text, p_memory_id uuid, p_root_id uuid, p_turns text[]
+) returns boolean
 language plpgsql stable
 -- an array of turns tempts the planner to replan, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
@@ -82,25 +85,26 @@ as $$
 begin
     -- from each turn to the few texts that have it, not from the root to its aliases
     return exists (
-        select from pg_catalog.unnest(turns) as t (turn)
+        select from pg_catalog.unnest(p_turns) as t (turn)
         where not exists (
             select from (
                 select s.memory_id from memfold.memory_sources as s
-                where s.tenant_id = _is_new_to_tree.tenant_id collate "C" and s.source_turn_id = t.turn collate "C"
-                    and s.memory_id <> _is_new_to_tree.memory_id
+                where s.tenant_id = p_tenant_id collate "C" and s.source_turn_id = t.turn collate "C"
+                    and s.memory_id <> p_memory_id
                 offset 0
             ) as s
-            cross join lateral memfold_internal._memory(_is_new_to_tree.tenant_id, s.memory_id) as m
-            where _is_new_to_tree.root_id in (m.memory_id, m.root_id)
+            cross join lateral memfold_internal._memory(p_tenant_id, s.memory_id) as m
+            where p_root_id in (m.memory_id, m.root_id)
         )
     );
 end;
 $$;
-comment on function memfold_internal._is_new_to_tree is 'Whether no other text of the tree has one of these turns. Only reads.';
 
+-- Adds one observation to the counters and source turns of its text, whose row the caller holds, or which is new.
+-- p_root_id: null for a root. Returns the turns that the text did not have (null: none).
 create or replace function memfold_internal._count_statement(
-    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[], source_confidence double precision,
-    extractor_confidence double precision, observed_at timestamptz, event_id uuid, has_metadata boolean, has_validity boolean
+    p_tenant_id text, p_memory_id uuid, p_root_id uuid, p_source_turn_ids text[], p_source_confidence double precision,
+    p_extractor_confidence double precision, p_observed_at timestamptz, p_event_id uuid, p_has_metadata boolean, p_has_validity boolean
 ) returns text[]
 language plpgsql volatile
 as $$
@@ -108,15 +112,16 @@ as $$
 declare
     v_new text[];
 begin
-    if source_turn_ids <> '{}' then
-        v_new := memfold_internal._add_turns(tenant_id, memory_id, source_turn_ids, event_id);
+    if p_source_turn_ids <> '{}' then
+        v_new := memfold_internal._add_turns(p_tenant_id, p_memory_id, p_source_turn_ids, p_event_id);
     end if;
     insert into memfold.memory_counters as k (
         tenant_id, memory_id, root_id, is_additive, observations, independent, source_confidence, extractor_confidence, first_seen,
         last_seen, has_metadata, has_validity, last_event
     ) values (
-        tenant_id, memory_id, root_id, root_id is null, 1, case when source_turn_ids = '{}' or v_new is not null then 1 else 0 end, source_confidence,
-        extractor_confidence, observed_at, observed_at, has_metadata, has_validity, event_id
+        p_tenant_id, p_memory_id, p_root_id, p_root_id is null, 1, case when p_source_turn_ids = '{}'
+            or v_new is not null then 1 else 0 end, p_source_confidence,
+        p_extractor_confidence, p_observed_at, p_observed_at, p_has_metadata, p_has_validity, p_event_id
     )
     on conflict (tenant_id, memory_id) do update
     set observations = k.observations + 1,
@@ -130,11 +135,10 @@ begin
     return v_new;
 end;
 $$;
-comment on function memfold_internal._count_statement is
-'Adds one observation to the counters and source turns of its text, whose row the caller holds, or which is new. root_id: null for a root.
-Returns the turns that the text did not have (null: none).';
 
-create or replace function memfold_internal._recount(tenant_id text, memory_ids uuid[]) returns void
+-- Counts texts again from their ledger rows, of which some were undone, changed or erased. The caller holds the rows of
+-- their roots, and derives the sums of these.
+create or replace function memfold_internal._recount(p_tenant_id text, p_memory_ids uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -144,12 +148,12 @@ declare
 begin
     for d in
         select i.id, o.*, s.stated_at
-        from (select distinct x.id from unnest(memory_ids) as x (id) where x.id is not null) as i
+        from (select distinct x.id from unnest(p_memory_ids) as x (id) where x.id is not null) as i
         cross join lateral (
             with observed as materialized (
                 -- pairs and their order: for memory_id alone the planner might search all rows of the tenant
                 select e.* from memfold_internal._observed as e
-                where e.tenant_id = _recount.tenant_id collate "C"
+                where e.tenant_id = p_tenant_id collate "C"
                     and (e.memory_id, e.event_id) >= (i.id, '00000000-0000-0000-0000-000000000000')
                     and (e.memory_id, e.event_id) <= (i.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                 order by e.memory_id, e.event_id
@@ -169,7 +173,7 @@ begin
         cross join lateral (
             -- a manual supersession states the newer value
             select max(e.observed_at) as stated_at from memfold_internal._decisions as e
-            where e.tenant_id = _recount.tenant_id collate "C" and e.memory_id = i.id and e.action = 'superseded' and e.tier = 3
+            where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id and e.action = 'superseded' and e.tier = 3
                 and not e.undone
         ) as s
         order by i.id
@@ -178,15 +182,17 @@ begin
         set observations = d.observations, independent = d.independent, source_confidence = coalesce(d.source_confidence, 0),
             extractor_confidence = coalesce(d.extractor_confidence, 0), first_seen = d.first_seen,
             last_seen = greatest(d.last_seen, d.stated_at), has_metadata = d.has_metadata, has_validity = d.has_validity
-        where k.tenant_id = _recount.tenant_id collate "C" and k.memory_id = d.id;
+        where k.tenant_id = p_tenant_id collate "C" and k.memory_id = d.id;
     end loop;
 end;
 $$;
-comment on function memfold_internal._recount is
-'Counts texts again from their ledger rows, of which some were undone, changed or erased. The caller holds the rows of their roots, and
-derives the sums of these.';
 
-create or replace function memfold_internal._restate_turns(tenant_id text, memory_ids uuid[], turns text[], event_ids uuid[]) returns void
+-- For ledger rows of texts that no longer state them in these turns, or do so again, because they were undone, restored
+-- or erased: each turn of which one of them was or is the first observation gets its first one, or is removed from the
+-- text. turns null: the row has none. Counts the texts again. The caller holds the rows of their roots.
+create or replace function memfold_internal._restate_turns(
+    p_tenant_id text, p_memory_ids uuid[], p_turns text[], p_event_ids uuid[]
+) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -198,10 +204,10 @@ begin
         select l.memory_id, l.turn, n.event_id
         from (
             select distinct i.memory_id, i.turn
-            from unnest(memory_ids, turns, event_ids) as i (memory_id, turn, event_id)
+            from unnest(p_memory_ids, p_turns, p_event_ids) as i (memory_id, turn, event_id)
             left join lateral (
                 select s.event_id from memfold.memory_sources as s
-                where s.tenant_id = _restate_turns.tenant_id collate "C" and s.source_turn_id = i.turn collate "C"
+                where s.tenant_id = p_tenant_id collate "C" and s.source_turn_id = i.turn collate "C"
                     and s.memory_id = i.memory_id
                 offset 0
             ) as s on true
@@ -209,7 +215,7 @@ begin
         ) as l
         left join lateral (
             select e.event_id from memfold_internal._observed as e
-            where e.tenant_id = _restate_turns.tenant_id collate "C"
+            where e.tenant_id = p_tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (l.memory_id, '00000000-0000-0000-0000-000000000000')
                 and (e.memory_id, e.event_id) <= (l.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                 and e.source_turn_ids @> array[l.turn]
@@ -220,22 +226,20 @@ begin
     loop
         if d.event_id is null then
             delete from memfold.memory_sources as o
-            where o.tenant_id = _restate_turns.tenant_id collate "C" and o.source_turn_id = d.turn and o.memory_id = d.memory_id;
+            where o.tenant_id = p_tenant_id collate "C" and o.source_turn_id = d.turn and o.memory_id = d.memory_id;
         else
             insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
-            values (_restate_turns.tenant_id, d.turn, d.memory_id, d.event_id)
+            values (p_tenant_id, d.turn, d.memory_id, d.event_id)
             on conflict (tenant_id, source_turn_id, memory_id) do update set event_id = excluded.event_id;
         end if;
     end loop;
-    perform memfold_internal._recount(tenant_id, memory_ids);
+    perform memfold_internal._recount(p_tenant_id, p_memory_ids);
 end;
 $$;
-comment on function memfold_internal._restate_turns is
-'For ledger rows of texts that no longer state them in these turns, or do so again, because they were undone, restored or erased: each turn
-of which one of them was or is the first observation gets its first one, or is removed from the text. turns null: the row has none. Counts the
-texts again. The caller holds the rows of their roots.';
 
-create or replace function memfold_internal._repeated_evidence(tenant_id text, memory_ids uuid[], root_ids uuid[])
+-- How many observations of each tree are independent in their own text, but not in the tree: other texts of it had their
+-- turns before. p_memory_ids: all texts of the trees, each with its root. Only reads.
+create or replace function memfold_internal._repeated_evidence(p_tenant_id text, p_memory_ids uuid[], p_root_ids uuid[])
 returns table (root_id uuid, observations bigint)
 language plpgsql stable rows 1
 set plan_cache_mode = force_generic_plan
@@ -245,10 +249,10 @@ begin
     return query
     with texts as materialized (
         select i.id, i.root, row_number() over (partition by i.root order by k.observations desc, i.id) as place
-        from unnest(memory_ids, root_ids) as i (id, root)
+        from unnest(p_memory_ids, p_root_ids) as i (id, root)
         cross join lateral (
             select k.observations from memfold.memory_counters as k
-            where k.tenant_id = _repeated_evidence.tenant_id collate "C" and k.memory_id = i.id
+            where k.tenant_id = p_tenant_id collate "C" and k.memory_id = i.id
             offset 0
         ) as k
     ),
@@ -258,7 +262,7 @@ begin
         from texts as s
         cross join lateral (
             select e.source_turn_ids from memfold.memory_events as e
-            where e.tenant_id = _repeated_evidence.tenant_id collate "C"
+            where e.tenant_id = p_tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (s.id, '00000000-0000-0000-0000-000000000000')
                 and (e.memory_id, e.event_id) <= (s.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                 and e.observation
@@ -274,7 +278,7 @@ begin
         from turns as t
         cross join lateral (
             select s.memory_id, s.event_id from memfold.memory_sources as s
-            where s.tenant_id = _repeated_evidence.tenant_id collate "C" and s.source_turn_id = t.turn
+            where s.tenant_id = p_tenant_id collate "C" and s.source_turn_id = t.turn
             offset 0
         ) as s
         join texts as x on x.id = s.memory_id and x.root = t.root
@@ -283,7 +287,7 @@ begin
     select l.root, count(*)
     from (select distinct h.root, h.memory_id, h.event_id from holders as h where h.event_id > h.first_event) as l
     where not exists (
-        select from memfold_internal._events(_repeated_evidence.tenant_id, array[l.event_id]) as e
+        select from memfold_internal._events(p_tenant_id, array[l.event_id]) as e
         cross join lateral unnest(e.source_turn_ids) as t (turn)
         cross join lateral (
             select from memfold.memory_sources as s
@@ -298,6 +302,3 @@ begin
     group by l.root;
 end;
 $$;
-comment on function memfold_internal._repeated_evidence is
-'How many observations of each tree are independent in their own text, but not in the tree: other texts of it had their turns before.
-memory_ids: all texts of the trees, each with its root. Only reads.';

@@ -21,7 +21,9 @@ comment on view memfold_internal._ledger is
 with a tier-1 event the observation goes too, with any other it stays with its own text, unless all of the event was withdrawn. undo_state:
 undone, withdrawn, restored, or null.';
 
-create or replace function memfold_internal._undo_state(tenant_id text, event_id uuid, before uuid default null) returns text
+-- What holds of an event, or held before a row about it: undone, withdrawn, or restored (also if nobody has undone it).
+-- Only reads.
+create or replace function memfold_internal._undo_state(p_tenant_id text, p_event_id uuid, p_before uuid default null) returns text
 language plpgsql stable
 as $$
 declare
@@ -29,15 +31,13 @@ declare
 begin
     select u.action into v_state
     from memfold.memory_events as u
-    where u.tenant_id = _undo_state.tenant_id collate "C" and u.undoes = _undo_state.event_id
-        and u.event_id < coalesce(before, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    where u.tenant_id = p_tenant_id collate "C" and u.undoes = p_event_id
+        and u.event_id < coalesce(p_before, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
     order by u.event_id desc
     limit 1;
     return coalesce(v_state, 'restored');
 end;
 $$;
-comment on function memfold_internal._undo_state is
-'What holds of an event, or held before a row about it: undone, withdrawn, or restored (also if nobody has undone it). Only reads.';
 
 create or replace view memfold_internal._observed with (security_invoker = true) as
 select e.*
@@ -54,17 +54,16 @@ where
 comment on view memfold_internal._statements is
 'The statements in force: observations, and what a person states who retires a memory in favour of another.';
 
+-- Whether a ledger row of this kind, of which this holds (_undo_state), no longer states anything (_statements).
 create or replace function memfold_internal._withdraws(
-    state text, action text, tier integer, observation boolean, observed_at timestamptz
+    p_state text, p_action text, p_tier integer, p_observation boolean, p_observed_at timestamptz
 ) returns boolean
 language sql immutable parallel safe
 return case
-    when state in ('undone', 'withdrawn')
-        then (tier = 1 or state = 'withdrawn') and observation or action = 'superseded' and tier = 3 and observed_at is not null
+    when p_state in ('undone', 'withdrawn')
+        then (p_tier = 1 or p_state = 'withdrawn') and p_observation or p_action = 'superseded' and p_tier = 3 and p_observed_at is not null
     else false
 end;
-comment on function memfold_internal._withdraws is
-'Whether a ledger row of this kind, of which this holds (_undo_state), no longer states anything (_statements).';
 
 create or replace view memfold_internal._decisions with (security_invoker = true) as
 select e.*
@@ -74,25 +73,26 @@ where e.tier > 1;
 comment on view memfold_internal._decisions is
 'The decisions about texts in tier 2 or 3: found without reading their observations (memory_events_decisions_idx).';
 
-create or replace function memfold_internal._is_undoable(action text, tier integer, observation boolean) returns boolean
+-- Whether undo() can undo a ledger row of this kind.
+create or replace function memfold_internal._is_undoable(p_action text, p_tier integer, p_observation boolean) returns boolean
 language sql immutable parallel safe
 return coalesce(
-    action in ('merged', 'replaced', 'superseded', 'historical') and tier >= 2
-    or action in ('rejected', 'pruned', 'judged') and tier = 3
-    or tier = 1 and observation, false
+    p_action in ('merged', 'replaced', 'superseded', 'historical') and p_tier >= 2
+    or p_action in ('rejected', 'pruned', 'judged') and p_tier = 3
+    or p_tier = 1 and p_observation, false
 );
 grant execute on function memfold_internal._is_undoable to memfold_app, memfold_auditor;
-comment on function memfold_internal._is_undoable is 'Whether undo() can undo a ledger row of this kind.';
 
-create or replace function memfold_internal._events(tenant_id text, event_ids uuid[]) returns setof memfold.memory_events
+-- Rows of the ledger by id, in the order of the ids. Inlined by its callers.
+create or replace function memfold_internal._events(p_tenant_id text, p_event_ids uuid[]) returns setof memfold.memory_events
 language sql stable
 begin atomic
     select e.*
-    from pg_catalog.unnest(event_ids) with ordinality as i (id, place)
+    from pg_catalog.unnest(p_event_ids) with ordinality as i (id, place)
     cross join
         lateral (
             select e.* from memfold.memory_events as e
-            where e.tenant_id = _events.tenant_id collate "C" and e.event_id = i.id
+            where e.tenant_id = p_tenant_id collate "C" and e.event_id = i.id
             -- Only the primary key has this order. Where most tenants have one row, memory_events_memory_idx looks as suitable, and is
             -- read from the tenant's first row to its last: 64 pages an event after 7,500.
             order by e.recorded_at
@@ -100,9 +100,9 @@ begin atomic
         ) as e
     order by i.place;
 end;
-comment on function memfold_internal._events is 'Rows of the ledger by id, in the order of the ids. Inlined by its callers.';
 
-create or replace function memfold_internal._event(tenant_id text, event_id uuid) returns memfold.memory_events
+-- A row of the ledger. All null if there is none. Only reads.
+create or replace function memfold_internal._event(p_tenant_id text, p_event_id uuid) returns memfold.memory_events
 language plpgsql stable
 as $$
 declare
@@ -110,39 +110,40 @@ declare
 begin
     select v.* into e
     from memfold.memory_events as v
-    where v.tenant_id = _event.tenant_id collate "C" and v.event_id = _event.event_id
+    where v.tenant_id = p_tenant_id collate "C" and v.event_id = p_event_id
     -- as in _events
     order by v.recorded_at;
     return e;
 end;
 $$;
-comment on function memfold_internal._event is 'A row of the ledger. All null if there is none. Only reads.';
 
-create or replace function memfold_internal._last_statement(tenant_id text, root_id uuid) returns setof uuid
+-- The ledger row that last stated a root. Only reads.
+create or replace function memfold_internal._last_statement(p_tenant_id text, p_root_id uuid) returns setof uuid
 language plpgsql stable rows 1
 as $$
 begin
     return query
     select e.event_id
     from (
-        select _last_statement.root_id as memory_id
+        select p_root_id as memory_id
         union all
         select m.memory_id from memfold.memories as m
-        where m.tenant_id = _last_statement.tenant_id collate "C" and m.root_id = _last_statement.root_id
+        where m.tenant_id = p_tenant_id collate "C" and m.root_id = p_root_id
         offset 0
     ) as t
     -- from each to its own: a join read the whole ledger of the tenant
     cross join lateral (
         select e.event_id, e.observed_at from memfold_internal._statements as e
-        where e.tenant_id = _last_statement.tenant_id collate "C" and e.memory_id = t.memory_id
+        where e.tenant_id = p_tenant_id collate "C" and e.memory_id = t.memory_id
         offset 0
     ) as e
     order by e.observed_at desc, e.event_id desc
     limit 1;
 end;
 $$;
-comment on function memfold_internal._last_statement is 'The ledger row that last stated a root. Only reads.';
 
+-- Refuses UPDATE of immutable columns, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold's own
+-- maintenance (rehash, erasure, retention) runs with memfold.maintenance = on.
 create or replace function memfold_internal._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -164,6 +165,3 @@ begin
     return null;
 end;
 $$;
-comment on function memfold_internal._refuse is
-'Refuses UPDATE of immutable columns, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold''s own maintenance (rehash,
-erasure, retention) runs with memfold.maintenance = on.';

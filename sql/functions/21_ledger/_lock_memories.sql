@@ -1,4 +1,9 @@
-create or replace function memfold_internal._lock_memories(tenant_id text, memory_ids uuid[], wait boolean default true) returns boolean
+-- Takes the lock that a decision about memories of one bucket needs: their scope's, or the bucket's if their trees and
+-- timelines span scopes. Checks again once it has it. Raises MF025, and 40001 if it would have to wait twice. wait
+-- false: never waits, and returns whether it has the lock.
+create or replace function memfold_internal._lock_memories(
+    p_tenant_id text, p_memory_ids uuid[], p_wait boolean default true
+) returns boolean
 language plpgsql volatile
 -- arrays of ids tempt the planner to replan
 set plan_cache_mode = force_generic_plan
@@ -13,19 +18,20 @@ declare
 begin
     loop
         -- everything the call may change: their trees, and the memories on a timeline with them
-        v_roots := array(select r.memory_id from memfold_internal._roots(tenant_id, memory_ids) as r);
+        v_roots := array(select r.memory_id from memfold_internal._roots(p_tenant_id, p_memory_ids) as r);
         if exists (
-            select from memfold.memory_counters as k where k.tenant_id = _lock_memories.tenant_id collate "C" and k.is_related
+            select from memfold.memory_counters as k where k.tenant_id = p_tenant_id collate "C" and k.is_related
         ) and (
             -- without such decisions, other values of a slot are of its scope
-            memfold_internal._related(tenant_id, v_roots) <> '{}' or exists (select from memfold_internal._slots(tenant_id, memory_ids))
+            memfold_internal._related(p_tenant_id, v_roots) <> '{}' or exists (select from memfold_internal._slots(p_tenant_id,
+                p_memory_ids))
         ) then
-            v_roots := memfold_internal._timed_with(tenant_id, memfold_internal._trees(tenant_id, memory_ids));
+            v_roots := memfold_internal._timed_with(p_tenant_id, memfold_internal._trees(p_tenant_id, p_memory_ids));
         end if;
         select min(r.bucket_id), min(r.scope_key::text)::uuid, pg_catalog.count(distinct r.scope_key) > 1 or pg_catalog.bool_or(
             a.elsewhere or memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
         into strict v_bucket_id, v_scope_key, v_wide
-        from memfold_internal._roots(tenant_id, v_roots) as r
+        from memfold_internal._roots(p_tenant_id, v_roots) as r
         -- two lookups, however many aliases there are
         cross join lateral (
             select coalesce(bool_or(a.scope_key <> r.scope_key), false) as elsewhere
@@ -51,9 +57,9 @@ begin
             -- a link may have moved them into another one
             and v_scope_key = v_locked_key;
         -- In a second pass it already holds the scope's key: it must not wait for the bucket's.
-        if wait then
-            perform memfold_internal._lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
-        elsif not memfold_internal._try_lock(tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
+        if p_wait then
+            perform memfold_internal._lock(p_tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
+        elsif not memfold_internal._try_lock(p_tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
             return false;
         end if;
         v_locked_key := v_scope_key;
@@ -62,12 +68,10 @@ begin
     return true;
 end;
 $$;
-comment on function memfold_internal._lock_memories is
-'Takes the lock that a decision about memories of one bucket needs: their scope''s, or the bucket''s if their trees and timelines span
-scopes. Checks again once it has it. Raises MF025, and 40001 if it would have to wait twice. wait false: never waits, and returns whether
-it has the lock.';
 
-create or replace function memfold_internal._texts_to_lock(tenant_id text, memory_ids uuid[]) returns uuid[]
+-- All texts that derive_scope() of p_memory_ids may change and others may restate, in the order in which every caller
+-- locks. Only reads.
+create or replace function memfold_internal._texts_to_lock(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -75,19 +79,17 @@ declare
     v_texts uuid[] := array[]::uuid[];
 begin
     -- in parts, because the time grows faster than the size
-    for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
+    for v_from in 1..pg_catalog.cardinality(p_memory_ids) by 200 loop
         -- except those of trees already found
-        v_texts := v_texts || memfold_internal._trees(tenant_id, array(
-            select i.id from pg_catalog.unnest(memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
-        )) || memfold_internal._restated_with(tenant_id, memory_ids[v_from:v_from + 199]);
+        v_texts := v_texts || memfold_internal._trees(p_tenant_id, array(
+            select i.id from pg_catalog.unnest(p_memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
+        )) || memfold_internal._restated_with(p_tenant_id, p_memory_ids[v_from:v_from + 199]);
     end loop;
     return array(
         select distinct on (m.root_id is not null, m.memory_id) m.memory_id
         from pg_catalog.unnest(v_texts) as i (id)
-        cross join lateral memfold_internal._memory(_texts_to_lock.tenant_id, i.id) as m
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         order by m.root_id is not null, m.memory_id
     );
 end;
 $$;
-comment on function memfold_internal._texts_to_lock is
-'All texts that derive_scope() of memory_ids may change and others may restate, in the order in which every caller locks. Only reads.';

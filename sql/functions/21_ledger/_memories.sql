@@ -1,4 +1,5 @@
-create or replace function memfold_internal._known_text(tenant_id text, bucket_id text, content_hash bytea)
+-- Tier 1's lookup: the stored text of a bucket with this hash (root_id null: a root). Inlined by its callers.
+create or replace function memfold_internal._known_text(p_tenant_id text, p_bucket_id text, p_content_hash bytea)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language sql stable parallel safe rows 1
 begin atomic
@@ -7,35 +8,33 @@ begin atomic
     select m.memory_id, m.root_id, m.status, m.predicate, m.scope_key
     from memfold.memories as m
     where
-        m.tenant_id = _known_text.tenant_id collate "C"
-        and m.bucket_id = _known_text.bucket_id collate "C"
-        and m.content_hash >= _known_text.content_hash
-        and m.content_hash <= _known_text.content_hash
+        m.tenant_id = p_tenant_id collate "C"
+        and m.bucket_id = p_bucket_id collate "C"
+        and m.content_hash >= p_content_hash
+        and m.content_hash <= p_content_hash
     order by m.content_hash
     limit 1;
 end;
-comment on function memfold_internal._known_text is
-'Tier 1''s lookup: the stored text of a bucket with this hash (root_id null: a root). Inlined by its callers.';
 
-create or replace function memfold_internal._hit_method(memory_id uuid, root_id uuid) returns text
+-- How tier 1 has found a memory: by its own text, or by an alias. One expression, which its callers inline.
+create or replace function memfold_internal._hit_method(p_memory_id uuid, p_root_id uuid) returns text
 language sql immutable parallel safe
-return case when memory_id = root_id then 'hash' else 'alias' end;
-comment on function memfold_internal._hit_method is
-'How tier 1 has found a memory: by its own text, or by an alias. One expression, which its callers inline.';
+return case when p_memory_id = p_root_id then 'hash' else 'alias' end;
 
-create or replace function memfold_internal._no_memory(memory_id uuid) returns void
+-- Raises MF018.
+create or replace function memfold_internal._no_memory(p_memory_id uuid) returns void
 language plpgsql volatile
 as $$
 begin
     perform memfold_internal._fail('MF018', 'there is no such memory',
-        pg_catalog.format('memory_id was %s.', coalesce(memory_id::text, 'null')),
+        pg_catalog.format('memory_id was %s.', coalesce(p_memory_id::text, 'null')),
         'Pass an id that ingest_memory() returned to this tenant.');
 end;
 $$;
-comment on function memfold_internal._no_memory is 'Raises MF018.';
 
+-- The root of an id, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.
 create or replace function memfold_internal._memory_root(
-    tenant_id text, memory_id uuid, refused text[]
+    p_tenant_id text, p_memory_id uuid, p_refused text[]
 ) returns memfold.memories
 language plpgsql stable
 as $$
@@ -50,10 +49,10 @@ begin
         where o.tenant_id = m.tenant_id and o.memory_id = memfold_internal._root(m.memory_id, m.root_id)
         offset 0
     ) as o
-    where m.tenant_id = _memory_root.tenant_id collate "C" and m.memory_id = _memory_root.memory_id;
+    where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id;
     if not found then
-        perform memfold_internal._no_memory(memory_id);
-    elsif r.status = any(refused) then
+        perform memfold_internal._no_memory(p_memory_id);
+    elsif r.status = any(p_refused) then
         perform memfold_internal._fail('MF034', 'the memory is ' || r.status,
             pg_catalog.format('Memory %s is %s.', r.memory_id, r.status),
             'explain_memory() shows the event that made it so; undo(event_id) undoes it.');
@@ -61,5 +60,3 @@ begin
     return r;
 end;
 $$;
-comment on function memfold_internal._memory_root is
-'The root of an id, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.';

@@ -1,5 +1,7 @@
+-- Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order
+-- of event ids is the order of events in a scope.
 create or replace function memfold_internal._record(
-    c memfold_internal.candidate, d memfold_internal.decision, memory_id uuid, observation boolean, judgement_id uuid
+    c memfold_internal.candidate, d memfold_internal.decision, p_memory_id uuid, p_observation boolean, p_judgement_id uuid
 ) returns uuid
 language plpgsql volatile
 as $$
@@ -12,55 +14,57 @@ begin
         reason, observation, content, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
     ) values (
-        c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
-        d.reason, observation, c.content, c.memory_type, c.told_subject, c.told_predicate, c.object,
+        c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method,
+        p_memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
+        d.reason, p_observation, c.content, c.memory_type, c.told_subject, c.told_predicate, c.object,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
-        c.observed_at, c.valid_from, c.valid_until, judgement_id, memfold_internal._actor()
+        c.observed_at, c.valid_from, c.valid_until, p_judgement_id, memfold_internal._actor()
     );
     -- end of rule
-    if c.last_event_id is not null and observation then
+    if c.last_event_id is not null and p_observation then
         -- its id may be below those of later candidates that were written before it
-        perform memfold_internal._precede(c.tenant_id, memory_id, c.source_turn_ids, v_event_id);
+        perform memfold_internal._precede(c.tenant_id, p_memory_id, c.source_turn_ids, v_event_id);
     end if;
     return v_event_id;
 end;
 $$;
-comment on function memfold_internal._record is
-'Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order of event ids is
-the order of events in a scope.';
 
+-- Writes the ledger row of a new fact that needed no decision, as _record() would.
 create or replace function memfold_internal._record_new(
-    tenant_id text, event_id uuid, bucket_id text, memory_id uuid, content text, memory_type text, subject text, predicate text,
-    object text, source_turn_ids text[], source_confidence double precision, extractor_confidence double precision,
-    session_id text, origin text, metadata jsonb, observed_at timestamptz
+    p_tenant_id text, p_event_id uuid, p_bucket_id text, p_memory_id uuid, p_content text, p_memory_type text, p_subject text,
+    p_predicate text,
+    p_object text, p_source_turn_ids text[], p_source_confidence double precision, p_extractor_confidence double precision,
+    p_session_id text, p_origin text, p_metadata jsonb, p_observed_at timestamptz
 ) returns void
 language plpgsql volatile
 as $$
 begin
     -- copy of ledger_row
-    --     v_event_id => event_id
+    --     v_event_id => p_event_id
     --     d.action, d.tier, d.method => 'inserted', null, null
     --     d.target_id, d.similarity, d.guard, d.similar_memories => null, null, null, null
-    --     d.reason, observation => null, true
-    --     c.told_subject => subject
-    --     c.told_predicate => predicate
-    --     c.observed_at, c.valid_from, c.valid_until, judgement_id => observed_at, null, null, null
-    --     c. =>
+    --     d.reason, p_observation => null, true
+    --     c.told_subject => p_subject
+    --     c.told_predicate => p_predicate
+    --     c.observed_at, c.valid_from, c.valid_until, p_judgement_id => p_observed_at, null, null, null
+    --     c. => p_
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
         reason, observation, content, memory_type, subject, predicate, object, source_turn_ids,
         source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
     ) values (
-        tenant_id, event_id, bucket_id, 'inserted', null, null, memory_id, null, null, null, null,
-        null, true, content, memory_type, subject, predicate, object,
-        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata,
-        observed_at, null, null, null, memfold_internal._actor()
+        p_tenant_id, p_event_id, p_bucket_id, 'inserted', null, null,
+        p_memory_id, null, null, null, null,
+        null, true, p_content, p_memory_type, p_subject, p_predicate, p_object,
+        p_source_turn_ids, p_source_confidence, p_extractor_confidence, p_session_id, p_origin, p_metadata,
+        p_observed_at, null, null, null, memfold_internal._actor()
     );
     -- end of copy
 end;
 $$;
-comment on function memfold_internal._record_new is 'Writes the ledger row of a new fact that needed no decision, as _record() would.';
 
+-- _record() for the candidates of a batch that only add: new texts, and restatements of active memories. Called with all
+-- locks held.
 create or replace function memfold_internal._record_batch(b memfold_internal.batch) returns void
 language plpgsql volatile
 as $$
@@ -90,14 +94,14 @@ begin
     order by c.ordinality;
 end;
 $$;
-comment on function memfold_internal._record_batch is
-'_record() for the candidates of a batch that only add: new texts, and restatements of active memories. Called with all locks held.';
 
-create or replace function memfold_internal._adopt_row(tenant_id text, memory_id uuid) returns void
+-- Writes the ledger row of a row that a plain INSERT left: an observation at the time it was written. The caller derives
+-- its state.
+create or replace function memfold_internal._adopt_row(p_tenant_id text, p_memory_id uuid) returns void
 language plpgsql volatile
 as $$
 declare
-    v_newest constant uuid := memfold_internal._newest_event(tenant_id);
+    v_newest constant uuid := memfold_internal._newest_event(p_tenant_id);
     v_event memfold.memory_events;
 begin
     insert into memfold.memory_events (
@@ -107,7 +111,7 @@ begin
     select m.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), m.bucket_id, 'inserted', 'plain', m.memory_id, true, m.content, m.memory_type, m.subject,
         m.predicate, m.object, 0.5, 0.5, m.session_id, 'observed', m.metadata, m.created_at, memfold_internal._actor()
     from memfold.memories as m
-    where m.tenant_id = _adopt_row.tenant_id collate "C" and m.memory_id = _adopt_row.memory_id and not exists (
+    where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id and not exists (
         select from memfold.memory_events as e
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
             -- a question about a row that is not ingested yet may exist already: attach_embedding() asks it
@@ -115,64 +119,67 @@ begin
     )
     returning * into v_event;
     if found then
-        perform memfold_internal._count_statement(tenant_id, memory_id, null, '{}', v_event.source_confidence, v_event.extractor_confidence,
+        perform memfold_internal._count_statement(p_tenant_id, p_memory_id, null, '{}', v_event.source_confidence,
+            v_event.extractor_confidence,
             v_event.observed_at, v_event.event_id, v_event.metadata <> '{}', false);
     end if;
 end;
 $$;
-comment on function memfold_internal._adopt_row is
-'Writes the ledger row of a row that a plain INSERT left: an observation at the time it was written. The caller derives its state.';
 
+-- Tier 3: records what a judge or a person (no model) decided about two roots, or the fallback if the judge failed
+-- (dead), and derives their state: merged (p_memory_id is merged into p_target_id), replaced (p_target_id into
+-- p_memory_id), superseded (p_memory_id retires p_target_id), rejected, judged (nothing changes). p_content: the text of
+-- a memory that this creates. p_stated_at: a person states p_memory_id, at this time. The caller holds the lock.
 create or replace function memfold_internal._record_relation(
-    j memfold.judgements, action text, memory_id uuid, target_id uuid, content text, stated_at timestamptz
+    j memfold.judgements, p_action text, p_memory_id uuid, p_target_id uuid, p_content text, p_stated_at timestamptz
 ) returns uuid
 language plpgsql volatile
 as $$
 declare
     v_event_id uuid;
 begin
-    if content is null and action <> 'judged' then
-        perform memfold_internal._adopt_row(j.tenant_id, memory_id);
+    if p_content is null and p_action <> 'judged' then
+        perform memfold_internal._adopt_row(j.tenant_id, p_memory_id);
     end if;
-    if target_id is not null and action <> 'judged' then
-        perform memfold_internal._adopt_row(j.tenant_id, target_id);
+    if p_target_id is not null and p_action <> 'judged' then
+        perform memfold_internal._adopt_row(j.tenant_id, p_target_id);
     end if;
-    if stated_at is not null then
+    if p_stated_at is not null then
         -- counted again below: under the rows of counters, as a restatement writes them
-        insert into memfold.memory_counters (tenant_id, memory_id) values (j.tenant_id, _record_relation.memory_id) on conflict do nothing;
-        perform memfold_internal._lock_texts(j.tenant_id, memfold_internal._texts_to_lock(j.tenant_id, array[memory_id, target_id]));
+        insert into memfold.memory_counters (tenant_id, memory_id) values (j.tenant_id, p_memory_id) on conflict do nothing;
+        perform memfold_internal._lock_texts(j.tenant_id, memfold_internal._texts_to_lock(j.tenant_id, array[p_memory_id, p_target_id]));
     end if;
     v_event_id := memfold_internal._new_event_id(j.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason, content,
         observed_at, judgement_id, verdict, run_id, actor
     ) values (
-        j.tenant_id, v_event_id, j.bucket_id, action, 3,
-        memfold_internal._method(j), memory_id, target_id,
-        j.similarity, j.guard, j.reason, content, stated_at, j.judgement_id, j.verdict, j.run_id,
+        j.tenant_id, v_event_id, j.bucket_id, p_action, 3,
+        memfold_internal._method(j), p_memory_id, p_target_id,
+        j.similarity, j.guard, j.reason, p_content, p_stated_at, j.judgement_id, j.verdict, j.run_id,
         memfold_internal._actor()
     );
-    if stated_at is not null then
-        perform memfold_internal._recount(j.tenant_id, array[memory_id]);
+    if p_stated_at is not null then
+        perform memfold_internal._recount(j.tenant_id, array[p_memory_id]);
     end if;
     -- rows of plain INSERTs wait until they are ingested
-    if action <> 'judged' or j.verdict = 'distinct' and j.model is null and not exists (
-        select from memfold_internal._roots(j.tenant_id, array[memory_id, target_id]) as r where not r.is_ingested
+    if p_action <> 'judged' or j.verdict = 'distinct' and j.model is null and not exists (
+        select from memfold_internal._roots(j.tenant_id, array[p_memory_id, p_target_id]) as r where not r.is_ingested
     ) then
-        perform memfold_internal._derive(j.tenant_id, pg_catalog.array_remove(array[memory_id, target_id], null),
-            action in ('merged', 'replaced'));
+        perform memfold_internal._derive(j.tenant_id, pg_catalog.array_remove(array[p_memory_id, p_target_id], null),
+            p_action in ('merged', 'replaced'));
     end if;
     return v_event_id;
 end;
 $$;
-comment on function memfold_internal._record_relation is
-'Tier 3: records what a judge or a person (no model) decided about two roots, or the fallback if the judge failed (dead), and derives
-their state: merged (memory_id is merged into target_id), replaced (target_id into memory_id), superseded (memory_id retires target_id),
-rejected, judged (nothing changes). content: the text of a memory that this creates. stated_at: a person states memory_id, at this time.
-The caller holds the lock.';
 
+-- Records of each of these events, in their order, that it is undone, withdrawn or restored (states), unless it already
+-- is. Returns which were concerned (undone; null: none), the rows that say so (undo_ids), and what held before
+-- (earlier). Corrects turns and counters of the texts whose statements change. The caller derives the state, and holds
+-- the locks; for observations also the rows of their roots.
 create or replace function memfold_internal._record_undone(
-    tenant_id text, event_ids uuid[], states text[], reason text, run_id uuid, out undone uuid[], out undo_ids uuid[], out earlier text[]
+    p_tenant_id text, p_event_ids uuid[], p_states text[], p_reason text, p_run_id uuid, out undone uuid[], out undo_ids uuid[],
+    out earlier text[]
 )
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -183,42 +190,42 @@ declare
 begin
     select array_agg(i.id order by i.place), array_agg(i.state order by i.place), array_agg(l.state order by i.place)
     into undone, v_states, earlier
-    from unnest(event_ids, states) with ordinality as i (id, state, place)
-    cross join lateral (select memfold_internal._undo_state(_record_undone.tenant_id, i.id) as state) as l
+    from unnest(p_event_ids, p_states) with ordinality as i (id, state, place)
+    cross join lateral (select memfold_internal._undo_state(p_tenant_id, i.id) as state) as l
     where l.state <> i.state;
-    undo_ids := memfold_internal._new_ids(coalesce(cardinality(undone), 0), memfold_internal._newest_event(tenant_id));
+    undo_ids := memfold_internal._new_ids(coalesce(cardinality(undone), 0), memfold_internal._newest_event(p_tenant_id));
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, memory_id, target_id, reason, undoes, run_id, actor
     )
-    select _record_undone.tenant_id, undo_ids[v.place], v.bucket_id, v_states[v.place], v.memory_id, v.target_id, _record_undone.reason,
-        v.event_id, _record_undone.run_id, memfold_internal._actor()
+    select p_tenant_id, undo_ids[v.place], v.bucket_id, v_states[v.place], v.memory_id, v.target_id, p_reason,
+        v.event_id, p_run_id, memfold_internal._actor()
     from (
         select e.*, i.place
         from unnest(undone) with ordinality as i (id, place)
-        cross join lateral memfold_internal._events(_record_undone.tenant_id, array[i.id]) as e
+        cross join lateral memfold_internal._events(p_tenant_id, array[i.id]) as e
     ) as v;
-    perform memfold_internal._restate_turns(_record_undone.tenant_id, array_agg(v.memory_id), array_agg(t.turn), array_agg(v.event_id))
+    perform memfold_internal._restate_turns(p_tenant_id, array_agg(v.memory_id), array_agg(t.turn), array_agg(v.event_id))
     from unnest(undone, v_states, earlier) as i (id, state, before)
-    cross join lateral memfold_internal._events(_record_undone.tenant_id, array[i.id]) as v
+    cross join lateral memfold_internal._events(p_tenant_id, array[i.id]) as v
     left join lateral unnest(v.source_turn_ids) as t (turn) on true
     where memfold_internal._withdraws(i.state, v.action, v.tier, v.observation, v.observed_at)
         <> memfold_internal._withdraws(i.before, v.action, v.tier, v.observation, v.observed_at)
     having count(*) > 0;
 end;
 $$;
-comment on function memfold_internal._record_undone is
-'Records of each of these events, in their order, that it is undone, withdrawn or restored (states), unless it already is. Returns which
-were concerned (undone; null: none), the rows that say so (undo_ids), and what held before (earlier). Corrects turns and counters of the
-texts whose statements change. The caller derives the state, and holds the locks; for observations also the rows of their roots.';
 
+-- Who decided in tier 3, as the ledger stores it.
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe
 return case when j.status = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;
-comment on function memfold_internal._method is 'Who decided in tier 3, as the ledger stores it.';
 
+-- Merges each of p_memory_ids into the element of p_into_ids at the same position, as events of a run (p_action: merged,
+-- or replaced if a newer text replaces an older), and derives their state together. Returns the positions that were
+-- merged: not those in which one of the two is no longer an active root, or was merged at an earlier position. The
+-- caller holds the bucket's lock.
 create or replace function memfold_internal._merge_all(
-    r memfold.runs, tier integer, method text, action text, memory_ids uuid[], into_ids uuid[],
-    similarities double precision[], reasons text[], judgement_ids uuid[], verdict text
+    r memfold.runs, p_tier integer, p_method text, p_action text, p_memory_ids uuid[], p_into_ids uuid[],
+    p_similarities double precision[], p_reasons text[], p_judgement_ids uuid[], p_verdict text
 ) returns integer[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -226,7 +233,7 @@ as $$
 declare
     v_active constant uuid[] := array(
         select i.id
-        from (select distinct x.id from pg_catalog.unnest(memory_ids || into_ids) as x (id)) as i
+        from (select distinct x.id from pg_catalog.unnest(p_memory_ids || p_into_ids) as x (id)) as i
         cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m
         where m.root_id is null and m.status = 'active'
     );
@@ -234,11 +241,11 @@ declare
     v_places integer[] := array[]::integer[];
     v_newest uuid;
 begin
-    for i in 1..coalesce(pg_catalog.cardinality(memory_ids), 0) loop
-        if memory_ids[i] = any(v_active) and into_ids[i] = any(v_active) and memory_ids[i] <> into_ids[i]
-            and memory_ids[i] <> all(v_gone) and into_ids[i] <> all(v_gone)
+    for i in 1..coalesce(pg_catalog.cardinality(p_memory_ids), 0) loop
+        if p_memory_ids[i] = any(v_active) and p_into_ids[i] = any(v_active) and p_memory_ids[i] <> p_into_ids[i]
+            and p_memory_ids[i] <> all(v_gone) and p_into_ids[i] <> all(v_gone)
         then
-            v_gone := v_gone || memory_ids[i];
+            v_gone := v_gone || p_memory_ids[i];
             v_places := v_places || i;
         end if;
     end loop;
@@ -247,34 +254,30 @@ begin
     end if;
     perform memfold_internal._adopt_row(r.tenant_id, i.id)
     from pg_catalog.unnest(v_places) as p (place)
-    cross join lateral (values (memory_ids[p.place]), (into_ids[p.place])) as i (id);
+    cross join lateral (values (p_memory_ids[p.place]), (p_into_ids[p.place])) as i (id);
     v_newest := memfold_internal._newest_event(r.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, reason,
         judgement_id, verdict, run_id, actor
     )
-    select r.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), r.bucket_id, _merge_all.action, tier, method,
-        case when action = 'replaced' then into_ids[p.place] else memory_ids[p.place] end,
-        case when action = 'replaced' then memory_ids[p.place] else into_ids[p.place] end,
-        similarities[p.place],
+    select r.tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), r.bucket_id, p_action, p_tier, p_method,
+        case when p_action = 'replaced' then p_into_ids[p.place] else p_memory_ids[p.place] end,
+        case when p_action = 'replaced' then p_memory_ids[p.place] else p_into_ids[p.place] end,
+        p_similarities[p.place],
         coalesce((
             select j.guard from memfold.judgements as j
-            where j.tenant_id = r.tenant_id and j.judgement_id = judgement_ids[p.place]
+            where j.tenant_id = r.tenant_id and j.judgement_id = p_judgement_ids[p.place]
         ), '{}'),
-        reasons[p.place],
-        judgement_ids[p.place], _merge_all.verdict, r.run_id, memfold_internal._actor()
+        p_reasons[p.place],
+        p_judgement_ids[p.place], p_verdict, r.run_id, memfold_internal._actor()
     from pg_catalog.unnest(v_places) with ordinality as p (place, turn)
     order by p.turn;
     perform memfold_internal._derive_all(r.tenant_id, array(
         select distinct x.id
         from pg_catalog.unnest(v_places) as p (place)
-        cross join lateral (values (memory_ids[p.place]), (into_ids[p.place])) as x (id)
+        cross join lateral (values (p_memory_ids[p.place]), (p_into_ids[p.place])) as x (id)
         order by 1
     ), true);
     return v_places;
 end;
 $$;
-comment on function memfold_internal._merge_all is
-'Merges each of memory_ids into the element of into_ids at the same position, as events of a run (action: merged, or replaced if a newer
-text replaces an older), and derives their state together. Returns the positions that were merged: not those in which one of the two is no
-longer an active root, or was merged at an earlier position. The caller holds the bucket''s lock.';

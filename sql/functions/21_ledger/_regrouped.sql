@@ -1,10 +1,13 @@
-create or replace function memfold_internal._regrouped(tenant_id text, members uuid[]) returns memfold_internal.derived_time[]
+-- The common case of _derived_times() for a merge or its undo: between values of one slot it changes whose the
+-- statements are, and nothing else. What the trees of members were current together is divided among their present
+-- roots. Null: it is not that simple. Only reads.
+create or replace function memfold_internal._regrouped(p_tenant_id text, p_members uuid[]) returns memfold_internal.derived_time[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_roots uuid[];
     v_slot uuid;
     v_open uuid[];
@@ -14,10 +17,10 @@ begin
     select array_agg(r.memory_id) filter (where r.status in ('active', 'superseded')),
         min(memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key)::text)::uuid
     into v_roots, v_slot
-    from memfold_internal._roots(v_tenant_id, members) as r;
+    from memfold_internal._roots(v_tenant_id, p_members) as r;
     if v_slot is null or v_roots is null or exists (
         select
-        from unnest(members) as i (id)
+        from unnest(p_members) as i (id)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         cross join lateral (
             select k.has_validity from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = i.id
@@ -49,7 +52,7 @@ begin
     return array(
         with shown as (
             select unnest(range_agg(tstzrange(i.valid_from, i.valid_to))) as r
-            from unnest(members) as m (id)
+            from unnest(p_members) as m (id)
             cross join lateral (
                 select i.* from memfold.memory_intervals as i where i.tenant_id = v_tenant_id and i.memory_id = m.id
                 offset 0
@@ -76,6 +79,3 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._regrouped is
-'The common case of _derived_times() for a merge or its undo: between values of one slot it changes whose the statements are, and nothing
-else. What the trees of members were current together is divided among their present roots. Null: it is not that simple. Only reads.';

@@ -1,4 +1,5 @@
-create or replace function memfold_internal._current_of(tenant_id text, r memfold_internal.rivalry) returns uuid[]
+-- The current memories of a rivalry. Only reads.
+create or replace function memfold_internal._current_of(p_tenant_id text, r memfold_internal.rivalry) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -8,22 +9,23 @@ begin
         from unnest(r.bucket_ids, r.slot_keys) as s (bucket_id, slot_key)
         cross join lateral (
             select m.memory_id from memfold.memories as m
-            where m.tenant_id = _current_of.tenant_id collate "C" and m.bucket_id = s.bucket_id collate "C" and m.scope_key = s.slot_key
+            where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = s.bucket_id collate "C" and m.scope_key = s.slot_key
                 and m.root_id is null and m.status = 'active'
             offset 0
         ) as m
         union
         select m.memory_id
         from pg_catalog.unnest(r.rivals) as i (id)
-        cross join lateral memfold_internal._memory(_current_of.tenant_id, i.id) as m
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         where m.status = 'active'
         order by 1
     );
 end;
 $$;
-comment on function memfold_internal._current_of is 'The current memories of a rivalry. Only reads.';
 
-create or replace function memfold_internal._rivalry(tenant_id text, memory_ids uuid[]) returns memfold_internal.rivalry
+-- The slots of some memories, what contradicts them, and what of all that is current now: for _current_again(). Only
+-- reads.
+create or replace function memfold_internal._rivalry(p_tenant_id text, p_memory_ids uuid[]) returns memfold_internal.rivalry
 language plpgsql stable
 as $$
 declare
@@ -33,10 +35,10 @@ declare
 begin
     for v_memory in
         select distinct on (m.bucket_id, m.scope_key) m.bucket_id, m.memory_type, m.predicate, m.scope_key
-        from pg_catalog.unnest(memory_ids) as i (id)
-        cross join lateral memfold_internal._memory(_rivalry.tenant_id, i.id) as m
+        from pg_catalog.unnest(p_memory_ids) as i (id)
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
     loop
-        v_slot_key := memfold_internal._slot_key(tenant_id, v_memory.bucket_id, v_memory.memory_type, v_memory.predicate,
+        v_slot_key := memfold_internal._slot_key(p_tenant_id, v_memory.bucket_id, v_memory.memory_type, v_memory.predicate,
             v_memory.scope_key);
         if v_slot_key is not null then
             r.bucket_ids := r.bucket_ids || v_memory.bucket_id;
@@ -44,24 +46,21 @@ begin
         end if;
     end loop;
     r.rivals := array(
-        select w.other_id from memfold_internal._last_words(tenant_id, memfold_internal._trees(tenant_id, memory_ids)) as w
+        select w.other_id from memfold_internal._last_words(p_tenant_id, memfold_internal._trees(p_tenant_id, p_memory_ids)) as w
         where not w.is_apart
     );
-    r.current_ids := memfold_internal._current_of(tenant_id, r);
+    r.current_ids := memfold_internal._current_of(p_tenant_id, r);
     return r;
 end;
 $$;
-comment on function memfold_internal._rivalry is
-'The slots of some memories, what contradicts them, and what of all that is current now: for _current_again(). Only reads.';
 
-create or replace function memfold_internal._current_again(tenant_id text, r memfold_internal.rivalry) returns uuid[]
+-- What has become current since _rivalry(), by what was taken away. Only reads.
+create or replace function memfold_internal._current_again(p_tenant_id text, r memfold_internal.rivalry) returns uuid[]
 language plpgsql stable
 as $$
 begin
     return array(
-        select i.id from pg_catalog.unnest(memfold_internal._current_of(tenant_id, r)) as i (id) where i.id <> all(r.current_ids)
+        select i.id from pg_catalog.unnest(memfold_internal._current_of(p_tenant_id, r)) as i (id) where i.id <> all(r.current_ids)
     );
 end;
 $$;
-comment on function memfold_internal._current_again is
-'What has become current since _rivalry(), by what was taken away. Only reads.';

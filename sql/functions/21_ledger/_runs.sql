@@ -1,21 +1,22 @@
+-- Records the start of a maintenance run, and returns it.
 create or replace function memfold_internal._start_run(
-    tenant_id text, bucket_id text, kind text, arguments jsonb
+    p_tenant_id text, p_bucket_id text, p_kind text, p_arguments jsonb
 ) returns memfold.runs
 language plpgsql volatile
 as $$
 declare
     v_run memfold.runs;
-    v_run_id constant uuid := memfold_internal._new_run_id(tenant_id);
+    v_run_id constant uuid := memfold_internal._new_run_id(p_tenant_id);
 begin
     insert into memfold.runs as r (tenant_id, run_id, bucket_id, kind, arguments, actor)
-    values (tenant_id, v_run_id, bucket_id, kind, pg_catalog.jsonb_strip_nulls(arguments), memfold_internal._actor())
+    values (p_tenant_id, v_run_id, p_bucket_id, p_kind, pg_catalog.jsonb_strip_nulls(p_arguments), memfold_internal._actor())
     returning r.* into v_run;
     return v_run;
 end;
 $$;
-comment on function memfold_internal._start_run is 'Records the start of a maintenance run, and returns it.';
 
-create or replace function memfold_internal._rules_stamp(tenant_id text, bucket_id text) returns text
+-- Identifies the rules that a run plans by: policies and options of the bucket, and embedding models. Only reads.
+create or replace function memfold_internal._rules_stamp(p_tenant_id text, p_bucket_id text) returns text
 language plpgsql stable
 as $$
 begin
@@ -23,33 +24,31 @@ begin
         select pg_catalog.md5(pg_catalog.string_agg(x.rule, ' ' order by x.rule))
         from (
             select p::text as rule from memfold.policies as p
-            where p.tenant_id in (_rules_stamp.tenant_id collate "C", '*') and p.bucket_id in (_rules_stamp.bucket_id collate "C", '*')
+            where p.tenant_id in (p_tenant_id collate "C", '*') and p.bucket_id in (p_bucket_id collate "C", '*')
             union all
             select o::text from memfold.options as o
-            where o.tenant_id in (_rules_stamp.tenant_id collate "C", '*') and o.bucket_id in (_rules_stamp.bucket_id collate "C", '*')
+            where o.tenant_id in (p_tenant_id collate "C", '*') and o.bucket_id in (p_bucket_id collate "C", '*')
             union all
             select m::text from memfold.embedding_models as m
         ) as x
     );
 end;
 $$;
-comment on function memfold_internal._rules_stamp is
-'Identifies the rules that a run plans by: policies and options of the bucket, and embedding models. Only reads.';
 
-create or replace function memfold_internal._check_rules_stamp(tenant_id text, bucket_id text, stamp text) returns void
+-- For a run that has planned and then waited for the bucket's lock: raises 40001 if the rules that it planned by have
+-- changed (_rules_stamp).
+create or replace function memfold_internal._check_rules_stamp(p_tenant_id text, p_bucket_id text, p_stamp text) returns void
 language plpgsql volatile
 as $$
 begin
-    if memfold_internal._rules_stamp(tenant_id, bucket_id) <> stamp then
+    if memfold_internal._rules_stamp(p_tenant_id, p_bucket_id) <> p_stamp then
         perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for a lock.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_rules_stamp is
-'For a run that has planned and then waited for the bucket''s lock: raises 40001 if the rules that it planned by have changed
-(_rules_stamp).';
 
-create or replace function memfold_internal._run(tenant_id text, run_id uuid) returns memfold.runs
+-- Returns a run. Raises MF038. Only reads.
+create or replace function memfold_internal._run(p_tenant_id text, p_run_id uuid) returns memfold.runs
 language plpgsql stable
 as $$
 declare
@@ -57,25 +56,25 @@ declare
 begin
     select o.* into r
     from memfold.runs as o
-    where o.tenant_id = _run.tenant_id collate "C" and o.run_id = _run.run_id;
+    where o.tenant_id = p_tenant_id collate "C" and o.run_id = p_run_id;
     if not found then
         perform memfold_internal._fail('MF038', 'there is no such run',
-            pg_catalog.format('run_id was %s.', coalesce(run_id::text, 'null')),
+            pg_catalog.format('run_id was %s.', coalesce(p_run_id::text, 'null')),
             'runs_overview lists them; set memfold.tenant_id to their tenant.');
     end if;
     return r;
 end;
 $$;
-comment on function memfold_internal._run is 'Returns a run. Raises MF038. Only reads.';
 
-create or replace function memfold_internal._end_run(tenant_id text, run_id uuid, report jsonb) returns void
+-- Records the results of an open run so far, and marks it done, unless judgements of it wait.
+create or replace function memfold_internal._end_run(p_tenant_id text, p_run_id uuid, p_report jsonb) returns void
 language plpgsql volatile
 as $$
 declare
     v_now constant timestamptz := pg_catalog.clock_timestamp();
 begin
     update memfold.runs as r
-    set report = r.report - array['open', 'obsolete', 'dead'] || _end_run.report || (
+    set report = r.report - array['open', 'obsolete', 'dead'] || p_report || (
             select coalesce(pg_catalog.jsonb_object_agg(c.name, c.n), '{}')
             from (
                 select e.action as name, pg_catalog.count(*) as n
@@ -97,12 +96,10 @@ begin
     from (
         select exists (
             select from memfold.judgements as j
-            where j.tenant_id = _end_run.tenant_id collate "C" and j.run_id = _end_run.run_id
+            where j.tenant_id = p_tenant_id collate "C" and j.run_id = p_run_id
                 and j.status in ('open', 'leased')
         ) as waits
     ) as w
-    where r.tenant_id = _end_run.tenant_id collate "C" and r.run_id = _end_run.run_id and r.status = 'open';
+    where r.tenant_id = p_tenant_id collate "C" and r.run_id = p_run_id and r.status = 'open';
 end;
 $$;
-comment on function memfold_internal._end_run is
-'Records the results of an open run so far, and marks it done, unless judgements of it wait.';

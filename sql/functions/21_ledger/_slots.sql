@@ -1,39 +1,40 @@
 -- Takes columns, because on Citus a row of a table has its shard's type.
+-- The slot of a memory: its scope, if that has one value at a time. Only reads.
 create or replace function memfold_internal._slot_key(
-    tenant_id text, bucket_id text, memory_type text, predicate text, scope_key uuid
+    p_tenant_id text, p_bucket_id text, p_memory_type text, p_predicate text, p_scope_key uuid
 ) returns uuid
 language plpgsql stable
 as $$
 begin
-    return case when memfold_internal._is_slot(tenant_id, bucket_id, memory_type, predicate) then scope_key end;
+    return case when memfold_internal._is_slot(p_tenant_id, p_bucket_id, p_memory_type, p_predicate) then p_scope_key end;
 end;
 $$;
-comment on function memfold_internal._slot_key is 'The slot of a memory: its scope, if that has one value at a time. Only reads.';
 
-create or replace function memfold_internal._roots(tenant_id text, memory_ids uuid[]) returns setof memfold.memories
+-- The roots of memories. Inlined by its callers.
+create or replace function memfold_internal._roots(p_tenant_id text, p_memory_ids uuid[]) returns setof memfold.memories
 language sql stable rows 3
 begin atomic
     select r.*
     from (
         select distinct o.id
-        from pg_catalog.unnest(memory_ids) as i (id)
+        from pg_catalog.unnest(p_memory_ids) as i (id)
         cross join
             lateral (
                 select memfold_internal._root(m.memory_id, m.root_id) as id from memfold.memories as m
-                where m.tenant_id = _roots.tenant_id collate "C" and m.memory_id = i.id
+                where m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id
                 offset 0
             ) as o
     ) as t
     cross join
         lateral (
             select r.* from memfold.memories as r
-            where r.tenant_id = _roots.tenant_id collate "C" and r.memory_id = t.id
+            where r.tenant_id = p_tenant_id collate "C" and r.memory_id = t.id
             offset 0
         ) as r;
 end;
-comment on function memfold_internal._roots is 'The roots of memories. Inlined by its callers.';
 
-create or replace function memfold_internal._slots(tenant_id text, memory_ids uuid[])
+-- The slots of memories, by their own texts and by their roots. Only reads.
+create or replace function memfold_internal._slots(p_tenant_id text, p_memory_ids uuid[])
 returns table (slot_key uuid, bucket_id text)
 language plpgsql stable rows 1
 set plan_cache_mode = force_generic_plan
@@ -45,85 +46,86 @@ begin
     from (
         select distinct m.bucket_id, m.memory_type, m.predicate, m.scope_key
         from (
-            select m.* from memfold_internal._roots(_slots.tenant_id, memory_ids) as m
+            select m.* from memfold_internal._roots(p_tenant_id, p_memory_ids) as m
             union all
             select m.*
-            from unnest(memory_ids) as i (id)
-            cross join lateral memfold_internal._memory(_slots.tenant_id, i.id) as m
+            from unnest(p_memory_ids) as i (id)
+            cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         ) as m
         where m.predicate is not null
         offset 0
     ) as s
-    where memfold_internal._is_slot(_slots.tenant_id, s.bucket_id, s.memory_type, s.predicate);
+    where memfold_internal._is_slot(p_tenant_id, s.bucket_id, s.memory_type, s.predicate);
 end;
 $$;
-comment on function memfold_internal._slots is 'The slots of memories, by their own texts and by their roots. Only reads.';
 
-create or replace function memfold_internal._with_slots(tenant_id text, memory_ids uuid[]) returns uuid[]
+-- The roots of memories, and all values of their slots (_slots). Only reads.
+create or replace function memfold_internal._with_slots(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 begin
     return array(
-        select r.memory_id from memfold_internal._roots(tenant_id, memory_ids) as r
+        select r.memory_id from memfold_internal._roots(p_tenant_id, p_memory_ids) as r
         union
         select m.memory_id
-        from memfold_internal._slots(tenant_id, memory_ids) as s
+        from memfold_internal._slots(p_tenant_id, p_memory_ids) as s
         cross join lateral (
             select m.memory_id from memfold.memories as m
-            where m.tenant_id = _with_slots.tenant_id collate "C" and m.bucket_id = s.bucket_id collate "C" and m.scope_key = s.slot_key
+            where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = s.bucket_id collate "C" and m.scope_key = s.slot_key
                 and m.root_id is null
             offset 0
         ) as m
     );
 end;
 $$;
-comment on function memfold_internal._with_slots is 'The roots of memories, and all values of their slots (_slots). Only reads.';
 
-create or replace function memfold_internal._timed_with(tenant_id text, memory_ids uuid[]) returns uuid[]
+-- The roots whose times may change with those of memories: all values of their slots, and of what somebody has decided
+-- about one of these (another text of the same value may be excluded by it). Only reads.
+create or replace function memfold_internal._timed_with(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_roots constant uuid[] := memfold_internal._with_slots(tenant_id, memory_ids);
+    v_roots constant uuid[] := memfold_internal._with_slots(p_tenant_id, p_memory_ids);
     v_others constant uuid[] := array(
         select w.other_id
-        from memfold_internal._last_words(tenant_id, memfold_internal._trees(tenant_id, memfold_internal._related(tenant_id, v_roots))) as w
+        from memfold_internal._last_words(p_tenant_id, memfold_internal._trees(p_tenant_id, memfold_internal._related(p_tenant_id,
+            v_roots))) as w
     );
 begin
     if v_others = '{}' then
         return v_roots;
     end if;
     return array(
-        select distinct i.id from pg_catalog.unnest(v_roots || memfold_internal._with_slots(tenant_id, v_others)) as i (id)
+        select distinct i.id from pg_catalog.unnest(v_roots || memfold_internal._with_slots(p_tenant_id, v_others)) as i (id)
     );
 end;
 $$;
-comment on function memfold_internal._timed_with is
-'The roots whose times may change with those of memories: all values of their slots, and of what somebody has decided about one of these
-(another text of the same value may be excluded by it). Only reads.';
 
-create or replace function memfold_internal._related(tenant_id text, root_ids uuid[]) returns uuid[]
+-- The roots of which some text contradicts another one by what was decided, or holds together with it (_last_words).
+-- Only reads.
+create or replace function memfold_internal._related(p_tenant_id text, p_root_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 begin
     return array(
         select r.id
-        from pg_catalog.unnest(root_ids) as r (id)
+        from pg_catalog.unnest(p_root_ids) as r (id)
         where exists (
             select from memfold.memory_counters as k
-            where k.tenant_id = _related.tenant_id collate "C"
+            where k.tenant_id = p_tenant_id collate "C"
                 and case when k.root_id is null then k.memory_id else k.root_id end = r.id and k.is_related
             offset 0
         )
     );
 end;
 $$;
-comment on function memfold_internal._related is
-'The roots of which some text contradicts another one by what was decided, or holds together with it (_last_words). Only reads.';
 
-create or replace function memfold_internal._slot_values(tenant_id text, slot_key uuid) returns uuid[]
+-- The active values of a slot: one, unless a validity ends or begins later, or a person has said that several hold. Only
+-- reads.
+create or replace function memfold_internal._slot_values(p_tenant_id text, p_slot_key uuid) returns uuid[]
 language plpgsql stable
 as $$
 declare
@@ -135,7 +137,7 @@ begin
         select i.memory_id, m.status
         from memfold.memory_intervals as i
         cross join lateral memfold_internal._memory(i.tenant_id, i.memory_id) as m
-        where i.tenant_id = _slot_values.tenant_id collate "C" and i.slot_key = _slot_values.slot_key
+        where i.tenant_id = p_tenant_id collate "C" and i.slot_key = p_slot_key
         order by case when i.valid_to is null then 'infinity' else i.valid_to end desc
     loop
         exit when v_value.status <> 'active';
@@ -144,68 +146,67 @@ begin
     return v_values;
 end;
 $$;
-comment on function memfold_internal._slot_values is
-'The active values of a slot: one, unless a validity ends or begins later, or a person has said that several hold. Only reads.';
 
+-- The last statement about p_memory_ids, about their slots and p_slot_key, and about what contradicts them: a statement
+-- of now comes after it. Null: there is none. Only reads.
 create or replace function memfold_internal._last_said(
-    tenant_id text, bucket_id text, memory_ids uuid[], slot_key uuid
+    p_tenant_id text, p_bucket_id text, p_memory_ids uuid[], p_slot_key uuid
 ) returns timestamptz
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_roots uuid[] := array(select r.memory_id from memfold_internal._roots(tenant_id, memory_ids) as r);
+    v_roots uuid[] := array(select r.memory_id from memfold_internal._roots(p_tenant_id, p_memory_ids) as r);
     v_slot uuid;
     v_values uuid[];
 begin
     for v_slot in
-        select slot_key where slot_key is not null
+        select p_slot_key where p_slot_key is not null
         union
         select memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key)
-        from memfold_internal._roots(tenant_id, v_roots) as r
+        from memfold_internal._roots(p_tenant_id, v_roots) as r
     loop
         continue when v_slot is null;
-        v_values := memfold_internal._slot_values(tenant_id, v_slot);
+        v_values := memfold_internal._slot_values(p_tenant_id, v_slot);
         if not exists (
             -- usually the slot's last statement is that of its current value
             select from memfold.memory_counters as k
-            where k.tenant_id = _last_said.tenant_id collate "C" and k.memory_id = v_values[1] and k.is_additive
+            where k.tenant_id = p_tenant_id collate "C" and k.memory_id = v_values[1] and k.is_additive
         ) then
             v_values := array(
                 select m.memory_id from memfold.memories as m
-                where m.tenant_id = _last_said.tenant_id collate "C" and m.bucket_id = _last_said.bucket_id collate "C"
+                where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
                     and m.scope_key = v_slot and m.root_id is null
             );
         end if;
         v_roots := v_roots || v_values;
     end loop;
-    if memfold_internal._related(tenant_id, v_roots) <> '{}' then
-        v_roots := memfold_internal._timed_with(tenant_id, v_roots);
+    if memfold_internal._related(p_tenant_id, v_roots) <> '{}' then
+        v_roots := memfold_internal._timed_with(p_tenant_id, v_roots);
     end if;
     return (
         select max(k.last_seen)
         from pg_catalog.unnest(v_roots) as i (id)
         cross join lateral (
             select k.last_seen from memfold.memory_totals as k
-            where k.tenant_id = _last_said.tenant_id collate "C" and k.memory_id = i.id
+            where k.tenant_id = p_tenant_id collate "C" and k.memory_id = i.id
             offset 0
         ) as k
     );
 end;
 $$;
-comment on function memfold_internal._last_said is
-'The last statement about memory_ids, about their slots and slot_key, and about what contradicts them: a statement of now comes after it.
-Null: there is none. Only reads.';
 
-create or replace function memfold_internal._current_value(tenant_id text, memory_ids uuid[], slot_key uuid)
+-- The one of the current values of a slot, and of p_memory_ids, that was stated last: what another statement would take
+-- the place of. No row: none is current. Only reads.
+create or replace function memfold_internal._current_value(p_tenant_id text, p_memory_ids uuid[], p_slot_key uuid)
 returns table (memory_id uuid, object text, last_seen timestamptz)
 language plpgsql stable rows 1
 as $$
 begin
     return query
     select r.memory_id, memfold.canonicalize(r.object, 'prose/1'), k.last_seen
-    from memfold_internal._roots(_current_value.tenant_id,
-        memory_ids || memfold_internal._slot_values(_current_value.tenant_id, _current_value.slot_key)) as r
+    from memfold_internal._roots(p_tenant_id,
+        p_memory_ids || memfold_internal._slot_values(p_tenant_id, p_slot_key)) as r
     cross join lateral (
         select k.last_seen from memfold.memory_totals as k
         where k.tenant_id = r.tenant_id and k.memory_id = r.memory_id and k.on_timeline
@@ -216,17 +217,15 @@ begin
     limit 1;
 end;
 $$;
-comment on function memfold_internal._current_value is
-'The one of the current values of a slot, and of memory_ids, that was stated last: what another statement would take the place of. No row:
-none is current. Only reads.';
 
-create or replace function memfold_internal._stated_last(tenant_id text, members memfold.memories[]) returns uuid
+-- The one of these roots that was stated last, ties by ledger order. Only reads.
+create or replace function memfold_internal._stated_last(p_tenant_id text, p_members memfold.memories[]) returns uuid
 language plpgsql stable
 as $$
 begin
     return (
         select m.memory_id
-        from pg_catalog.unnest(members) as m
+        from pg_catalog.unnest(p_members) as m
         join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         cross join lateral memfold_internal._last_statement(m.tenant_id, m.memory_id) as e (event_id)
         order by k.last_seen desc, e.event_id desc
@@ -234,36 +233,37 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._stated_last is 'The one of these roots that was stated last, ties by ledger order. Only reads.';
 
-create or replace function memfold_internal._timeline_texts(tenant_id text, memory_ids uuid[]) returns uuid[]
+-- The texts of the trees that contain p_memory_ids, and of all whose times may change with theirs. Only reads.
+create or replace function memfold_internal._timeline_texts(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 as $$
 begin
-    return memfold_internal._trees(tenant_id, memfold_internal._timed_with(tenant_id, memfold_internal._trees(tenant_id, memory_ids)));
+    return memfold_internal._trees(p_tenant_id, memfold_internal._timed_with(p_tenant_id, memfold_internal._trees(p_tenant_id,
+        p_memory_ids)));
 end;
 $$;
-comment on function memfold_internal._timeline_texts is
-'The texts of the trees that contain memory_ids, and of all whose times may change with theirs. Only reads.';
 
-create or replace function memfold_internal._rivals(tenant_id text, root_id uuid) returns uuid[]
+-- Texts that a judge or a person has found to contradict a root, whether its slot has several values or not. Only reads.
+create or replace function memfold_internal._rivals(p_tenant_id text, p_root_id uuid) returns uuid[]
 language plpgsql stable
 as $$
 begin
-    if memfold_internal._related(tenant_id, array[root_id]) = '{}' then
+    if memfold_internal._related(p_tenant_id, array[p_root_id]) = '{}' then
         return '{}'::uuid[];
     end if;
     return array(
         select distinct on (w.other_id) w.other_id
-        from memfold_internal._last_words(tenant_id, memfold_internal._trees(tenant_id, array[root_id])) as w
+        from memfold_internal._last_words(p_tenant_id, memfold_internal._trees(p_tenant_id, array[p_root_id])) as w
         where not w.is_apart
     );
 end;
 $$;
-comment on function memfold_internal._rivals is
-'Texts that a judge or a person has found to contradict a root, whether its slot has several values or not. Only reads.';
 
-create or replace function memfold_internal._last_words(tenant_id text, memory_ids uuid[])
+-- What has been decided about texts and others, whether they are values of a slot or not: they contradict each other
+-- (tier 3), or they hold together (is_apart): a person has said distinct, or undone that one superseded the other. Of
+-- two values the last row (event_id) applies. Only reads.
+create or replace function memfold_internal._last_words(p_tenant_id text, p_memory_ids uuid[])
 returns table (memory_id uuid, other_id uuid, event_id uuid, is_apart boolean)
 language plpgsql stable rows 3
 set plan_cache_mode = force_generic_plan
@@ -272,10 +272,10 @@ as $$
 begin
     return query
     select i.id, e.other_id, case e.tier when 2 then u.event_id else e.event_id end, e.tier = 2 or e.action = 'judged'
-    from unnest(memory_ids) as i (id)
+    from unnest(p_memory_ids) as i (id)
     cross join lateral (
         select e.target_id as other_id, e.event_id, e.action, e.tier, e.method, e.verdict from memfold.memory_events as e
-        where e.tenant_id = _last_words.tenant_id collate "C" and e.memory_id = i.id and e.tier > 1
+        where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id and e.tier > 1
             and e.action in ('superseded', 'historical', 'judged')
         union all
         -- pairs and their order: of a list of actions each is a descent of the index on the target
@@ -283,7 +283,7 @@ begin
         from unnest(array['superseded', 'historical', 'judged']) as a (action)
         cross join lateral (
             select e.memory_id, e.event_id, e.action, e.tier, e.method, e.verdict from memfold.memory_events as e
-            where e.tenant_id = _last_words.tenant_id collate "C" and e.target_id is not null
+            where e.tenant_id = p_tenant_id collate "C" and e.target_id is not null
                 and (e.target_id, e.action, e.tier) >= (i.id, a.action collate "C", 2::smallint)
                 and (e.target_id, e.action, e.tier) <= (i.id, a.action collate "C", 3::smallint)
             order by e.target_id, e.action, e.tier
@@ -293,7 +293,7 @@ begin
     ) as e
     left join lateral (
         select u.event_id, u.action from memfold.memory_events as u
-        where u.tenant_id = _last_words.tenant_id collate "C" and u.undoes = e.event_id
+        where u.tenant_id = p_tenant_id collate "C" and u.undoes = e.event_id
         order by u.event_id desc
         limit 1
     ) as u on true
@@ -301,30 +301,27 @@ begin
         else coalesce(u.action, 'restored') = 'restored' and (e.action = 'superseded' or e.action = 'judged' and e.method = 'person' and e.verdict = 'distinct') end;
 end;
 $$;
-comment on function memfold_internal._last_words is
-'What has been decided about texts and others, whether they are values of a slot or not: they contradict each other (tier 3), or they hold
-together (is_apart): a person has said distinct, or undone that one superseded the other. Of two values the last row (event_id) applies.
-Only reads.';
 
-create or replace function memfold_internal._restated_with(tenant_id text, memory_ids uuid[]) returns uuid[]
+-- The memories that others may restate without a lock on the scope, and whose times may change with those of
+-- p_memory_ids. Only reads.
+create or replace function memfold_internal._restated_with(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 begin
-    if memfold_internal._related(tenant_id, array(select r.memory_id from memfold_internal._roots(tenant_id, memory_ids) as r)) <> '{}' then
-        return memfold_internal._timed_with(tenant_id, memory_ids);
+    if memfold_internal._related(p_tenant_id, array(select r.memory_id from memfold_internal._roots(p_tenant_id,
+        p_memory_ids) as r)) <> '{}' then
+        return memfold_internal._timed_with(p_tenant_id, p_memory_ids);
     end if;
     return array(
         select i.memory_id
-        from memfold_internal._slots(tenant_id, memory_ids) as s
+        from memfold_internal._slots(p_tenant_id, p_memory_ids) as s
         cross join lateral (
             select i.memory_id from memfold.memory_intervals as i
-            where i.tenant_id = _restated_with.tenant_id collate "C" and i.slot_key = s.slot_key
+            where i.tenant_id = p_tenant_id collate "C" and i.slot_key = s.slot_key
                 and case when i.valid_to is null then 'infinity' else i.valid_to end = 'infinity'
             offset 0
         ) as i
     );
 end;
 $$;
-comment on function memfold_internal._restated_with is
-'The memories that others may restate without a lock on the scope, and whose times may change with those of memory_ids. Only reads.';

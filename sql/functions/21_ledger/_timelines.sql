@@ -1,4 +1,6 @@
-create or replace function memfold_internal._said(tenant_id text, root_ids uuid[], root_values text[], slot_keys uuid[])
+-- The statements in force about roots, each with the time in which it says that its value holds (may be empty); by slot,
+-- the last one first. p_root_values, p_slot_keys: those of the roots. Only reads.
+create or replace function memfold_internal._said(p_tenant_id text, p_root_ids uuid[], p_root_values text[], p_slot_keys uuid[])
 returns setof memfold_internal.statement
 language plpgsql stable rows 10
 set plan_cache_mode = force_generic_plan
@@ -10,18 +12,18 @@ begin
         select r.id as root_id, r.value, r.slot_key, e.observed_at, e.event_id,
             coalesce(e.valid_from, e.observed_at) as begins, coalesce(e.valid_until, 'infinity') as ends,
             num_nonnulls(e.valid_from, e.valid_until) > 0 as is_timed
-        from unnest(root_ids, root_values, slot_keys) as r (id, value, slot_key)
+        from unnest(p_root_ids, p_root_values, p_slot_keys) as r (id, value, slot_key)
         cross join lateral (
             select r.id as text_id
             union all
             select m.memory_id from memfold.memories as m
-            where m.tenant_id = _said.tenant_id collate "C" and m.root_id = r.id
+            where m.tenant_id = p_tenant_id collate "C" and m.root_id = r.id
             offset 0
         ) as t
         cross join lateral (
             -- Pairs and their order: by memory_id alone, and without statistics, the tenant's 22,900 rows were read for each of 622 texts.
             select e.* from memfold_internal._statements as e
-            where e.tenant_id = _said.tenant_id collate "C"
+            where e.tenant_id = p_tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (t.text_id, '00000000-0000-0000-0000-000000000000')
                 and (e.memory_id, e.event_id) <= (t.text_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
             order by e.memory_id, e.event_id
@@ -41,11 +43,10 @@ begin
     order by coalesce(d.slot_key::text, d.value), d.observed_at desc, d.event_id desc;
 end;
 $$;
-comment on function memfold_internal._said is
-'The statements in force about roots, each with the time in which it says that its value holds (may be empty); by slot, the last one first.
-root_values, slot_keys: those of the roots. Only reads.';
 
-create or replace function memfold_internal._derived_times(tenant_id text, root_ids uuid[])
+-- When each of p_root_ids is current, by the three sentences of docs/rules.md, and what follows for its status and
+-- flags. p_root_ids: with all that may exclude one of them (_timed_with); dead ones have no row. Only reads.
+create or replace function memfold_internal._derived_times(p_tenant_id text, p_root_ids uuid[])
 returns setof memfold_internal.derived_time
 language plpgsql stable rows 3
 set plan_cache_mode = force_generic_plan
@@ -75,23 +76,23 @@ begin
     from (
         select r.memory_id, r.object,
             memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key) as slot_key
-        from memfold_internal._roots(_derived_times.tenant_id, root_ids) as r
+        from memfold_internal._roots(p_tenant_id, p_root_ids) as r
         where r.status in ('active', 'superseded')
         offset 0
     ) as r;
-    v_said := array(select u from memfold_internal._said(tenant_id, v_roots, v_values, v_slots) as u);
+    v_said := array(select u from memfold_internal._said(p_tenant_id, v_roots, v_values, v_slots) as u);
 
     -- Sentence 2: values of one slot exclude each other, and so do others about which somebody has said so, but for the last word.
-    v_related := memfold_internal._related(tenant_id, v_roots);
+    v_related := memfold_internal._related(p_tenant_id, v_roots);
     if v_related <> '{}' then
         with words as (
             select w.event_id, w.is_apart, a.value as one, b.value as other,
                 case when a.slot_key = b.slot_key then a.slot_key end as slot_key
             from (
                 select w.*, o.memory_id as root_id, p.memory_id as other_root
-                from memfold_internal._last_words(tenant_id, memfold_internal._trees(tenant_id, v_related)) as w
-                cross join lateral memfold_internal._roots(_derived_times.tenant_id, array[w.memory_id]) as o
-                cross join lateral memfold_internal._roots(_derived_times.tenant_id, array[w.other_id]) as p
+                from memfold_internal._last_words(p_tenant_id, memfold_internal._trees(p_tenant_id, v_related)) as w
+                cross join lateral memfold_internal._roots(p_tenant_id, array[w.memory_id]) as o
+                cross join lateral memfold_internal._roots(p_tenant_id, array[w.other_id]) as p
             ) as w
             join unnest(v_roots, v_values, v_slots) as a (root_id, value, slot_key) on a.root_id = w.root_id
             join unnest(v_roots, v_values, v_slots) as b (root_id, value, slot_key) on b.root_id = w.other_root
@@ -194,6 +195,3 @@ begin
     ) as x;
 end;
 $$;
-comment on function memfold_internal._derived_times is
-'When each of root_ids is current, by the three sentences of docs/rules.md, and what follows for its status and flags. root_ids: with all
-that may exclude one of them (_timed_with); dead ones have no row. Only reads.';

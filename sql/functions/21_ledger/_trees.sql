@@ -1,6 +1,7 @@
 -- Here and below: LATERAL with OFFSET 0 is one index lookup per id. Without it the planner reads the whole tenant if statistics are
 -- new, or if most tenants are small and this one is not.
-create or replace function memfold_internal._trees(tenant_id text, memory_ids uuid[]) returns uuid[]
+-- Every stored text of the trees that contain p_memory_ids. Only reads.
+create or replace function memfold_internal._trees(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 as $$
 begin
@@ -8,10 +9,10 @@ begin
         select t.id
         from (
             select distinct r.root
-            from pg_catalog.unnest(memory_ids) as i (id)
+            from pg_catalog.unnest(p_memory_ids) as i (id)
             cross join lateral (
                 select memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
-                where m.tenant_id = _trees.tenant_id collate "C" and m.memory_id = i.id
+                where m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id
                 offset 0
             ) as r
         ) as r
@@ -19,16 +20,17 @@ begin
             select r.root as id
             union all
             select m.memory_id from memfold.memories as m
-            where m.tenant_id = _trees.tenant_id collate "C" and m.root_id = r.root
+            where m.tenant_id = p_tenant_id collate "C" and m.root_id = r.root
             offset 0
         ) as t
         order by 1
     );
 end;
 $$;
-comment on function memfold_internal._trees is 'Every stored text of the trees that contain memory_ids. Only reads.';
 
-create or replace function memfold_internal._merges_in_force(tenant_id text, memory_ids uuid[])
+-- What the ledger merges each of p_memory_ids into: of several rows of one text the latest event applies, the others
+-- wait until it is undone. Only reads.
+create or replace function memfold_internal._merges_in_force(p_tenant_id text, p_memory_ids uuid[])
 returns table (memory_id uuid, into_id uuid, event_id uuid)
 language plpgsql stable rows 3
 as $$
@@ -36,40 +38,39 @@ as $$
 begin
     return query
     select i.id, e.target_id, e.event_id
-    from pg_catalog.unnest(memory_ids) as i (id)
+    from pg_catalog.unnest(p_memory_ids) as i (id)
     cross join lateral (
         select e.target_id, e.event_id from memfold_internal._decisions as e
-        where e.tenant_id = _merges_in_force.tenant_id collate "C" and e.memory_id = i.id
+        where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id
             and e.action = 'merged' and e.tier >= 2 and not e.undone
         offset 0
     ) as e
     union all
     select i.id, e.memory_id, e.event_id
-    from pg_catalog.unnest(memory_ids) as i (id)
+    from pg_catalog.unnest(p_memory_ids) as i (id)
     cross join lateral (
         select e.memory_id, e.event_id from memfold_internal._ledger as e
-        where e.tenant_id = _merges_in_force.tenant_id collate "C" and e.target_id = i.id
+        where e.tenant_id = p_tenant_id collate "C" and e.target_id = i.id
             and e.action = 'replaced' and not e.undone
         offset 0
     ) as e;
 end;
 $$;
-comment on function memfold_internal._merges_in_force is
-'What the ledger merges each of memory_ids into: of several rows of one text the latest event applies, the others wait until it is undone.
-Only reads.';
 
+-- The validity of a tree with texts p_memory_ids: that of the latest observation in force, by (observed_at, event_id).
+-- Only reads.
 create or replace function memfold_internal._validity(
-    tenant_id text, memory_ids uuid[], out valid_from timestamptz, out valid_until timestamptz
+    p_tenant_id text, p_memory_ids uuid[], out valid_from timestamptz, out valid_until timestamptz
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 begin
     select e.valid_from, e.valid_until into valid_from, valid_until
-    from pg_catalog.unnest(memory_ids) as i (id)
+    from pg_catalog.unnest(p_memory_ids) as i (id)
     cross join lateral (
         select e.event_id, e.observed_at, e.valid_from, e.valid_until from memfold_internal._observed as e
-        where e.tenant_id = _validity.tenant_id collate "C"
+        where e.tenant_id = p_tenant_id collate "C"
             and (e.memory_id, e.event_id) >= (i.id, '00000000-0000-0000-0000-000000000000')
             and (e.memory_id, e.event_id) <= (i.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
         order by e.memory_id, e.event_id
@@ -79,10 +80,10 @@ begin
     limit 1;
 end;
 $$;
-comment on function memfold_internal._validity is
-'The validity of a tree with texts memory_ids: that of the latest observation in force, by (observed_at, event_id). Only reads.';
 
-create or replace function memfold_internal._derived_trees(tenant_id text, memory_ids uuid[])
+-- What the ledger rows in force say about whole trees (p_memory_ids: every member of them, each with its own counters):
+-- edges, roots, flags, and for roots the sums over the aliases, metadata and validity. Only reads.
+create or replace function memfold_internal._derived_trees(p_tenant_id text, p_memory_ids uuid[])
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, rejected boolean,
     aliases bigint, observations bigint, alias_observations bigint, alias_independent bigint, alias_source_confidence double precision,
@@ -98,11 +99,11 @@ begin
         -- Of two merges of one text the later one applies. There are two if a rehash has merged an alias: otherwise only roots are
         -- merged.
         select distinct on (x.memory_id) x.memory_id as child, x.into_id as parent
-        from memfold_internal._merges_in_force(_derived_trees.tenant_id, memory_ids) as x
+        from memfold_internal._merges_in_force(p_tenant_id, p_memory_ids) as x
         order by x.memory_id, x.event_id desc
     ),
     paths (child, ancestor) as (
-        select i.id, i.id from pg_catalog.unnest(memory_ids) as i (id)
+        select i.id, i.id from pg_catalog.unnest(p_memory_ids) as i (id)
         union
         select p.child, e.parent from paths as p join edges as e on e.child = p.ancestor
     ),
@@ -113,10 +114,10 @@ begin
     ),
     rejections as (
         select distinct i.id
-        from pg_catalog.unnest(memory_ids) as i (id)
+        from pg_catalog.unnest(p_memory_ids) as i (id)
         cross join lateral (
             select e.event_id from memfold_internal._decisions as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C" and e.memory_id = i.id
+            where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id
                 and e.action = 'rejected' and e.tier = 3 and not e.undone
             offset 0
         ) as e
@@ -128,7 +129,7 @@ begin
             select k.observations, k.independent, k.source_confidence, k.extractor_confidence, k.first_seen, k.last_seen, k.has_metadata,
                 k.has_validity
             from memfold.memory_counters as k
-            where k.tenant_id = _derived_trees.tenant_id collate "C" and k.memory_id = m.id
+            where k.tenant_id = p_tenant_id collate "C" and k.memory_id = m.id
             offset 0
         ) as k on true
     ),
@@ -149,14 +150,14 @@ begin
         cross join lateral (
             -- Pairs and their order. Separate: under row-level security an index can only be used for conditions on a column.
             select e.metadata, e.observed_at, e.event_id from memfold_internal._observed as e
-            where e.tenant_id = _derived_trees.tenant_id collate "C"
+            where e.tenant_id = p_tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (c.id, '00000000-0000-0000-0000-000000000000')
                 and (e.memory_id, e.event_id) <= (c.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                 and e.metadata <> '{}'
             order by e.memory_id, e.event_id
             offset 0
         ) as e
-        cross join lateral memfold_internal._memory(_derived_trees.tenant_id, c.root) as r
+        cross join lateral memfold_internal._memory(p_tenant_id, c.root) as r
         cross join lateral memfold_internal._policy(r.tenant_id, r.bucket_id, r.memory_type) as p
         where c.has_metadata
     ),
@@ -195,20 +196,17 @@ begin
     left join rejections as j on j.id = m.id
     left join sums as s on s.root = m.id
     left join memfold_internal._repeated_evidence(
-        _derived_trees.tenant_id,
+        p_tenant_id,
         array(select t.id from counted as t join sums as s on s.root = t.root and s.aliases > 0 order by t.id),
         array(select t.root from counted as t join sums as s on s.root = t.root and s.aliases > 0 order by t.id)
     ) as t on t.root_id = m.id
     left join metadatas as d on d.root = m.id
     left join maxima as x on x.root = m.id
     left join lateral (
-        select v.* from memfold_internal._validity(_derived_trees.tenant_id, array(select t.id from members as t where t.root = m.id)) as v
+        select v.* from memfold_internal._validity(p_tenant_id, array(select t.id from members as t where t.root = m.id)) as v
         where s.has_validity
         -- otherwise it would be checked for every tree
         offset 0
     ) as y on true;
 end;
 $$;
-comment on function memfold_internal._derived_trees is
-'What the ledger rows in force say about whole trees (memory_ids: every member of them, each with its own counters): edges, roots, flags,
-and for roots the sums over the aliases, metadata and validity. Only reads.';

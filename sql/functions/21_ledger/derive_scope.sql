@@ -1,4 +1,5 @@
-create or replace function memfold_internal._is_pruned(tenant_id text, root_id uuid) returns boolean
+-- Whether a root was pruned, and not stated since. Only reads.
+create or replace function memfold_internal._is_pruned(p_tenant_id text, p_root_id uuid) returns boolean
 language plpgsql stable
 as $$
 declare
@@ -6,37 +7,38 @@ declare
 begin
     select p.event_id into v_pruned
     from memfold_internal._decisions as p
-    where p.tenant_id = _is_pruned.tenant_id collate "C" and p.memory_id = _is_pruned.root_id and p.action = 'pruned'
+    where p.tenant_id = p_tenant_id collate "C" and p.memory_id = p_root_id and p.action = 'pruned'
         and not p.undone
     order by p.event_id desc
     limit 1;
     return v_pruned is not null and not exists (
-        select from pg_catalog.unnest(memfold_internal._trees(_is_pruned.tenant_id, array[_is_pruned.root_id])) as t (id)
+        select from pg_catalog.unnest(memfold_internal._trees(p_tenant_id, array[p_root_id])) as t (id)
         cross join lateral (
             select from memfold_internal._statements as e
-            where e.tenant_id = _is_pruned.tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
+            where e.tenant_id = p_tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
             offset 0
         ) as e
     );
 end;
 $$;
-comment on function memfold_internal._is_pruned is 'Whether a root was pruned, and not stated since. Only reads.';
 
-create or replace function memfold_internal._derive_trees(tenant_id text, members uuid[]) returns void
+-- Derives edges, roots, sums over aliases, metadata, and whether a root is alive, for all texts of some trees. The
+-- caller holds their rows.
+create or replace function memfold_internal._derive_trees(p_tenant_id text, p_members uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_id uuid;
     d record;
 begin
     for d in
         -- unchanged rows are not written: in a large tree that is most of them
         select t.*, n.status
-        from memfold_internal._derived_trees(v_tenant_id, members) as t
+        from memfold_internal._derived_trees(v_tenant_id, p_members) as t
         cross join lateral (
             select k.* from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = t.memory_id
             offset 0
@@ -76,7 +78,7 @@ begin
         select x.root_id as memory_id, x.event_id
         from (
             select r.root_id, (array_agg(n.event_id order by n.event_id desc))[1] as event_id
-            from unnest(members) as i (id)
+            from unnest(p_members) as i (id)
             cross join lateral (
                 select memfold_internal._root(m.memory_id, m.root_id) as root_id from memfold.memories as m
                 where m.tenant_id = v_tenant_id and m.memory_id = i.id
@@ -104,7 +106,7 @@ begin
     end loop;
     -- whether they were stated since depends on the present trees
     for v_id in
-        select i.id from unnest(members) as i (id) where memfold_internal._is_pruned(v_tenant_id, i.id) order by i.id
+        select i.id from unnest(p_members) as i (id) where memfold_internal._is_pruned(v_tenant_id, i.id) order by i.id
     loop
         update memfold.memories as m
         set status = 'withdrawn'
@@ -112,36 +114,36 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._derive_trees is
-'Derives edges, roots, sums over aliases, metadata, and whether a root is alive, for all texts of some trees. The caller holds their rows.';
 
-create or replace function memfold_internal._derive_times(tenant_id text, members uuid[], regroups boolean) returns void
+-- Derives when the roots among members are current, and all whose times may change with theirs: intervals, status and
+-- flags. p_regroups: the caller has only added or removed merges. The caller holds the rows of all that are current.
+create or replace function memfold_internal._derive_times(p_tenant_id text, p_members uuid[], p_regroups boolean) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_timed uuid[];
     v_roots uuid[];
     v_derived memfold_internal.derived_time[];
     d record;
 begin
-    v_roots := array(select r.memory_id from memfold_internal._roots(v_tenant_id, members) as r);
-    if regroups then
-        v_derived := memfold_internal._regrouped(v_tenant_id, members);
+    v_roots := array(select r.memory_id from memfold_internal._roots(v_tenant_id, p_members) as r);
+    if p_regroups then
+        v_derived := memfold_internal._regrouped(v_tenant_id, p_members);
     end if;
     -- of all others the times are known without their statements
     v_timed := array(
         select r.memory_id
-        from memfold_internal._roots(v_tenant_id, members) as r
+        from memfold_internal._roots(v_tenant_id, p_members) as r
         where v_derived is null and (memfold_internal._is_slot(r.tenant_id, r.bucket_id, r.memory_type, r.predicate)
             or memfold_internal._related(v_tenant_id, array[r.memory_id]) <> '{}')
         union
         -- and those that were on a timeline, with what they leave behind there
         select k.memory_id
-        from unnest(members) as i (id)
+        from unnest(p_members) as i (id)
         cross join lateral (
             select k.memory_id from memfold.memory_counters as k
             where k.tenant_id = v_tenant_id and k.memory_id = i.id and (k.on_timeline or k.has_validity)
@@ -161,7 +163,7 @@ begin
     -- in a long timeline nearly everything is unchanged, and not written again
     for d in
         select o.memory_id, o.valid_from
-        from unnest(v_roots || members) as i (id)
+        from unnest(v_roots || p_members) as i (id)
         cross join lateral (
             select o.* from memfold.memory_intervals as o where o.tenant_id = v_tenant_id and o.memory_id = i.id
             offset 0
@@ -185,7 +187,7 @@ begin
     on conflict do nothing;
     for d in
         select m.memory_id, n.*
-        from unnest(v_roots || members) as i (id)
+        from unnest(v_roots || p_members) as i (id)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         cross join lateral (
             select k.* from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
@@ -211,11 +213,9 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._derive_times is
-'Derives when the roots among members are current, and all whose times may change with theirs: intervals, status and
-flags. regroups: the caller has only added or removed merges. The caller holds the rows of all that are current.';
 
-create or replace function memfold_internal._derive(tenant_id text, memory_ids uuid[], regroups boolean) returns void
+-- derive_scope(). p_regroups: the caller has only added or removed merges, so that the statements are the same.
+create or replace function memfold_internal._derive(p_tenant_id text, p_memory_ids uuid[], p_regroups boolean) returns void
 language plpgsql volatile
 -- replanning these statements, as their arrays of ids tempt the planner to, takes longer than they do
 set plan_cache_mode = force_generic_plan
@@ -224,7 +224,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_text_id uuid;
     v_into_id uuid;
     v_root_id uuid;
@@ -233,16 +233,16 @@ declare
     v_id uuid;
     d record;
 begin
-    if regroups then
-        select m.* into v_text_id, v_into_id, v_root_id, v_texts from memfold_internal._moved(v_tenant_id, memory_ids) as m;
+    if p_regroups then
+        select m.* into v_text_id, v_into_id, v_root_id, v_texts from memfold_internal._moved(v_tenant_id, p_memory_ids) as m;
     end if;
     -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; instead of a removed one an
     -- older one may apply again, which points to another tree.
     v_members := case when v_text_id is not null then v_texts || v_root_id else memfold_internal._trees(v_tenant_id, array(
         -- not by ||, which fails for an array of two dimensions
-        select i.id from unnest(memory_ids) as i (id)
+        select i.id from unnest(p_memory_ids) as i (id)
         union all
-        select e.into_id from memfold_internal._merges_in_force(v_tenant_id, memory_ids) as e
+        select e.into_id from memfold_internal._merges_in_force(v_tenant_id, p_memory_ids) as e
     )) end;
     insert into memfold.memory_counters (tenant_id, memory_id)
     select v_tenant_id, i.id from unnest(v_members) as i (id) order by i.id
@@ -276,7 +276,7 @@ begin
     end if;
     for d in
         select k.memory_id, k.is_related
-        from unnest(memory_ids) as i (id)
+        from unnest(p_memory_ids) as i (id)
         cross join lateral (
             select k.memory_id, not k.is_related as is_related from memfold.memory_counters as k
             where k.tenant_id = v_tenant_id and k.memory_id = i.id
@@ -288,7 +288,7 @@ begin
         set is_related = d.is_related
         where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
     end loop;
-    perform memfold_internal._derive_times(v_tenant_id, v_members, regroups);
+    perform memfold_internal._derive_times(v_tenant_id, v_members, p_regroups);
     for d in
         select v.memory_id, r.status <> 'withdrawn' as is_live
         from unnest(v_members) as i (id)
@@ -307,8 +307,6 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._derive is
-'derive_scope(). regroups: the caller has only added or removed merges, so that the statements are the same.';
 
 create or replace function memfold.derive_scope(
     memory_ids uuid[],
@@ -326,17 +324,18 @@ comment on function memfold.derive_scope is
 force: status, edges, roots, sums over aliases, metadata, intervals. The caller holds the lock of the scope (or of the bucket, if trees
 span scopes) and has written the ledger, and counted each text''s own observations. Only the owner may call it.';
 
-create or replace function memfold_internal._derive_all(tenant_id text, memory_ids uuid[], regroups boolean default false) returns void
+-- derive_scope() for any number of memories, in parts. The caller holds the bucket's lock.
+create or replace function memfold_internal._derive_all(
+    p_tenant_id text, p_memory_ids uuid[], p_regroups boolean default false
+) returns void
 language plpgsql volatile
 as $$
 begin
-    if pg_catalog.cardinality(memory_ids) > 200 then
-        perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id, memory_ids));
+    if pg_catalog.cardinality(p_memory_ids) > 200 then
+        perform memfold_internal._lock_texts(p_tenant_id, memfold_internal._texts_to_lock(p_tenant_id, p_memory_ids));
     end if;
-    for v_from in 1..pg_catalog.cardinality(memory_ids) by 200 loop
-        perform memfold_internal._derive(tenant_id, memory_ids[v_from:v_from + 199], regroups);
+    for v_from in 1..pg_catalog.cardinality(p_memory_ids) by 200 loop
+        perform memfold_internal._derive(p_tenant_id, p_memory_ids[v_from:v_from + 199], p_regroups);
     end loop;
 end;
 $$;
-comment on function memfold_internal._derive_all is
-'derive_scope() for any number of memories, in parts. The caller holds the bucket''s lock.';

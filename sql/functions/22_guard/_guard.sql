@@ -3,14 +3,16 @@
 -- Its parts: _guard_text (words and what they are), _guard_facts (negations, numbers, dates, units, identifiers), _guard_says (time, mode,
 -- quantity, person), _guard_names (names, order, prefixes), _guard_roles, _guard_turned (who does what), _guard_exchange (the words that are left).
 
+-- Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.
 create or replace function memfold_internal._guard_limit() returns integer
 language sql immutable parallel safe
 return 8192;
-comment on function memfold_internal._guard_limit is
-'Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.';
 
+-- Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
+-- Kinds: negation, numeral, date, time, version, currency, unit, identifier, tense, mode, quantity, pronoun, place,
+-- name, antonym, prefix, order, substitution; length: a text that is too long to compare (_guard_limit).
 -- Longer than 150 lines: one pass over two texts, in which each step reads what the last one left.
-create or replace function memfold_internal._guard(tenant_id text, a text, b text)
+create or replace function memfold_internal._guard(p_tenant_id text, a text, b text)
 returns text[]
 language plpgsql
 stable
@@ -142,7 +144,7 @@ begin
     if v_only_a <> '{}' and v_only_b <> '{}' then
         -- known to say the same: treated as the same word from here on
         for v_place, v_other in
-            select s.place, s.other from memfold_internal._guard_synonyms(tenant_id, v_a, v_only_a, v_b, v_only_b) as s
+            select s.place, s.other from memfold_internal._guard_synonyms(p_tenant_id, v_a, v_only_a, v_b, v_only_b) as s
         loop
             v_b[v_other] := v_a[v_place];
             v_marked_b[v_other] := v_marked_a[v_place];
@@ -270,7 +272,7 @@ begin
                 from (select distinct unnest(v_words_a)) as listed(word)
                 cross join lateral (
                     select antonyms.antonym from memfold.antonyms as antonyms
-                    where antonyms.tenant_id = any (array['*', _guard.tenant_id])
+                    where antonyms.tenant_id = any (array['*', p_tenant_id])
                         and antonyms.word = listed.word collate "C" and antonyms.kind = 'antonym'
                     offset 0) as found
                 where found.antonym = any (v_words_b)
@@ -279,7 +281,7 @@ begin
                 from (select distinct unnest(v_words_b)) as listed(word)
                 cross join lateral (
                     select antonyms.antonym from memfold.antonyms as antonyms
-                    where antonyms.tenant_id = any (array['*', _guard.tenant_id])
+                    where antonyms.tenant_id = any (array['*', p_tenant_id])
                         and antonyms.word = listed.word collate "C" and antonyms.kind = 'antonym'
                     offset 0) as found
                 where found.antonym = any (v_words_a)
@@ -298,7 +300,7 @@ begin
         for v_token, v_found in
             select antonyms.word, antonyms.antonym
             from memfold.antonyms as antonyms
-            where antonyms.tenant_id in ('*', _guard.tenant_id) and antonyms.word >= E'\u2E80' and antonyms.kind = 'antonym'
+            where antonyms.tenant_id in ('*', p_tenant_id) and antonyms.word >= E'\u2E80' and antonyms.kind = 'antonym'
                 and (position(antonyms.word in v_plain_a) > 0 and position(antonyms.antonym in v_plain_b) > 0
                         and position(antonyms.word in v_plain_b) = 0 and position(antonyms.antonym in v_plain_a) = 0
                     or position(antonyms.word in v_plain_b) > 0 and position(antonyms.antonym in v_plain_a) > 0
@@ -368,7 +370,7 @@ begin
 
     if v_signals = '{}' then
         v_signals := array_remove(array[memfold_internal._guard_exchange(
-            tenant_id, v_a, v_marked_a, v_class_a, v_only_a, v_b, v_marked_b, v_class_b, v_only_b, v_is_eastern,
+            p_tenant_id, v_a, v_marked_a, v_class_a, v_only_a, v_b, v_marked_b, v_class_b, v_only_b, v_is_eastern,
             cardinality(v_words_a) between 1 and 5 and cardinality(v_words_b) between 1 and 5)], null);
     end if;
     if v_signals <> '{}' then
@@ -378,7 +380,3 @@ begin
     return v_signals;
 end;
 $function$;
-comment on function memfold_internal._guard is
-'Compares the cheap facts of two texts and returns the differences, each as "kind: what"; an empty array is clean.
-Kinds: negation, numeral, date, time, version, currency, unit, identifier, tense, mode, quantity, pronoun, place, name, antonym,
-prefix, order, substitution; length: a text that is too long to compare (_guard_limit).';

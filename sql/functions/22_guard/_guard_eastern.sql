@@ -1,14 +1,14 @@
 -- The guard in scripts without spaces between words: Chinese, Japanese, Thai; and in Korean.
 
 -- A text without spaces, in which phrases known to say the same as one of the other text are replaced by that one.
-create or replace function memfold_internal._guard_eastern_text(tenant_id text, content text, other text)
+create or replace function memfold_internal._guard_eastern_text(p_tenant_id text, p_content text, p_other text)
 returns text
 language plpgsql
 stable
 parallel safe
 as $function$
 declare
-    v_text text collate "C" := content;
+    v_text text collate "C" := p_content;
     v_phrase text;
     v_instead text;
 begin
@@ -16,13 +16,13 @@ begin
         select found.phrase, found.instead
         from (
             select s.word, s.antonym from memfold.antonyms as s
-            where s.tenant_id in ('*', _guard_eastern_text.tenant_id) and s.word >= E'\u2E80' and s.kind = 'synonym'
+            where s.tenant_id in ('*', p_tenant_id) and s.word >= E'\u2E80' and s.kind = 'synonym'
             union all
             select s.antonym, s.word from memfold.antonyms as s
-            where s.tenant_id in ('*', _guard_eastern_text.tenant_id) and s.word >= E'\u2E80' and s.kind = 'synonym'
+            where s.tenant_id in ('*', p_tenant_id) and s.word >= E'\u2E80' and s.kind = 'synonym'
         ) as found (phrase, instead)
-        where position(found.phrase in content) > 0 and position(found.instead in content) = 0
-            and position(found.instead in other) > 0
+        where position(found.phrase in p_content) > 0 and position(found.instead in p_content) = 0
+            and position(found.instead in p_other) > 0
         order by length(found.phrase) desc, found.phrase collate "C"
     loop
         v_text := replace(v_text, v_phrase, v_instead);
@@ -32,7 +32,7 @@ end;
 $function$;
 
 -- Words with content: ideographs except grammar, runs of katakana and of Latin letters, and the beginnings of Korean words.
-create or replace function memfold_internal._guard_eastern_content(content text)
+create or replace function memfold_internal._guard_eastern_content(p_content text)
 returns text[]
 language sql
 immutable
@@ -40,12 +40,16 @@ parallel safe
 return array(
     select case when m.found[1] between E'\uAC00' and E'\uD7A3' then left(m.found[1], 2) else rtrim(m.found[1], 'ー') end
     from regexp_matches(
-        translate(content, '的了在是着也就又而且但和与與跟及该該其个個之', ''),
+        translate(p_content, '的了在是着也就又而且但和与與跟及该該其个個之', ''),
         E'[\u3400-\u9FFF\uF900-\uFAFF]|[\u30A1-\u30FA\u30FC]+|[a-z]+|[\uAC00-\uD7A3]+|[\u0E00-\u0E7F]+', 'g'
     ) as m (found)
 );
 
-create or replace function memfold_internal._guard_eastern(tenant_id text, plain_a text, plain_b text)
+-- The difference between two Chinese, Japanese, Korean or Thai texts (_guard_text), as a signal, or null: words on both
+-- sides that the other lacks (substitution), a phrase that changes a fact on one side (tense, mode, quantity), a
+-- different person at the beginning (pronoun), who owns what (order). Of Japanese endings in hiragana only the past
+-- counts.
+create or replace function memfold_internal._guard_eastern(p_tenant_id text, p_plain_a text, p_plain_b text)
 returns text
 language plpgsql
 stable
@@ -53,9 +57,9 @@ parallel safe
 as $function$
 declare
     -- (Korean keeps its spaces)
-    v_space constant text := case when plain_a collate "C" ~ E'[\uAC00-\uD7A3]' then '' else ' ' end;
-    v_b text collate "C" := translate(plain_b, v_space, '');
-    v_a text collate "C" := memfold_internal._guard_eastern_text(tenant_id, translate(plain_a, v_space, ''), v_b);
+    v_space constant text := case when p_plain_a collate "C" ~ E'[\uAC00-\uD7A3]' then '' else ' ' end;
+    v_b text collate "C" := translate(p_plain_b, v_space, '');
+    v_a text collate "C" := memfold_internal._guard_eastern_text(p_tenant_id, translate(p_plain_a, v_space, ''), v_b);
     v_words_a text[];
     v_words_b text[];
     v_all_a constant text[] := memfold_internal._guard_eastern_content(v_a);
@@ -112,7 +116,3 @@ begin
     return null;
 end;
 $function$;
-comment on function memfold_internal._guard_eastern is
-'The difference between two Chinese, Japanese, Korean or Thai texts (_guard_text), as a signal, or null: words on both sides that the
-other lacks (substitution), a phrase that changes a fact on one side (tense, mode, quantity), a different person at the beginning
-(pronoun), who owns what (order). Of Japanese endings in hiragana only the past counts.';

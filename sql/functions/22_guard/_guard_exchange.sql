@@ -2,7 +2,7 @@
 
 -- Words that a deployment lists as equal (memfold.antonyms, kind synonym): pairs of positions, in a and b.
 create or replace function memfold_internal._guard_synonyms(
-    tenant_id text, a text[], only_a integer[], b text[], only_b integer[]
+    p_tenant_id text, a text[], p_only_a integer[], b text[], p_only_b integer[]
 )
 returns table (place integer, other integer)
 language plpgsql
@@ -18,24 +18,24 @@ begin
         select distinct on (found.place) found.place, found.other
         from (
             select x.place, y.place
-            from unnest(only_a[:40]) as x (place)
+            from unnest(p_only_a[:40]) as x (place)
             cross join lateral (
                 select s.antonym from memfold.antonyms as s
-                where s.tenant_id = any (array['*', _guard_synonyms.tenant_id])
+                where s.tenant_id = any (array['*', p_tenant_id])
                     and s.word = a[x.place] collate "C" and s.kind = 'synonym'
                 offset 0
             ) as known (word)
-            join unnest(only_b[:40]) as y (place) on b[y.place] = known.word
+            join unnest(p_only_b[:40]) as y (place) on b[y.place] = known.word
             union all
             select x.place, y.place
-            from unnest(only_b[:40]) as y (place)
+            from unnest(p_only_b[:40]) as y (place)
             cross join lateral (
                 select s.antonym from memfold.antonyms as s
-                where s.tenant_id = any (array['*', _guard_synonyms.tenant_id])
+                where s.tenant_id = any (array['*', p_tenant_id])
                     and s.word = b[y.place] collate "C" and s.kind = 'synonym'
                 offset 0
             ) as known (word)
-            join unnest(only_a[:40]) as x (place) on a[x.place] = known.word
+            join unnest(p_only_a[:40]) as x (place) on a[x.place] = known.word
         ) as found (place, other)
         order by found.place, found.other
     ) as paired
@@ -43,9 +43,12 @@ begin
 end;
 $function$;
 
+-- The difference between the words of two texts, as a signal, or null. For each text: its words (_guard_text), the same
+-- with capitals marked, their classes (_guard_classes) and the positions of those that only it has. p_is_exchange: each
+-- has one to five content words that the other lacks.
 create or replace function memfold_internal._guard_exchange(
-    tenant_id text, a text[], marked_a text[], classes_a text[], only_a integer[],
-    b text[], marked_b text[], classes_b text[], only_b integer[], is_eastern boolean, is_exchange boolean
+    p_tenant_id text, a text[], p_marked_a text[], p_classes_a text[], p_only_a integer[],
+    b text[], p_marked_b text[], p_classes_b text[], p_only_b integer[], p_is_eastern boolean, p_is_exchange boolean
 )
 returns text
 language plpgsql
@@ -56,33 +59,29 @@ declare
     v_signal text;
     v_is_english boolean;
 begin
-    v_signal := memfold_internal._guard_turned(a, classes_a, only_a, b, classes_b, only_b);
+    v_signal := memfold_internal._guard_turned(a, p_classes_a, p_only_a, b, p_classes_b, p_only_b);
     if v_signal is not null then
         return v_signal;
-    elsif is_eastern then
-        return memfold_internal._guard_eastern(tenant_id, array_to_string(a, ' '), array_to_string(b, ' '));
+    elsif p_is_eastern then
+        return memfold_internal._guard_eastern(p_tenant_id, array_to_string(a, ' '), array_to_string(b, ' '));
     end if;
     v_signal := coalesce(
-        memfold_internal._guard_subject(a, marked_a, classes_a, only_a, b, classes_b, only_b),
-        memfold_internal._guard_subject(b, marked_b, classes_b, only_b, a, classes_a, only_a));
+        memfold_internal._guard_subject(a, p_marked_a, p_classes_a, p_only_a, b, p_classes_b, p_only_b),
+        memfold_internal._guard_subject(b, p_marked_b, p_classes_b, p_only_b, a, p_classes_a, p_only_a));
     if v_signal is not null then
         return v_signal;
     end if;
-    v_is_english := memfold_internal._guard_is_english(marked_a, marked_b, only_b,
-        cardinality(only_a) + cardinality(only_b) < 4 and cardinality(only_a) < cardinality(a));
+    v_is_english := memfold_internal._guard_is_english(p_marked_a, p_marked_b, p_only_b,
+        cardinality(p_only_a) + cardinality(p_only_b) < 4 and cardinality(p_only_a) < cardinality(a));
     if not v_is_english then
-        return memfold_internal._guard_other_language(a, marked_a, classes_a, only_a, b, marked_b, classes_b, only_b);
-    elsif v_is_english and is_exchange
-        and least(cardinality(a) - cardinality(only_a), cardinality(b) - cardinality(only_b)) * 5
+        return memfold_internal._guard_other_language(a, p_marked_a, p_classes_a, p_only_a, b, p_marked_b, p_classes_b, p_only_b);
+    elsif v_is_english and p_is_exchange
+        and least(cardinality(a) - cardinality(p_only_a), cardinality(b) - cardinality(p_only_b)) * 5
             >= greatest(cardinality(a), cardinality(b)) * 3
     then
         -- a few content words exchanged, in texts that share most of theirs
-        return memfold_internal._guard_substitution(a, classes_a, only_a, b, classes_b, only_b);
+        return memfold_internal._guard_substitution(a, p_classes_a, p_only_a, b, p_classes_b, p_only_b);
     end if;
     return null;
 end;
 $function$;
-comment on function memfold_internal._guard_exchange is
-'The difference between the words of two texts, as a signal, or null. For each text: its words (_guard_text), the same with capitals
-marked, their classes (_guard_classes) and the positions of those that only it has. is_exchange: each has one to five content words that
-the other lacks.';

@@ -1,20 +1,20 @@
 -- The guard's facts of one text: negations, and what can be counted, dated or looked up.
 
 -- How often a text negates. In languages of negative concord "no ... nunca" is one negation.
-create or replace function memfold_internal._guard_negations(content text, tokens text[], classes text[])
+create or replace function memfold_internal._guard_negations(p_content text, p_tokens text[], p_classes text[])
 returns integer
 language plpgsql
 immutable
 parallel safe
 as $function$
 declare
-    v_count integer := cardinality(array_positions(classes, 'n'));
+    v_count integer := cardinality(array_positions(p_classes, 'n'));
     v_text text collate "C";
 begin
     if v_count = 0 then
-        v_count := cardinality(array_positions(classes, 'q'));
+        v_count := cardinality(array_positions(p_classes, 'q'));
     else
-        v_text := ' ' || content || ' ';
+        v_text := ' ' || p_content || ' ';
         v_count := v_count - regexp_count(
             v_text,
             ' (?:not|nicht|non|no|не|niet) (?:only|just|nur|solo|sólo|solamente|soltanto|só|apenas|только|alleen) ');
@@ -25,24 +25,24 @@ begin
         end if;
     end if;
     -- verbs that deny what follows ("stopped smoking", "failed to load"), if something follows
-    for v_at in 1..cardinality(tokens) loop
-        if left(classes[v_at], 1) = 'N' and (classes[v_at] = 'N'
-            or classes[v_at] = 'N>ing' and right(tokens[v_at + 1], 3) = 'ing'
-            or tokens[v_at + 1] = substr(classes[v_at], 3))
+    for v_at in 1..cardinality(p_tokens) loop
+        if left(p_classes[v_at], 1) = 'N' and (p_classes[v_at] = 'N'
+            or p_classes[v_at] = 'N>ing' and right(p_tokens[v_at + 1], 3) = 'ing'
+            or p_tokens[v_at + 1] = substr(p_classes[v_at], 3))
         then
             v_count := v_count + 1;
         end if;
     end loop;
-    if octet_length(content) = length(content) then
+    if octet_length(p_content) = length(p_content) then
         return v_count;
     end if;
-    if content collate "C" ~ '[ığş]' then
+    if p_content collate "C" ~ '[ığş]' then
         -- Turkish: -mıyor, -maz, -madı, -mayacak and similar endings
         v_count := v_count + regexp_count(
-            content collate "C", '[^ ]m(?:[ıiuü]yor|[ae]z|[ae]d[ıi]|[ae]ya?[ae]ca[kğ])(?:[sdt]?[ıiuü][mnz]|[mnk]|l[ae]r)?(?= |$)');
+            p_content collate "C", '[^ ]m(?:[ıiuü]yor|[ae]z|[ae]d[ıi]|[ae]ya?[ae]ca[kğ])(?:[sdt]?[ıiuü][mnz]|[mnk]|l[ae]r)?(?= |$)');
     end if;
-    if content collate "C" ~ E'[\u3040-\u30FF\u3400-\u9FFF]' then
-        v_text := replace(content, ' ', '');
+    if p_content collate "C" ~ E'[\u3040-\u30FF\u3400-\u9FFF]' then
+        v_text := replace(p_content, ' ', '');
         if v_text ~ E'[\u3040-\u309F]' then
             v_text := regexp_replace(
                 v_text, 'な(?:ければ|くては|きゃ)(?:なら|いけ)(?:ない|ません)|ないといけ(?:ない|ません)|'
@@ -57,30 +57,30 @@ begin
                 || E'识别|識別|未来|未來|无论|無論|是不是|有没有|有沒有|不管|不论|不論|(.)不\\1', '', 'g');
             v_count := v_count + regexp_count(v_text, '[不没沒无無别別未勿]');
         end if;
-    elsif content collate "C" ~ E'[\uAC00-\uD7A3]' then
-        v_count := v_count + regexp_count(content collate "C", '않|없|아니|못|지 말');
-    elsif content collate "C" ~ E'[\u0E00-\u0E7F]' then
-        v_count := v_count + regexp_count(content collate "C", 'ไม่');
+    elsif p_content collate "C" ~ E'[\uAC00-\uD7A3]' then
+        v_count := v_count + regexp_count(p_content collate "C", '않|없|아니|못|지 말');
+    elsif p_content collate "C" ~ E'[\u0E00-\u0E7F]' then
+        v_count := v_count + regexp_count(p_content collate "C", 'ไม่');
     end if;
     return v_count;
 end;
 $function$;
 
 -- The position of the month that the ordinal at a position is a day of ("second of May", "22nd June"), or null.
-create or replace function memfold_internal._guard_month_after(tokens text[], classes text[], place integer)
+create or replace function memfold_internal._guard_month_after(p_tokens text[], p_classes text[], p_place integer)
 returns integer
 language sql
 immutable
 parallel safe
 return case
-    when tokens[place + 1] = 'of' and left(classes[place + 2], 1) in ('m', 'M') then place + 2
-    when left(classes[place + 1], 1) = 'm' then place + 1
+    when p_tokens[p_place + 1] = 'of' and left(p_classes[p_place + 2], 1) in ('m', 'M') then p_place + 2
+    when left(p_classes[p_place + 1], 1) = 'm' then p_place + 1
 end;
 
 -- The numbers, dates, versions, currencies, units and identifiers of a text, each as kind, value and weight ('s', or 'w' for words that
 -- often have another meaning) separated by U+001F.
 -- Longer than 150 lines: one pass over the words of a text; each branch is a kind of fact.
-create or replace function memfold_internal._guard_facts(tokens text[], marked text[], classes text[])
+create or replace function memfold_internal._guard_facts(p_tokens text[], p_marked text[], p_classes text[])
 returns text[]
 language plpgsql
 immutable
@@ -91,7 +91,7 @@ declare
     v_months constant text[] := '{january,february,march,april,may,june,july,august,september,october,november,
         december}'::text[];
     v_days constant text[] := '{monday,tuesday,wednesday,thursday,friday,saturday,sunday}'::text[];
-    v_total constant integer := cardinality(tokens);
+    v_total constant integer := cardinality(p_tokens);
     v_at integer := 0;
     v_token text collate "C";
     v_class text collate "C";
@@ -111,8 +111,8 @@ declare
 begin
     while v_at < v_total loop
         v_at := v_at + 1;
-        v_token := tokens[v_at];
-        v_class := classes[v_at];
+        v_token := p_tokens[v_at];
+        v_class := p_classes[v_at];
         if v_class is null then
             continue when v_token !~ '[0-9@_/.:²³¹⁰⁴-⁹]';
         else
@@ -134,28 +134,28 @@ begin
             end if;
             v_kind := 'numeral';
             if v_number < 1000000 and not v_is_word and v_at < v_total
-                and (left(classes[v_at + 1], 1) in ('m', 'M')) and v_token ~ '^[0-9]{1,2}$'
+                and (left(p_classes[v_at + 1], 1) in ('m', 'M')) and v_token ~ '^[0-9]{1,2}$'
             then
                 v_day := v_token::integer;
-                v_month := substr(classes[v_at + 1], 2)::integer;
+                v_month := substr(p_classes[v_at + 1], 2)::integer;
                 v_at := v_at + 1;
-            elsif v_token ~ '^[0-9]{1,2}$' and v_at + 2 <= v_total and tokens[v_at + 1] in ('.', 'de')
-                and left(classes[v_at + 2], 1) in ('m', 'M') and tokens[v_at + 2] not in ('may', 'march')
+            elsif v_token ~ '^[0-9]{1,2}$' and v_at + 2 <= v_total and p_tokens[v_at + 1] in ('.', 'de')
+                and left(p_classes[v_at + 2], 1) in ('m', 'M') and p_tokens[v_at + 2] not in ('may', 'march')
             then
                 v_day := v_token::integer;
-                v_month := substr(classes[v_at + 2], 2)::integer;
+                v_month := substr(p_classes[v_at + 2], 2)::integer;
                 v_at := v_at + 2;
             elsif not v_is_word and v_at > 1
-                and (tokens[v_at - 1] in ('version', 'versión', 'versione', 'versão', 'версия', 'версии', 'release',
+                and (p_tokens[v_at - 1] in ('version', 'versión', 'versione', 'versão', 'версия', 'версии', 'release',
                                           'v', '版')
-                     or (position('.' in v_token) > 0 and marked[v_at - 1] <> tokens[v_at - 1]
-                         and classes[v_at - 1] is null))
+                     or (position('.' in v_token) > 0 and p_marked[v_at - 1] <> p_tokens[v_at - 1]
+                         and p_classes[v_at - 1] is null))
             then
                 v_kind := 'version';
                 v_value := v_token;
             else
                 loop
-                    v_next := classes[v_at + 1];
+                    v_next := p_classes[v_at + 1];
                     if left(v_next, 1) = '*' and v_number < 1000000 then
                         v_number := v_number * substr(v_next, 2)::numeric;
                         v_weight := 's';
@@ -163,8 +163,8 @@ begin
                         continue;
                     end if;
                     exit when not v_is_word;
-                    if v_number >= 100 and tokens[v_at + 1] = 'and' and left(classes[v_at + 2], 1) in ('#', '~') then
-                        v_add := substr(classes[v_at + 2], 2)::numeric;
+                    if v_number >= 100 and p_tokens[v_at + 1] = 'and' and left(p_classes[v_at + 2], 1) in ('#', '~') then
+                        v_add := substr(p_classes[v_at + 2], 2)::numeric;
                         v_number := v_number + v_add;
                         v_at := v_at + 2;
                         continue;
@@ -185,12 +185,12 @@ begin
                     v_at := v_at + 1;
                 end loop;
                 v_value := trim_scale(v_number)::text || case when v_is_ordinal then 'th' else '' end;
-                v_next := classes[v_at + 1];
+                v_next := p_classes[v_at + 1];
                 if v_is_ordinal then
-                    v_place := memfold_internal._guard_month_after(tokens, classes, v_at);
+                    v_place := memfold_internal._guard_month_after(p_tokens, p_classes, v_at);
                     if v_place is not null then
                         v_day := v_number::integer;
-                        v_month := substr(classes[v_place], 2)::integer;
+                        v_month := substr(p_classes[v_place], 2)::integer;
                         v_at := v_place;
                     end if;
                 elsif v_next = '%' then
@@ -199,34 +199,34 @@ begin
                 elsif left(v_next, 1) = 't' and v_number between 0 and 24 then
                     v_kind := 'time';
                     v_number := case when v_next = 't12' and v_number < 12 then v_number + 12
-                                     when tokens[v_at + 1] = 'am' and v_number = 12 then 0
+                                     when p_tokens[v_at + 1] = 'am' and v_number = 12 then 0
                                      else v_number end;
                     v_value := trim_scale(v_number)::text || ':00';
                     v_at := v_at + 1;
                 elsif left(v_next, 1) = 'u' then
                     v_facts := v_facts || (E'unit\x1f' || substr(v_next, 2) || E'\x1fw');
                     v_at := v_at + 1;
-                elsif tokens[v_at + 1] in ('年', '月', '日', '号', '號', '点', '點', '時', '时', '分') then
+                elsif p_tokens[v_at + 1] in ('年', '月', '日', '号', '號', '点', '點', '時', '时', '分') then
                     v_kind := 'date';
-                    v_value := v_value || tokens[v_at + 1];
+                    v_value := v_value || p_tokens[v_at + 1];
                 elsif v_is_word and v_number = 1 then
                     v_weight := 'w';
                 end if;
             end if;
         elsif left(v_class, 1) in ('m', 'M') then
             v_month := substr(v_class, 2)::integer;
-            v_part := regexp_match(tokens[v_at + 1] collate "C", '^([0-9]{1,2})(?:st|nd|rd|th)?$');
+            v_part := regexp_match(p_tokens[v_at + 1] collate "C", '^([0-9]{1,2})(?:st|nd|rd|th)?$');
             if v_part is not null then
                 v_day := v_part[1]::integer;
                 v_at := v_at + 1;
-            elsif left(classes[v_at + 1], 1) = 'o' then
-                v_day := substr(classes[v_at + 1], 2)::integer;
+            elsif left(p_classes[v_at + 1], 1) = 'o' then
+                v_day := substr(p_classes[v_at + 1], 2)::integer;
                 v_at := v_at + 1;
-            elsif classes[v_at + 1] in ('#20', '#30') and left(classes[v_at + 2], 1) = 'o' then
-                v_day := substr(classes[v_at + 1], 2)::integer + substr(classes[v_at + 2], 2)::integer;
+            elsif p_classes[v_at + 1] in ('#20', '#30') and left(p_classes[v_at + 2], 1) = 'o' then
+                v_day := substr(p_classes[v_at + 1], 2)::integer + substr(p_classes[v_at + 2], 2)::integer;
                 v_at := v_at + 2;
-            elsif left(v_class, 1) = 'M' and coalesce(tokens[v_at + 1] collate "C" !~ '^[0-9]{4}$', true)
-                and (v_at = 1 or tokens[v_at - 1] = '.' or marked[v_at] = v_token)
+            elsif left(v_class, 1) = 'M' and coalesce(p_tokens[v_at + 1] collate "C" !~ '^[0-9]{4}$', true)
+                and (v_at = 1 or p_tokens[v_at - 1] = '.' or p_marked[v_at] = v_token)
             then
                 continue;
             end if;
@@ -237,11 +237,11 @@ begin
             v_kind := 'numeral';
             v_value := substr(v_class, 2) || 'th';
             v_weight := case when v_class in ('o1', 'o2') then 'w' else 's' end;
-            v_place := memfold_internal._guard_month_after(tokens, classes, v_at);
+            v_place := memfold_internal._guard_month_after(p_tokens, p_classes, v_at);
             if v_place is not null then
                 v_weight := 's';
                 v_day := substr(v_class, 2)::integer;
-                v_month := substr(classes[v_place], 2)::integer;
+                v_month := substr(p_classes[v_place], 2)::integer;
                 v_at := v_place;
             end if;
         elsif left(v_class, 1) = 'u' then
@@ -262,21 +262,21 @@ begin
             if left(v_value, 1) = ':' then
                 v_value := '0' || v_value;
             end if;
-            if classes[v_at + 1] = 't12' and split_part(v_value, ':', 1)::integer < 12 then
+            if p_classes[v_at + 1] = 't12' and split_part(v_value, ':', 1)::integer < 12 then
                 v_value := (split_part(v_value, ':', 1)::integer + 12)::text
                     || substr(v_value, position(':' in v_value));
             end if;
         elsif v_token ~ '^[0-9]+(?:st|nd|rd|th|º|ª|er|ère|ème|e)$' then
             v_part := regexp_match(v_token, '^([0-9]+)');
-            if left(classes[v_at + 1], 1) in ('m', 'M') and length(v_part[1]) < 3 then
+            if left(p_classes[v_at + 1], 1) in ('m', 'M') and length(v_part[1]) < 3 then
                 v_day := v_part[1]::integer;
-                v_month := substr(classes[v_at + 1], 2)::integer;
+                v_month := substr(p_classes[v_at + 1], 2)::integer;
                 v_at := v_at + 1;
-            elsif classes[v_at + 1] is not null and tokens[v_at + 1] = 'of' and left(classes[v_at + 2], 1) in ('m', 'M')
+            elsif p_classes[v_at + 1] is not null and p_tokens[v_at + 1] = 'of' and left(p_classes[v_at + 2], 1) in ('m', 'M')
                 and length(v_part[1]) < 3
             then
                 v_day := v_part[1]::integer;
-                v_month := substr(classes[v_at + 2], 2)::integer;
+                v_month := substr(p_classes[v_at + 2], 2)::integer;
                 v_at := v_at + 2;
             else
                 v_kind := 'numeral';
@@ -305,12 +305,12 @@ begin
 
         if v_month is not null then
             v_kind := 'date';
-            if tokens[v_at + 1] in (',', 'de', 'of') and tokens[v_at + 2] collate "C" ~ '^[0-9]{4}$' then
+            if p_tokens[v_at + 1] in (',', 'de', 'of') and p_tokens[v_at + 2] collate "C" ~ '^[0-9]{4}$' then
                 v_at := v_at + 2;
-                v_year := tokens[v_at];
-            elsif tokens[v_at + 1] collate "C" ~ '^[0-9]{4}$' then
+                v_year := p_tokens[v_at];
+            elsif p_tokens[v_at + 1] collate "C" ~ '^[0-9]{4}$' then
                 v_at := v_at + 1;
-                v_year := tokens[v_at];
+                v_year := p_tokens[v_at];
             end if;
             if v_day is not null and v_year is not null then
                 v_value := v_year || '-' || lpad(v_month::text, 2, '0') || '-' || lpad(v_day::text, 2, '0');
@@ -327,7 +327,7 @@ end;
 $function$;
 
 -- Each number of a text with the word it counts, as word, U+001F, number.
-create or replace function memfold_internal._guard_counted(tokens text[], classes text[])
+create or replace function memfold_internal._guard_counted(p_tokens text[], p_classes text[])
 returns text[]
 language plpgsql
 immutable
@@ -336,12 +336,12 @@ as $function$
 declare
     v_counted text[] := '{}'::text[];
 begin
-    for v_at in 1..cardinality(tokens) - 1 loop
-        if (left(classes[v_at], 1) = '#' or classes[v_at] is null and tokens[v_at] collate "C" ~ '^[-+]?[0-9.]+$')
-            and (classes[v_at + 1] is null or left(classes[v_at + 1], 1) in ('S', 'u', '$', '%'))
+    for v_at in 1..cardinality(p_tokens) - 1 loop
+        if (left(p_classes[v_at], 1) = '#' or p_classes[v_at] is null and p_tokens[v_at] collate "C" ~ '^[-+]?[0-9.]+$')
+            and (p_classes[v_at + 1] is null or left(p_classes[v_at + 1], 1) in ('S', 'u', '$', '%'))
         then
             v_counted := v_counted
-                || (tokens[v_at + 1] || E'\x1f' || ltrim(coalesce(classes[v_at], tokens[v_at]), '#'));
+                || (p_tokens[v_at + 1] || E'\x1f' || ltrim(coalesce(p_classes[v_at], p_tokens[v_at]), '#'));
         end if;
     end loop;
     return v_counted;

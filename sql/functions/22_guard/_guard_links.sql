@@ -1,44 +1,45 @@
 -- The guard treats names that a bucket has linked (link_subject) as one: "Georg works at Acme" says the same as "Georg Maier works at
 -- Acme".
 
-create or replace function memfold_internal._name_key(words text[]) returns text
+-- The name that these words of a text (canonical) are, without a genitive 's and surrounding punctuation.
+create or replace function memfold_internal._name_key(p_words text[]) returns text
 language sql immutable parallel safe
 return pg_catalog.regexp_replace(
-    pg_catalog.ltrim(pg_catalog.array_to_string(words, ' '), '"''([{<' || E'\u201C\u201E\u2018\u00AB'),
+    pg_catalog.ltrim(pg_catalog.array_to_string(p_words, ' '), '"''([{<' || E'\u201C\u201E\u2018\u00AB'),
     E'(?:[''\u2019]s)?[]"'')}>.,;:!?\u201D\u201C\u2019\u00BB\u2026]*$' collate "C", ''
 );
-comment on function memfold_internal._name_key is
-'The name that these words of a text (canonical) are, without a genitive ''s and surrounding punctuation.';
 
 -- A loop, because the planner overestimates sets of words so much that a server with JIT would compile each query over them.
-create or replace function memfold_internal._runs_of_words(words text[], longest integer) returns text[]
+-- All runs of at most longest words of a text (canonical), as names.
+create or replace function memfold_internal._runs_of_words(p_words text[], p_longest integer) returns text[]
 language plpgsql immutable parallel safe
 as $$
 declare
     v_runs text[] := array[]::text[];
 begin
-    for v_from in 1..pg_catalog.cardinality(words) loop
-        for v_to in v_from..least(v_from + longest - 1, pg_catalog.cardinality(words)) loop
-            v_runs := v_runs || memfold_internal._name_key(words[v_from:v_to]);
+    for v_from in 1..pg_catalog.cardinality(p_words) loop
+        for v_to in v_from..least(v_from + p_longest - 1, pg_catalog.cardinality(p_words)) loop
+            v_runs := v_runs || memfold_internal._name_key(p_words[v_from:v_to]);
         end loop;
     end loop;
     return v_runs;
 end;
 $$;
-comment on function memfold_internal._runs_of_words is 'All runs of at most longest words of a text (canonical), as names.';
 
-create or replace function memfold_internal._names_in(words text[], names jsonb, longest integer)
+-- The positions at which a text (its words, canonical) has one of these names (canonical -> what it stands for), and the
+-- name. p_longest: the largest number of words in a name.
+create or replace function memfold_internal._names_in(p_words text[], p_names jsonb, p_longest integer)
 returns table (place integer, size integer, name text)
 language plpgsql immutable parallel safe rows 2
 as $$
 begin
     place := 1;
-    while place <= pg_catalog.cardinality(words) loop
+    while place <= pg_catalog.cardinality(p_words) loop
         -- of two names that begin here, the longer
-        size := least(longest, pg_catalog.cardinality(words) - place + 1);
+        size := least(p_longest, pg_catalog.cardinality(p_words) - place + 1);
         name := null;
         while size > 0 and name is null loop
-            name := names ->> memfold_internal._name_key(words[place:place + size - 1]);
+            name := p_names ->> memfold_internal._name_key(p_words[place:place + size - 1]);
             size := size - 1;
         end loop;
         size := size + 1;
@@ -51,17 +52,17 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._names_in is
-'The positions at which a text (its words, canonical) has one of these names (canonical -> what it stands for), and the name. longest: the
-largest number of words in a name.';
 
+-- Whether two texts (their words, canonical, and which begin with a capital) use these words as a whole name, not as a
+-- part of a longer one: judged by the words next to it. In doubt, false.
 create or replace function memfold_internal._is_name_whole(
-    a text[], is_capital_a boolean[], from_a integer, to_a integer, b text[], is_capital_b boolean[], from_b integer, to_b integer
+    a text[], p_is_capital_a boolean[], p_from_a integer, p_to_a integer, b text[], p_is_capital_b boolean[], p_from_b integer,
+    p_to_b integer
 ) returns boolean
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_is_name constant boolean := is_capital_a[from_a] and is_capital_b[from_b];
+    v_is_name constant boolean := p_is_capital_a[p_from_a] and p_is_capital_b[p_from_b];
     v_at_a integer;
     v_at_b integer;
     v_a text;
@@ -69,12 +70,12 @@ declare
     v_in_b boolean;
     v_in_a boolean;
 begin
-    for v_at_a, v_at_b in values (from_a - 1, from_b - 1), (to_a + 1, to_b + 1) loop
+    for v_at_a, v_at_b in values (p_from_a - 1, p_from_b - 1), (p_to_a + 1, p_to_b + 1) loop
         v_a := case when v_at_a between 1 and pg_catalog.cardinality(a) then memfold_internal._name_key(array[a[v_at_a]]) end;
         v_b := case when v_at_b between 1 and pg_catalog.cardinality(b) then memfold_internal._name_key(array[b[v_at_b]]) end;
         continue when v_a is not distinct from v_b;
         -- "Georg Huber": another word belongs to the name
-        if is_capital_a[v_at_a] or is_capital_b[v_at_b] then
+        if p_is_capital_a[v_at_a] or p_is_capital_b[v_at_b] then
             return false;
         end if;
         v_in_b := v_a is null or exists (select from unnest(b) as w (word) where memfold_internal._name_key(array[w.word]) = v_a);
@@ -87,32 +88,33 @@ begin
     return true;
 end;
 $$;
-comment on function memfold_internal._is_name_whole is
-'Whether two texts (their words, canonical, and which begin with a capital) use these words as a whole name, not as a part of a longer
-one: judged by the words next to it. In doubt, false.';
 
-create or replace function memfold_internal._rename(words text[], places integer[], sizes integer[], names text[]) returns text
+-- A text (its words) with other names at these positions.
+create or replace function memfold_internal._rename(p_words text[], p_places integer[], p_sizes integer[], p_names text[]) returns text
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_words text[] := words;
+    v_words text[] := p_words;
     v_last text;
 begin
-    for i in 1..coalesce(pg_catalog.cardinality(places), 0) loop
-        v_last := words[places[i] + sizes[i] - 1];
-        v_words[places[i]] := names[i]
+    for i in 1..coalesce(pg_catalog.cardinality(p_places), 0) loop
+        v_last := p_words[p_places[i] + p_sizes[i] - 1];
+        v_words[p_places[i]] := p_names[i]
             || pg_catalog.substring(v_last, E'(?:[''\u2019]s)?[]"'')}>.,;:!?\u201D\u201C\u2019\u00BB\u2026]*$' collate "C");
-        for v_place in places[i] + 1..places[i] + sizes[i] - 1 loop
+        for v_place in p_places[i] + 1..p_places[i] + p_sizes[i] - 1 loop
             v_words[v_place] := null;
         end loop;
     end loop;
     return pg_catalog.array_to_string(v_words, ' ');
 end;
 $$;
-comment on function memfold_internal._rename is 'A text (its words) with other names at these positions.';
 
+-- Two texts with one name for everybody whom both mention, one by an alias of the bucket's links and the other by the
+-- name or another alias. is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg
+-- Huber", where "Georg" is linked) is left unchanged; so are texts of more than 200 words, all but the first ten names
+-- of a text, and names of more than eight words. Only reads.
 create or replace function memfold_internal._under_one_name(
-    tenant_id text, bucket_id text, inout content text, inout other_content text, out is_changed boolean
+    p_tenant_id text, p_bucket_id text, inout content text, inout other_content text, out is_changed boolean
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -134,7 +136,7 @@ declare
     v_found record;
 begin
     is_changed := false;
-    if not memfold_internal._has_links(tenant_id)
+    if not memfold_internal._has_links(p_tenant_id)
         or greatest(pg_catalog.octet_length(content), pg_catalog.octet_length(other_content)) > memfold_internal._guard_limit()
     then
         return;
@@ -157,7 +159,7 @@ begin
             pg_catalog.cardinality(pg_catalog.string_to_array(memfold_internal._prose_1(l.name), ' ')))))
     into v_names, v_longest
     from memfold.links as l
-    where l.tenant_id = _under_one_name.tenant_id collate "C" and l.bucket_id in (_under_one_name.bucket_id collate "C", '*')
+    where l.tenant_id = p_tenant_id collate "C" and l.bucket_id in (p_bucket_id collate "C", '*')
         and l.kind = 'subject'
         and l.alias = any (memfold_internal._runs_of_words(v_words_a, v_longest_name)
             || memfold_internal._runs_of_words(v_words_b, v_longest_name));
@@ -188,8 +190,3 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._under_one_name is
-'Two texts with one name for everybody whom both mention, one by an alias of the bucket''s links and the other by the name or another
-alias. is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg Huber", where "Georg" is linked) is
-left unchanged; so are texts of more than 200 words, all but the first ten names of a text, and names of more than eight words. Only
-reads.';

@@ -1,7 +1,7 @@
 -- The guard's names, the order of words, and prefixes that reverse a word.
 
 -- The words between conjunctions and commas, in a fixed order.
-create or replace function memfold_internal._guard_parts(tokens text[], joints text[])
+create or replace function memfold_internal._guard_parts(p_tokens text[], p_joints text[])
 returns text[]
 language sql
 immutable
@@ -12,17 +12,17 @@ begin atomic
         select string_agg(listed.token, ' ' order by listed.place) collate "C" as part
         from (
             select unnested.token, unnested.place,
-                count(*) filter (where unnested.token = any (joints)) over (order by unnested.place) as number
-            from unnest(tokens) with ordinality as unnested(token, place)
+                count(*) filter (where unnested.token = any (p_joints)) over (order by unnested.place) as number
+            from unnest(p_tokens) with ordinality as unnested(token, place)
         ) as listed
-        where listed.token <> all (joints)
+        where listed.token <> all (p_joints)
         group by listed.number
     ) as parts;
 end;
 
 -- The same words in another order: the words that changed places, or null if only one phrase moved ("tomorrow I fly" / "I fly
 -- tomorrow") or only the parts of a list did ("tea and milk" / "milk and tea").
-create or replace function memfold_internal._guard_order(a text[], a_classes text[], b text[], b_classes text[])
+create or replace function memfold_internal._guard_order(a text[], p_a_classes text[], b text[], p_b_classes text[])
 returns text
 language plpgsql
 immutable
@@ -45,13 +45,13 @@ declare
 begin
     -- grammar is not content; single words joined by conjunctions or commas are sorted
     for v_place in 1..cardinality(a) loop
-        v_class := left(a_classes[v_place], 1);
+        v_class := left(p_a_classes[v_place], 1);
         if v_class is null or v_class <> 's' then
             v_a := v_a || a[v_place];
         end if;
     end loop;
     for v_place in 1..cardinality(b) loop
-        v_class := left(b_classes[v_place], 1);
+        v_class := left(p_b_classes[v_place], 1);
         if v_class is null or v_class <> 's' then
             v_b := v_b || b[v_place];
         end if;
@@ -118,7 +118,7 @@ $function$;
 
 -- Whether capitals say nothing in a text: nearly all its words have one, and it is too long for a name with a verb ("Likes Star Wars"),
 -- or has a capital on a word that is not a name.
-create or replace function memfold_internal._guard_is_headline(tokens text[], marked text[], classes text[])
+create or replace function memfold_internal._guard_is_headline(p_tokens text[], p_marked text[], p_classes text[])
 returns boolean
 language plpgsql
 immutable
@@ -128,14 +128,14 @@ declare
     v_count integer := 0;
     v_other boolean := false;
 begin
-    for v_at in 1..cardinality(tokens) loop
-        if marked[v_at] <> tokens[v_at] then
+    for v_at in 1..cardinality(p_tokens) loop
+        if p_marked[v_at] <> p_tokens[v_at] then
             v_count := v_count + 1;
             v_other := v_other
-                or v_at > 1 and left(classes[v_at], 1) in ('s', 'p', '&', 'n', 'N') and classes[v_at] not in ('st');
+                or v_at > 1 and left(p_classes[v_at], 1) in ('s', 'p', '&', 'n', 'N') and p_classes[v_at] not in ('st');
         end if;
     end loop;
-    return v_count > 2 and v_count * 10 > cardinality(tokens) * 7 and (v_other or v_count > 4);
+    return v_count > 2 and v_count * 10 > cardinality(p_tokens) * 7 and (v_other or v_count > 4);
 end;
 $function$;
 
@@ -143,7 +143,7 @@ $function$;
 -- text: the subject that begins a sentence, every noun of German, katakana; by '~' if it begins a sentence and nothing else suggests a
 -- name.
 create or replace function memfold_internal._guard_new_names(
-    tokens text[], marked text[], classes text[], only_here integer[], others text[], is_german boolean, is_headline boolean)
+    p_tokens text[], p_marked text[], p_classes text[], p_only_here integer[], p_others text[], p_is_german boolean, p_is_headline boolean)
 returns text[]
 language plpgsql
 immutable
@@ -158,44 +158,44 @@ declare
     v_next text collate "C";
     v_class text collate "C";
 begin
-    foreach v_place in array only_here loop
+    foreach v_place in array p_only_here loop
         -- (on a page only the first names: each is compared with each of the other text)
         exit when cardinality(v_names) = 40;
-        v_token := tokens[v_place];
-        if v_token ~ E'^[\u30A1-\u30FA][\u30A1-\u30FA\u30FC]+$' and classes[v_place] is null then
+        v_token := p_tokens[v_place];
+        if v_token ~ E'^[\u30A1-\u30FA][\u30A1-\u30FA\u30FC]+$' and p_classes[v_place] is null then
             v_names := v_names || ('?' || rtrim(v_token, 'ー'));
             continue;
         end if;
-        continue when marked[v_place] = v_token or classes[v_place] is not null or v_token ~ '[0-9@_/]';
-        v_is_first := v_place = 1 or tokens[v_place - 1] = '.' and coalesce(classes[v_place - 2] not in ('st', 'St'), true);
-        if is_headline and not v_is_first then
+        continue when p_marked[v_place] = v_token or p_classes[v_place] is not null or v_token ~ '[0-9@_/]';
+        v_is_first := v_place = 1 or p_tokens[v_place - 1] = '.' and coalesce(p_classes[v_place - 2] not in ('st', 'St'), true);
+        if p_is_headline and not v_is_first then
             -- the word after a preposition, an article or a conjunction, skipping a name's other words
             v_before := v_place - 1;
-            while v_before > greatest(v_place - 3, 1) and classes[v_before] is null and marked[v_before] <> tokens[v_before] loop
+            while v_before > greatest(v_place - 3, 1) and p_classes[v_before] is null and p_marked[v_before] <> p_tokens[v_before] loop
                 v_before := v_before - 1;
             end loop;
-            continue when (coalesce(left(classes[v_before], 1) not in ('p', '&'), true) or tokens[v_before] = 'to')
-                and tokens[v_before] not in ('the', 'a', 'an');
+            continue when (coalesce(left(p_classes[v_before], 1) not in ('p', '&'), true) or p_tokens[v_before] = 'to')
+                and p_tokens[v_before] not in ('the', 'a', 'an');
         end if;
-        continue when v_token = any (others) or v_token || 's' = any (others) or rtrim(v_token, 's') = any (others);
+        continue when v_token = any (p_others) or v_token || 's' = any (p_others) or rtrim(v_token, 's') = any (p_others);
         if v_is_first then
-            v_next := tokens[v_place + 1];
-            v_class := classes[v_place + 1];
-            if marked[v_place + 1] <> v_next and v_class is null and not is_german and not is_headline
+            v_next := p_tokens[v_place + 1];
+            v_class := p_classes[v_place + 1];
+            if p_marked[v_place + 1] <> v_next and v_class is null and not p_is_german and not p_is_headline
                 or v_next in ('''s', 'is', 'was', 'has', 'had', 'does', 'did', 'will', 'would', 'can', 'ist', 'hat',
                               'war', 'wird', 'est', 'a', 'es', 'ha', 'está', 'tiene', 'è', 'é', 'tem')
                 or (v_class is null or v_class = 'S') and v_next ~ '[^s]s$' and v_token !~ 's$'
-                or v_class is null and left(classes[v_place + 2], 1) in ('s', 'p')
+                or v_class is null and left(p_classes[v_place + 2], 1) in ('s', 'p')
                     and v_next ~ '(?:[^s]s|ed|t|e|a|ó|é|и|т|л|ла)$' and v_token !~ '(?:s|ed|ing)$'
             then
                 v_names := v_names || ('?' || v_token);
-            elsif not is_headline then
+            elsif not p_is_headline then
                 v_names := v_names || ('~' || v_token);
             end if;
-        elsif is_headline then
+        elsif p_is_headline then
             v_names := v_names || ('?' || v_token);
-        elsif is_german then
-            if left(classes[v_place - 1], 1) is distinct from 's' or tokens[v_place - 1] = 'ist' then
+        elsif p_is_german then
+            if left(p_classes[v_place - 1], 1) is distinct from 's' or p_tokens[v_place - 1] = 'ist' then
                 v_names := v_names || ('?' || v_token);
             end if;
         else

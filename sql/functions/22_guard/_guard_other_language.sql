@@ -38,7 +38,10 @@ begin atomic
     select pg_catalog.jsonb_object_agg(l.word, l.language) from memfold_internal._lexicon() as l where l.class = 'r';
 end;
 
-create or replace function memfold_internal._guard_is_english(marked_a text[], marked_b text[], only_b integer[], is_one boolean)
+-- Whether two texts are in English: by their grammatical words; if these do not decide, false if one has a letter that
+-- English does not use, and true if the lexicon knows more than half of the words that are not names. Null: unknown.
+-- p_is_one: little more than one word differs; unknown texts then count as not English.
+create or replace function memfold_internal._guard_is_english(p_marked_a text[], p_marked_b text[], p_only_b integer[], p_is_one boolean)
 returns boolean
 language plpgsql
 stable
@@ -50,10 +53,10 @@ declare
     v_word text;
     v_languages text collate "C";
     v_place integer;
-    v_marked text[] := marked_a[:30];
+    v_marked text[] := p_marked_a[:30];
 begin
-    foreach v_place in array only_b[:20] loop
-        v_marked := v_marked || marked_b[v_place];
+    foreach v_place in array p_only_b[:20] loop
+        v_marked := v_marked || p_marked_b[v_place];
     end loop;
     foreach v_word in array v_marked loop
         v_languages := memfold_internal._guard_languages() ->> translate(v_word, E'\x01', '');
@@ -72,7 +75,7 @@ begin
     end if;
     -- (a word with an ending is known by its stem: that is enough here, with one lookup per word; most names are the same in every
     -- language)
-    return case when count(*) < 2 * count(known.word) then true when v_other > 0 or is_one and count(*) > 0 then false end
+    return case when count(*) < 2 * count(known.word) then true when v_other > 0 or p_is_one and count(*) > 0 then false end
     from unnest(v_marked) as listed(word)
     left join lateral (
         select l.word from memfold.lexicon as l
@@ -82,19 +85,15 @@ begin
     where listed.word !~ E'^[].,0-9$%''+\\x01-]';
 end;
 $function$;
-comment on function memfold_internal._guard_is_english is
-'Whether two texts are in English: by their grammatical words; if these do not decide, false if one has a letter that English does not
-use, and true if the lexicon knows more than half of the words that are not names. Null: unknown. is_one: little more than one word
-differs; unknown texts then count as not English.';
 
 -- A word of another language without endings of gender, number and case; those of the past are kept.
-create or replace function memfold_internal._guard_root(word text)
+create or replace function memfold_internal._guard_root(p_word text)
 returns text
 language sql
 immutable
 parallel safe
 return regexp_replace(
-    word collate "C",
+    p_word collate "C",
     '(?<=.{3})(?:(?<!t)(?:es|en|e)|er|em|as|os|[snaoix]'
     || '|ами|ями|ого|его|ому|ему|ыми|ими|[оеы]й|[ая]я|[ыи]х|[ыи]м|ою|ом|ем|ах|ям|ях|ам|ов|ев|[аяуюеыиьо]|(?:[еёюиуяа]т)(?:ся)?)$'
     -- Turkish: the present tense of negated verbs
@@ -103,7 +102,7 @@ return regexp_replace(
 
 -- "Hilft Ida" / "Ida hilft": b begins with a person who stands behind the verb in a, and the same verb follows.
 create or replace function memfold_internal._guard_is_object_ahead(
-    a text[], marked_a text[], classes_a text[], b text[], classes_b text[]
+    a text[], p_marked_a text[], p_classes_a text[], b text[], p_classes_b text[]
 )
 returns boolean
 language sql
@@ -114,22 +113,25 @@ return exists (
     cross join generate_series(2, least(cardinality(a), 20)) as o (place)
     where
         memfold_internal._guard_root(a[o.place]) = memfold_internal._guard_root(b[s.place])
-        and (marked_a[o.place] <> a[o.place] or memfold_internal._guard_persons() ? a[o.place]) and classes_a[o.place] is null
+        and (p_marked_a[o.place] <> a[o.place] or memfold_internal._guard_persons() ? a[o.place]) and p_classes_a[o.place] is null
         and b[1] <> a[1] and b[s.place + 1] = any (a[1:2]) and array_position(a, b[s.place + 1]) < o.place
-        and (s.place = 1 or left(classes_b[s.place - 1], 1) = 's' and s.place = 2)
+        and (s.place = 1 or left(p_classes_b[s.place - 1], 1) = 's' and s.place = 2)
 );
 
 -- Whether two words are forms of one, except words for persons: a brother is not a sister.
-create or replace function memfold_internal._guard_is_form(word text, other text)
+create or replace function memfold_internal._guard_is_form(p_word text, p_other text)
 returns boolean
 language sql
 immutable
 parallel safe
-return memfold_internal._guard_root(word) = memfold_internal._guard_root(other)
-and not (word ~ 'os?$' and other ~ 'as?$' or word ~ 'as?$' and other ~ 'os?$');
+return memfold_internal._guard_root(p_word) = memfold_internal._guard_root(p_other)
+and not (p_word ~ 'os?$' and p_other ~ 'as?$' or p_word ~ 'as?$' and p_other ~ 'os?$');
 
+-- The difference between two texts in a language other than English, as a signal, or null: content words that are not
+-- forms of each other, on both sides (substitution); a word that changes a fact, on one side (tense, mode, quantity);
+-- prepositions (substitution); who does what (order). The positions are those of the words that only one of them has.
 create or replace function memfold_internal._guard_other_language(
-    a text[], marked_a text[], classes_a text[], only_a integer[], b text[], marked_b text[], classes_b text[], only_b integer[]
+    a text[], p_marked_a text[], p_classes_a text[], p_only_a integer[], b text[], p_marked_b text[], p_classes_b text[], p_only_b integer[]
 )
 returns text
 language plpgsql
@@ -161,26 +163,26 @@ declare
     v_past constant text[] := '{war,waren,hatte,hatten,wurde,wurden,était,étaient,avait,avaient,era,eran,erano,eram,estaba,estaban,
         estava,estavam,había,aveva,avevano,tinha,tenía,был,была,было,были,had,werd}'::text[];
 begin
-    foreach v_place in array only_a loop
-        v_class := left(classes_a[v_place], 1);
+    foreach v_place in array p_only_a loop
+        v_class := left(p_classes_a[v_place], 1);
         if v_class = 'p' then
             v_markers_a := v_markers_a || a[v_place];
         elsif v_class in ('s', '&') then
             v_grammar_a := v_grammar_a || a[v_place];
         elsif v_class = 'u' then
-            v_words_a := v_words_a || classes_a[v_place];
+            v_words_a := v_words_a || p_classes_a[v_place];
         elsif (v_class is null or v_class in ('S', 'o')) and a[v_place] <> all (v_nobody) and a[v_place] !~ '[0-9]|^[.,]*$' then
             v_words_a := v_words_a || a[v_place];
         end if;
     end loop;
-    foreach v_place in array only_b loop
-        v_class := left(classes_b[v_place], 1);
+    foreach v_place in array p_only_b loop
+        v_class := left(p_classes_b[v_place], 1);
         if v_class = 'p' then
             v_markers_b := v_markers_b || b[v_place];
         elsif v_class in ('s', '&') then
             v_grammar_b := v_grammar_b || b[v_place];
         elsif v_class = 'u' then
-            v_words_b := v_words_b || classes_b[v_place];
+            v_words_b := v_words_b || p_classes_b[v_place];
         elsif (v_class is null or v_class in ('S', 'o')) and b[v_place] <> all (v_nobody) and b[v_place] !~ '[0-9]|^[.,]*$' then
             v_words_b := v_words_b || b[v_place];
         end if;
@@ -196,7 +198,8 @@ begin
         if v_other is not null then
             -- "one who helps" / "one who is helped", if a case ending says so
             v_cases := v_cases or v_words_a[v_at] ~ '[а-я]$' and v_words_b[v_other] <> v_words_a[v_at]
-                and (E'\x01' || v_words_a[v_at] = any (marked_a) or memfold_internal._guard_persons() ?| array[v_words_a[v_at], v_words_b[v_other]]);
+                and (E'\x01' || v_words_a[v_at] = any (p_marked_a) or memfold_internal._guard_persons() ?| array[v_words_a[v_at],
+                    v_words_b[v_other]]);
             v_words_a := v_words_a[:v_at - 1] || v_words_a[v_at + 1:];
             v_words_b := v_words_b[:v_other - 1] || v_words_b[v_other + 1:];
         end if;
@@ -225,15 +228,11 @@ begin
         or v_grammar_b && v_owners and not v_grammar_a && v_owners and (v_markers_a || v_grammar_a) && v_genitive
         or v_words_a = '{}' and v_words_b = '{}'
         and (v_cases and v_markers_a = v_markers_b or (v_markers_a && v_roles) <> (v_markers_b && v_roles))
-        or memfold_internal._guard_is_object_ahead(a, marked_a, classes_a, b, classes_b)
-        or memfold_internal._guard_is_object_ahead(b, marked_b, classes_b, a, classes_a)
+        or memfold_internal._guard_is_object_ahead(a, p_marked_a, p_classes_a, b, p_classes_b)
+        or memfold_internal._guard_is_object_ahead(b, p_marked_b, p_classes_b, a, p_classes_a)
     then
         return 'order: ' || array_to_string(a[:6], ' ') || ' <> ' || array_to_string(b[:6], ' ');
     end if;
     return null;
 end;
 $function$;
-comment on function memfold_internal._guard_other_language is
-'The difference between two texts in a language other than English, as a signal, or null: content words that are not forms of each other,
-on both sides (substitution); a word that changes a fact, on one side (tense, mode, quantity); prepositions (substitution); who does what
-(order). The positions are those of the words that only one of them has.';

@@ -2,7 +2,7 @@
 
 -- The capitalised names of a text in their order: name, the marker of its role (a preposition before it, 's after it), the number of
 -- the coordination ("Alice, Bob and Carol") it belongs to, and what the preposition belongs to ("born in"), separated by U+001F.
-create or replace function memfold_internal._guard_names(tokens text[], marked text[], classes text[])
+create or replace function memfold_internal._guard_names(p_tokens text[], p_marked text[], p_classes text[])
 returns text[]
 language plpgsql
 immutable
@@ -18,26 +18,26 @@ declare
     v_mark text;
     v_head text;
 begin
-    for v_at in 1..cardinality(tokens) loop
-        if marked[v_at] <> tokens[v_at] and (classes[v_at] is null or left(classes[v_at], 1) in ('S', 'u', '$')) then
+    for v_at in 1..cardinality(p_tokens) loop
+        if p_marked[v_at] <> p_tokens[v_at] and (p_classes[v_at] is null or left(p_classes[v_at], 1) in ('S', 'u', '$')) then
             v_back := v_at - 1;
             v_joined := v_back = v_last;
-            while v_back > v_last and left(classes[v_back], 1) in ('&', 's') and tokens[v_back] <> '.' loop
-                v_joined := v_joined or classes[v_back] = '&';
+            while v_back > v_last and left(p_classes[v_back], 1) in ('&', 's') and p_tokens[v_back] <> '.' loop
+                v_joined := v_joined or p_classes[v_back] = '&';
                 v_back := v_back - 1;
             end loop;
             if v_last < 1 or v_back > v_last or not v_joined then
                 v_group := v_group + 1;
                 v_back := v_at - 1;
-                while v_back > 0 and (left(classes[v_back], 1) = 's' and tokens[v_back] not in ('.', '''s')) loop
+                while v_back > 0 and (left(p_classes[v_back], 1) = 's' and p_tokens[v_back] not in ('.', '''s')) loop
                     v_back := v_back - 1;
                 end loop;
-                v_mark := case when left(classes[v_back], 1) in ('p', 't') then tokens[v_back] else '' end;
-                v_head := case when v_mark <> '' and coalesce(left(classes[v_back - 1], 1) in ('S', 'N'), true)
-                    then tokens[v_back - 1] end;
+                v_mark := case when left(p_classes[v_back], 1) in ('p', 't') then p_tokens[v_back] else '' end;
+                v_head := case when v_mark <> '' and coalesce(left(p_classes[v_back - 1], 1) in ('S', 'N'), true)
+                    then p_tokens[v_back - 1] end;
             end if;
-            v_names := v_names || (regexp_replace(tokens[v_at] collate "C", v_ending, '') || E'\x1f'
-                || case when tokens[v_at + 1] = '''s' then '''s' else v_mark end || E'\x1f' || v_group || E'\x1f'
+            v_names := v_names || (regexp_replace(p_tokens[v_at] collate "C", v_ending, '') || E'\x1f'
+                || case when p_tokens[v_at + 1] = '''s' then '''s' else v_mark end || E'\x1f' || v_group || E'\x1f'
                 || coalesce(v_head, ''));
             v_last := v_at;
         end if;

@@ -1,7 +1,9 @@
 -- The guard: whom a text is about, if the other text says all the rest.
 
+-- The person whom text a names at its beginning and text b does not, although it says the same, as a signal of the guard
+-- (pronoun), or null. Call it both ways.
 create or replace function memfold_internal._guard_subject(
-    a text[], marked_a text[], classes_a text[], only_a integer[], b text[], classes_b text[], only_b integer[]
+    a text[], p_marked_a text[], p_classes_a text[], p_only_a integer[], b text[], p_classes_b text[], p_only_b integer[]
 )
 returns text
 language plpgsql
@@ -13,10 +15,10 @@ declare
     v_is_first boolean := true;
 begin
     -- "his sister works here" / "works here": another person, before everything that both say
-    if cardinality(only_b) < 3 and not exists (
-        select from unnest(only_b) as o (place) where coalesce(left(classes_b[o.place], 1) not in ('s', '&', 'p'), true)
+    if cardinality(p_only_b) < 3 and not exists (
+        select from unnest(p_only_b) as o (place) where coalesce(left(p_classes_b[o.place], 1) not in ('s', '&', 'p'), true)
     ) then
-        foreach v_place in array only_a loop
+        foreach v_place in array p_only_a loop
             if memfold_internal._guard_persons() ? a[v_place] then
                 -- "feeds his neighbour's cat" / "feeds his cat"
                 if a[v_place + 1] = '''s' then
@@ -25,10 +27,11 @@ begin
                 exit when v_place > 5;
                 select not exists (
                     select from generate_series(1, v_place - 1) as p (place)
-                    where coalesce(left(classes_a[p.place], 1) not in ('s', '&'), true) and p.place <> all (only_a)
+                    where coalesce(left(p_classes_a[p.place], 1) not in ('s', '&'), true) and p.place <> all (p_only_a)
                 ) into v_is_first;
                 -- (but "his sister Ann works here" is "Ann works here"; su is a preposition in Italian)
-                if v_is_first and marked_a[v_place + 1] = a[v_place + 1] and (left(classes_a[1], 1) is distinct from 'p' or a[1] = 'su') then
+                if v_is_first and p_marked_a[v_place + 1] = a[v_place + 1] and (left(p_classes_a[1], 1) is distinct from 'p'
+                    or a[1] = 'su') then
                     return 'pronoun: ' || a[v_place];
                 end if;
             end if;
@@ -37,6 +40,3 @@ begin
     return null;
 end;
 $function$;
-comment on function memfold_internal._guard_subject is
-'The person whom text a names at its beginning and text b does not, although it says the same, as a signal of the guard (pronoun), or
-null. Call it both ways.';

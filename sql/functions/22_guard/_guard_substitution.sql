@@ -1,14 +1,15 @@
 -- The guard's rule of substitutions: two English texts of nearly the same words, with a few exchanged, say the same only if the
 -- exchanged words are known to say about the same (memfold.lexicon).
 
-create or replace function memfold_internal._guard_lemmas(word text)
+-- The words that an English word may be a regular form of, itself first; most of them do not exist.
+create or replace function memfold_internal._guard_lemmas(p_word text)
 returns text[]
 language plpgsql
 immutable
 parallel safe
 as $function$
 declare
-    v_word constant text collate "C" := word;
+    v_word constant text collate "C" := p_word;
     v_endings constant text[] := '{s,es,ies,ves,ves,ed,ed,ied,ing,ing,er,er,ier,est,est,iest}'::text[];
     v_instead constant text[] := '{"","",y,f,fe,"",e,y,"",e,"",e,y,"",e,y}'::text[];
     v_lemmas text[] := array[v_word];
@@ -32,21 +33,21 @@ begin
     return v_lemmas;
 end;
 $function$;
-comment on function memfold_internal._guard_lemmas is
-'The words that an English word may be a regular form of, itself first; most of them do not exist.';
 
-create or replace function memfold_internal._guard_is_slip(word text, other text)
+-- Whether two words of six letters or more are one edit apart: one extra letter, one different letter, or two neighbours
+-- swapped.
+create or replace function memfold_internal._guard_is_slip(p_word text, p_other text)
 returns boolean
 language plpgsql
 immutable
 parallel safe
 as $function$
 declare
-    v_word constant text collate "C" := word;
-    v_other constant text collate "C" := other;
+    v_word constant text collate "C" := p_word;
+    v_other constant text collate "C" := p_other;
     v_equal integer := 0;
-    v_shorter constant integer := least(length(word), length(other));
-    v_longer constant integer := greatest(length(word), length(other));
+    v_shorter constant integer := least(length(p_word), length(p_other));
+    v_longer constant integer := greatest(length(p_word), length(p_other));
 begin
     if v_shorter < 6 or v_longer - v_shorter > 1 then
         return false;
@@ -64,11 +65,12 @@ begin
     end;
 end;
 $function$;
-comment on function memfold_internal._guard_is_slip is
-'Whether two words of six letters or more are one edit apart: one extra letter, one different letter, or two neighbours swapped.';
 
+-- The signal "substitution: x <> y" if content words are exchanged that by the lexicon do not say about the same; null
+-- if they do, and if none or more than three are exchanged. For each text, in English: its words (_guard_text), their
+-- classes (_guard_classes) and the positions of those that only it has.
 create or replace function memfold_internal._guard_substitution(
-    a text[], classes_a text[], only_a integer[], b text[], classes_b text[], only_b integer[]
+    a text[], p_classes_a text[], p_only_a integer[], b text[], p_classes_b text[], p_only_b integer[]
 )
 returns text
 language plpgsql
@@ -89,17 +91,17 @@ declare
     v_elsewhere constant text[] := '{s,p,&,n,q,N}'::text[];
 begin
     -- the exchanged words: content words
-    foreach v_place in array only_a loop
-        if coalesce(left(classes_a[v_place], 1) <> all (v_elsewhere), true) and a[v_place] !~ '[0-9]' then
+    foreach v_place in array p_only_a loop
+        if coalesce(left(p_classes_a[v_place], 1) <> all (v_elsewhere), true) and a[v_place] !~ '[0-9]' then
             v_words_a := v_words_a || a[v_place];
-            v_said_a := v_said_a || nullif(classes_a[v_place], 'S');
+            v_said_a := v_said_a || nullif(p_classes_a[v_place], 'S');
             v_places_a := v_places_a || v_place;
         end if;
     end loop;
-    foreach v_place in array only_b loop
-        if coalesce(left(classes_b[v_place], 1) <> all (v_elsewhere), true) and b[v_place] !~ '[0-9]' then
+    foreach v_place in array p_only_b loop
+        if coalesce(left(p_classes_b[v_place], 1) <> all (v_elsewhere), true) and b[v_place] !~ '[0-9]' then
             v_words_b := v_words_b || b[v_place];
-            v_said_b := v_said_b || nullif(classes_b[v_place], 'S');
+            v_said_b := v_said_b || nullif(p_classes_b[v_place], 'S');
             v_places_b := v_places_b || v_place;
         end if;
     end loop;
@@ -163,14 +165,14 @@ begin
     select format('substitution: %s <> %s', one.word, other.word) into v_signal
     from (
         select w.*,
-            (select max(i) from generate_series(0, w.at - 1) as x(i) where i <> all (only_a)) as before,
-            (select min(i) from generate_series(w.at + 1, cardinality(a) + 1) as x(i) where i <> all (only_a)) as after
+            (select max(i) from generate_series(0, w.at - 1) as x(i) where i <> all (p_only_a)) as before,
+            (select min(i) from generate_series(w.at + 1, cardinality(a) + 1) as x(i) where i <> all (p_only_a)) as after
         from unnest(v_words_a, v_places_a) with ordinality as w(word, at, place)
     ) as one
     join (
         select w.*,
-            (select max(i) from generate_series(0, w.at - 1) as x(i) where i <> all (only_b)) as before,
-            (select min(i) from generate_series(w.at + 1, cardinality(b) + 1) as x(i) where i <> all (only_b)) as after
+            (select max(i) from generate_series(0, w.at - 1) as x(i) where i <> all (p_only_b)) as before,
+            (select min(i) from generate_series(w.at + 1, cardinality(b) + 1) as x(i) where i <> all (p_only_b)) as after
         from unnest(v_words_b, v_places_b) with ordinality as w(word, at, place)
     ) as other
         on coalesce(a[one.before], '') = coalesce(b[other.before], '') or coalesce(a[one.after], '') = coalesce(b[other.after], '')
@@ -181,7 +183,3 @@ begin
     return v_signal;
 end;
 $function$;
-comment on function memfold_internal._guard_substitution is
-'The signal "substitution: x <> y" if content words are exchanged that by the lexicon do not say about the same; null if they do, and if
-none or more than three are exchanged. For each text, in English: its words (_guard_text), their classes (_guard_classes) and the
-positions of those that only it has.';

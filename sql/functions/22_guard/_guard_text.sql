@@ -15,14 +15,14 @@ begin atomic
 end;
 
 -- Chinese numerals before a counter as digits, weekdays of Chinese and Japanese as English words.
-create or replace function memfold_internal._guard_han_numbers(content text)
+create or replace function memfold_internal._guard_han_numbers(p_content text)
 returns text
 language plpgsql
 immutable
 parallel safe
 as $function$
 declare
-    v_text text collate "C" := content;
+    v_text text collate "C" := p_content;
     v_days constant text[] := '{monday,tuesday,wednesday,thursday,friday,saturday,sunday}'::text[];
     v_match text[];
     v_total bigint;
@@ -74,7 +74,7 @@ $function$;
 -- A text as tokens between single spaces: canonical, words that began with a capital marked by U+0001, contractions written out,
 -- hyphens of plain words opened, thousands separators removed, '.' and ',' separate tokens, every ideograph and every run of katakana a
 -- token.
-create or replace function memfold_internal._guard_text(content text)
+create or replace function memfold_internal._guard_text(p_content text)
 returns text
 language plpgsql
 immutable
@@ -89,7 +89,7 @@ declare
 begin
     v_text := memfold.canonicalize(
         regexp_replace(
-            content collate "C",
+            p_content collate "C",
             E'(^|[^A-Za-z0-9À-ɏͰ-ӿԱ-և''’_@./:\\\\-]|[^A-Za-z0-9À-ɏͰ-ӿԱ-և _@./:]-)'
             || '([A-ZÀ-ÖØ-ÞĀĂĄĆĈĊČĎĐĒĔĖĘĚĜĞĠĢĤĦĨĪĬĮİĲĴĶĹĻĽĿŁŃŅŇŊŌŎŐŒŔŖŘŚŜŞŠŢŤŦŨŪŬŮŰŲŴŶŸŹŻŽΆΈ-ΏΑ-ΫЀ-ЯҐԱ-Ֆ])',
             E'\\1\x01\\2', 'g'),
@@ -203,7 +203,7 @@ begin
 end;
 $function$;
 
-create or replace function memfold_internal._guard_classes(tokens text[])
+create or replace function memfold_internal._guard_classes(p_tokens text[])
 returns text[]
 language plpgsql
 immutable
@@ -211,6 +211,6 @@ parallel safe
 as $function$
 begin
     -- (unnest returns the elements in their order)
-    return array(select memfold_internal._guard_lexicon() ->> listed.token from unnest(tokens) as listed(token));
+    return array(select memfold_internal._guard_lexicon() ->> listed.token from unnest(p_tokens) as listed(token));
 end;
 $function$;

@@ -2,11 +2,13 @@
 -- with their results. A change here requires new calibrations. Nothing depends on a locale: words are those of prose/1, comparisons
 -- under collation "C", upper case of ASCII only.
 
-create or replace function memfold_internal._pair_words(content text) returns text[]
+-- The words of a text in their order, for _pair_features: its prose/1 form without punctuation, n't written out; each
+-- Han or Kana character is a word. After the first 200 words, the rest in at most 100 pieces.
+create or replace function memfold_internal._pair_words(p_content text) returns text[]
 language plpgsql immutable strict parallel safe
 as $$
 declare
-    v_text text collate "C" := memfold_internal._prose_1(content);
+    v_text text collate "C" := memfold_internal._prose_1(p_content);
     v_words text[];
     v_rest text[];
     v_count integer;
@@ -39,10 +41,8 @@ begin
     return v_words;
 end;
 $$;
-comment on function memfold_internal._pair_words is
-'The words of a text in their order, for _pair_features: its prose/1 form without punctuation, n''t written out; each Han or Kana
-character is a word. After the first 200 words, the rest in at most 100 pieces.';
 
+-- The names of the features that _pair_features returns, in its order; _pair_features explains each.
 create or replace function memfold_internal._pair_feature_names() returns text[]
 language sql immutable parallel safe
 return array[
@@ -55,12 +55,13 @@ return array[
     'inversions', 'inversion_share', 'shift', 'break_share', 'neighbour_share',
     'guard', 'guard_negation', 'guard_value', 'guard_name', 'guard_antonym'
 ]::text[];
-comment on function memfold_internal._pair_feature_names is
-'The names of the features that _pair_features returns, in its order; _pair_features explains each.';
 
+-- The features that a calibrated score is computed from, in the order of _pair_feature_names(): the cosine in [-1, 1],
+-- which words two texts share and in which order, and the signals of the guard (null: none). The same for (a, b) and (b,
+-- a), the same on every server; finite for any texts.
 -- Longer than 150 lines: one expression per feature, in the order in which scores are fitted.
 create or replace function memfold_internal._pair_features(
-    tenant_id text, similarity double precision, a text, b text, guard text[]
+    p_tenant_id text, p_similarity double precision, a text, b text, p_guard text[]
 ) returns double precision[]
 language plpgsql immutable parallel safe
 as $$
@@ -72,9 +73,9 @@ declare
     -- in one order, whichever is newer: the features of (a, b) are those of (b, a)
     v_first constant text collate "C" := least(coalesce(a, '') collate "C", coalesce(b, ''));
     v_second constant text collate "C" := greatest(coalesce(a, '') collate "C", coalesce(b, ''));
-    v_similarity constant double precision := case when similarity between -1 and 1 then similarity else 0 end;
+    v_similarity constant double precision := case when p_similarity between -1 and 1 then p_similarity else 0 end;
     v_apart constant double precision := 1 - v_similarity;
-    v_signals constant text collate "C" := E'\n' || array_to_string(coalesce(guard, '{}'), E'\n');
+    v_signals constant text collate "C" := E'\n' || array_to_string(coalesce(p_guard, '{}'), E'\n');
     v_whole_a constant text[] := memfold_internal._pair_words(v_first);
     v_whole_b constant text[] := memfold_internal._pair_words(v_second);
     v_count_a constant integer := cardinality(v_whole_a);
@@ -274,7 +275,7 @@ begin
         v_breaks::double precision / v_longer,
         v_neighbours::double precision / v_longer,
         -- the guard's signals: how many, and of which kind; not substitution, a separate rule that no score repeats
-        coalesce(cardinality(guard), 0) - regexp_count(v_signals, E'\\nsubstitution:'),
+        coalesce(cardinality(p_guard), 0) - regexp_count(v_signals, E'\\nsubstitution:'),
         (strpos(v_signals, E'\nnegation:') > 0)::integer,
         (v_signals ~ E'\\n(numeral|date|time|version|currency|unit|identifier):')::integer,
         (strpos(v_signals, E'\nname:') > 0)::integer,
@@ -282,18 +283,17 @@ begin
     ]::double precision[];
 end;
 $$;
-comment on function memfold_internal._pair_features is
-'The features that a calibrated score is computed from, in the order of _pair_feature_names(): the cosine in [-1, 1], which words two
-texts share and in which order, and the signals of the guard (null: none). The same for (a, b) and (b, a), the same on every server;
-finite for any texts.';
 
-create or replace function memfold_internal._explain_score(score jsonb, features double precision[])
+-- What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them the
+-- constant of every pair (feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not used are not
+-- listed. Takes milliseconds; for explain_memory.
+create or replace function memfold_internal._explain_score(p_score jsonb, p_features double precision[])
 returns table (feature text, feature_value double precision, contribution double precision)
 language sql immutable strict parallel safe
 begin atomic
     with recursive walk as (
         select t.tree, t.tree -> 0 as node, -1 as asked, (t.tree -> 0 ->> 4)::double precision as moved
-        from pg_catalog.jsonb_array_elements(score -> 'trees') as t (tree)
+        from pg_catalog.jsonb_array_elements(p_score -> 'trees') as t (tree)
         union all
         select w.tree, n.node, w.asked, (n.node ->> 4)::double precision - (w.node ->> 4)::double precision
         from (
@@ -301,21 +301,17 @@ begin atomic
         ) as w
         cross join lateral (
             select w.tree -> case
-                when features[w.asked + 1] <= (w.node ->> 1)::double precision then (w.node ->> 2)::integer
+                when p_features[w.asked + 1] <= (w.node ->> 1)::double precision then (w.node ->> 2)::integer
                 else (w.node ->> 3)::integer
             end as node
         ) as n
     )
     select
-        score -> 'features' ->> nullif(w.asked, -1),
-        features[nullif(w.asked, -1) + 1],
+        p_score -> 'features' ->> nullif(w.asked, -1),
+        p_features[nullif(w.asked, -1) + 1],
         pg_catalog.sum(w.moved)
-        + case when w.asked = -1 then (score ->> 'baseline')::double precision else 0::double precision end
+        + case when w.asked = -1 then (p_score ->> 'baseline')::double precision else 0::double precision end
     from walk as w
     group by w.asked
     order by w.asked <> -1, pg_catalog.abs(pg_catalog.sum(w.moved)) desc, w.asked;
 end;
-comment on function memfold_internal._explain_score is
-'What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them the constant of every pair
-(feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not used are not listed. Takes milliseconds; for
-explain_memory.';

@@ -1,4 +1,6 @@
-create or replace function memfold_internal._stems(tokens text[], classes text[]) returns text[]
+-- The words of the guard without their commonest English endings, numbers as digits: equal if two words are forms of
+-- one. Approximate; for texts that are near and guard-clean.
+create or replace function memfold_internal._stems(p_tokens text[], p_classes text[]) returns text[]
 language sql immutable parallel safe
 begin atomic
     select
@@ -9,13 +11,13 @@ begin atomic
             end
             order by t.place
         )
-    from unnest(tokens, classes) with ordinality as t (word, class, place);
+    from unnest(p_tokens, p_classes) with ordinality as t (word, class, place);
 end;
-comment on function memfold_internal._stems is
-'The words of the guard without their commonest English endings, numbers as digits: equal if two words are forms of one. Approximate; for
-texts that are near and guard-clean.';
 
-create or replace function memfold_internal._says_more(content text, other text) returns boolean
+-- Whether content says everything that other says, and more: it has all words of other except grammar, counting forms of
+-- a word as equal, and an additional content word. Called for two texts with a clean guard; false if one is too long to
+-- compare.
+create or replace function memfold_internal._says_more(p_content text, p_other text) returns boolean
 language plpgsql immutable parallel safe
 set plan_cache_mode = force_generic_plan
 as $$
@@ -29,11 +31,11 @@ declare
     v_nobody constant text[] := '{user,client,customer,person,benutzer,nutzer,utilisateur,utilisatric,usuario,usuaria,usuário,utent,
         пользователь,gebruiker}'::text[];
 begin
-    if octet_length(content) > v_longest or octet_length(other) > v_longest then
+    if octet_length(p_content) > v_longest or octet_length(p_other) > v_longest then
         return false;
     end if;
-    v_words := string_to_array(translate(memfold_internal._guard_text(content), E'\x01', ''), ' ');
-    v_other := string_to_array(translate(memfold_internal._guard_text(other), E'\x01', ''), ' ');
+    v_words := string_to_array(translate(memfold_internal._guard_text(p_content), E'\x01', ''), ' ');
+    v_other := string_to_array(translate(memfold_internal._guard_text(p_other), E'\x01', ''), ' ');
     v_classes := memfold_internal._guard_classes(v_words);
     v_other_classes := memfold_internal._guard_classes(v_other);
     v_words := memfold_internal._stems(v_words, v_classes);
@@ -56,6 +58,3 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._says_more is
-'Whether content says everything that other says, and more: it has all words of other except grammar, counting forms of a word as equal,
-and an additional content word. Called for two texts with a clean guard; false if one is too long to compare.';

@@ -1,10 +1,12 @@
 -- Made by tools/fit_veto.py, from labelled pairs, or from the model in it; `--check` compares. Do not edit.
 
+-- The version of the veto's model, which the ledger's reasons name.
 create or replace function memfold_internal._veto_version() returns text
 language sql immutable parallel safe
 return 'veto/1';
-comment on function memfold_internal._veto_version is 'The version of the veto''s model, which the ledger''s reasons name.';
 
+-- The model veto/1: 100 trees, in the format of memfold.calibrate.
+-- _veto_reasons reads it; _veto_trees is generated from it.
 create or replace function memfold_internal._veto_model() returns jsonb
 language sql immutable parallel safe
 as $model$
@@ -113,10 +115,9 @@ select jsonb '
 ]}
 '
 $model$;
-comment on function memfold_internal._veto_model is
-'The model veto/1: 100 trees, in the format of memfold.calibrate. For _veto_reasons; _veto_trees is
-generated from it.';
 
+-- The score veto/1 of the features of two texts (_pair_features), in [0, 1]: generated from _veto_model().
+-- Uses neither the cosine nor the guard.
 create or replace function memfold_internal._veto_trees(features double precision[]) returns double precision
 language plpgsql immutable strict parallel safe
 as $score$
@@ -184,6 +185,3 @@ begin
     ))));
 end;
 $score$;
-comment on function memfold_internal._veto_trees is
-'The score veto/1 of the features of two texts (_pair_features), in [0, 1]: generated from _veto_model().
-Uses neither the cosine nor the guard.';

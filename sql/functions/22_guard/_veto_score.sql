@@ -1,17 +1,20 @@
 -- The veto: reasons in the words of two texts against an automatic merge, whatever their vectors say. The trees are in _veto.sql.
 
-create or replace function memfold_internal._veto_text(content text) returns text
+-- A text in the words that the veto compares: the guard's, with numbers as digits, and without the commonest English
+-- endings.
+create or replace function memfold_internal._veto_text(p_content text) returns text
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_words constant text[] := string_to_array(translate(memfold_internal._guard_text(content), E'\x01', ''), ' ');
+    v_words constant text[] := string_to_array(translate(memfold_internal._guard_text(p_content), E'\x01', ''), ' ');
 begin
     return array_to_string(memfold_internal._stems(v_words, memfold_internal._guard_classes(v_words)), ' ');
 end;
 $$;
-comment on function memfold_internal._veto_text is
-'A text in the words that the veto compares: the guard''s, with numbers as digits, and without the commonest English endings.';
 
+-- The features that the veto is computed from: those of two texts (_pair_features), after _veto_text. The same for (a,
+-- b) and (b, a). The model is fitted to them: after a change of this function, or of one that it calls, fit another one
+-- (tools/fit_veto.py).
 create or replace function memfold_internal._veto_features(a text, b text) returns double precision[]
 language plpgsql immutable parallel safe
 as $$
@@ -20,10 +23,9 @@ begin
     return memfold_internal._pair_features(null, null, memfold_internal._veto_text(a), memfold_internal._veto_text(b), null);
 end;
 $$;
-comment on function memfold_internal._veto_features is
-'The features that the veto is computed from: those of two texts (_pair_features), after _veto_text. The same for (a, b) and (b, a). The
-model is fitted to them: after a change of this function, or of one that it calls, fit another one (tools/fit_veto.py).';
 
+-- How likely two texts with near vectors say the same, by their words alone: in [0, 1], the same for (a, b) and (b, a).
+-- Fitted to labelled pairs (docs/calibration.md); not a probability for texts unlike these.
 create or replace function memfold_internal._veto_score(a text, b text) returns double precision
 language plpgsql immutable parallel safe
 as $$
@@ -31,30 +33,30 @@ begin
     return memfold_internal._veto_trees(memfold_internal._veto_features(a, b));
 end;
 $$;
-comment on function memfold_internal._veto_score is
-'How likely two texts with near vectors say the same, by their words alone: in [0, 1], the same for (a, b) and (b, a). Fitted to labelled
-pairs (docs/calibration.md); not a probability for texts unlike these.';
 
-create or replace function memfold_internal._veto(merge_veto double precision, a text, b text) returns text
+-- Why two texts do not merge automatically, by their words, such as "veto 0.12 < 0.3 (veto/1)". Null: no veto, or
+-- p_merge_veto is 0.
+create or replace function memfold_internal._veto(p_merge_veto double precision, a text, b text) returns text
 language plpgsql immutable parallel safe
 as $$
 declare
     v_score double precision;
 begin
-    if merge_veto > 0 then
+    if p_merge_veto > 0 then
         v_score := memfold_internal._veto_score(a, b);
-        if v_score < merge_veto then
+        if v_score < p_merge_veto then
             -- truncated, not rounded: a value below the threshold is printed below it
-            return pg_catalog.format('veto %s < %s (%s)', pg_catalog.trunc(v_score::numeric, 2), merge_veto,
+            return pg_catalog.format('veto %s < %s (%s)', pg_catalog.trunc(v_score::numeric, 2), p_merge_veto,
                 memfold_internal._veto_version());
         end if;
     end if;
     return null;
 end;
 $$;
-comment on function memfold_internal._veto is
-'Why two texts do not merge automatically, by their words, such as "veto 0.12 < 0.3 (veto/1)". Null: no veto, or merge_veto is 0.';
 
+-- What contributes to the score of two texts (_veto_score): its features in words with their values, and what they add
+-- most to it, in log-odds. Takes milliseconds; for explain_memory. Reads no table: SECURITY DEFINER so that a role that
+-- may read memories needs no right to the functions that it calls.
 create or replace function memfold_internal._veto_reasons(a text, b text) returns text
 language plpgsql immutable parallel safe security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -85,7 +87,3 @@ begin
 end;
 $$;
 grant execute on function memfold_internal._veto_reasons to memfold_app, memfold_auditor;
-comment on function memfold_internal._veto_reasons is
-'What contributes to the score of two texts (_veto_score): its features in words with their values, and what they add most to it, in
-log-odds. Takes milliseconds; for explain_memory. Reads no table: SECURITY DEFINER so that a role that may read memories needs no right to
-the functions that it calls.';

@@ -1,60 +1,61 @@
 -- Questions about names, not about a pair of memories. Kind identity: do two names of a bucket mean the same? Kind cardinality: has a
 -- predicate one value at a time?
 
-create or replace function memfold_internal._names_key(kind text, alias text, name text) returns text
+-- A key of two names, in either order and any spelling. A hash, because names may be longer than an index entry.
+create or replace function memfold_internal._names_key(p_kind text, p_alias text, p_name text) returns text
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_alias constant text collate "C" := memfold_internal._link_key(kind, alias);
-    v_name constant text collate "C" := memfold_internal._link_key(kind, name);
+    v_alias constant text collate "C" := memfold_internal._link_key(p_kind, p_alias);
+    v_name constant text collate "C" := memfold_internal._link_key(p_kind, p_name);
 begin
     return pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
-        pg_catalog.jsonb_build_array(kind, least(v_alias, v_name), greatest(v_alias, v_name))::text, 'UTF8'
+        pg_catalog.jsonb_build_array(p_kind, least(v_alias, v_name), greatest(v_alias, v_name))::text, 'UTF8'
     )), 'hex');
 end;
 $$;
-comment on function memfold_internal._names_key is
-'A key of two names, in either order and any spelling. A hash, because names may be longer than an index entry.';
 
-create or replace function memfold_internal._suggestion_key(suggestion memfold.link_suggestion) returns text
+-- The names of a suggestion (_names_key).
+create or replace function memfold_internal._suggestion_key(p_suggestion memfold.link_suggestion) returns text
 language plpgsql immutable parallel safe
 as $$
 begin
-    return memfold_internal._names_key(case when suggestion.alias is null then 'beginning' else suggestion.kind end,
-        coalesce(suggestion.alias, suggestion.name), suggestion.name);
+    return memfold_internal._names_key(case when p_suggestion.alias is null then 'beginning' else p_suggestion.kind end,
+        coalesce(p_suggestion.alias, p_suggestion.name), p_suggestion.name);
 end;
 $$;
-comment on function memfold_internal._suggestion_key is 'The names of a suggestion (_names_key).';
 
-create or replace function memfold_internal._examples(link jsonb) returns uuid[]
+-- For a question about names: a memory about the name, and one about the alias.
+create or replace function memfold_internal._examples(p_link jsonb) returns uuid[]
 language sql immutable parallel safe
-return array[(link #>> '{name_told,0}')::uuid, (link #>> '{told,0}')::uuid];
+return array[(p_link #>> '{name_told,0}')::uuid, (p_link #>> '{told,0}')::uuid];
 grant execute on function memfold_internal._examples to memfold_app, memfold_auditor;
-comment on function memfold_internal._examples is 'For a question about names: a memory about the name, and one about the alias.';
 
-create or replace function memfold_internal._shown_link(tenant_id text, link jsonb) returns jsonb
+-- What a judge or a person is shown of a question about names, with statements instead of ids. Null: it is about
+-- memories. Only reads.
+create or replace function memfold_internal._shown_link(p_tenant_id text, p_link jsonb) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     return (
-        select link - array['key', 'told', 'name_told'] || pg_catalog.jsonb_object_agg(s.side, array(
+        select p_link - array['key', 'told', 'name_told'] || pg_catalog.jsonb_object_agg(s.side, array(
             select m.content
-            from pg_catalog.jsonb_array_elements_text(link -> s.side) with ordinality as i (id, place)
-            join memfold.memories as m on m.tenant_id = _shown_link.tenant_id collate "C" and m.memory_id = i.id::uuid
+            from pg_catalog.jsonb_array_elements_text(p_link -> s.side) with ordinality as i (id, place)
+            join memfold.memories as m on m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id::uuid
             order by i.place
         ))
         from pg_catalog.unnest(array['told', 'name_told']) as s (side)
-        where link is not null
+        where p_link is not null
         having count(*) > 0
     );
 end;
 $$;
 grant execute on function memfold_internal._shown_link to memfold_app, memfold_auditor;
-comment on function memfold_internal._shown_link is
-'What a judge or a person is shown of a question about names, with statements instead of ids. Null: it is about memories. Only reads.';
 
+-- Queues the question whether two names mean the same, and returns its id; null if it was already asked, or if no memory
+-- is left about one of them.
 create or replace function memfold_internal._ask_about_names(
-    tenant_id text, bucket_id text, suggestion memfold.link_suggestion
+    p_tenant_id text, p_bucket_id text, p_suggestion memfold.link_suggestion
 ) returns uuid
 language plpgsql volatile
 as $$
@@ -69,17 +70,17 @@ begin
         from (
             select s.side, p.pair ->> s.place as id, p.n as place
             from (values ('told', 0), ('name_told', 1)) as s (side, place)
-            cross join lateral pg_catalog.jsonb_array_elements(suggestion.evidence -> 'pairs') with ordinality as p (pair, n)
+            cross join lateral pg_catalog.jsonb_array_elements(p_suggestion.evidence -> 'pairs') with ordinality as p (pair, n)
             union all
             select s.side, i.id, 100 + i.n
             from (values ('told', 'memory_ids'), ('name_told', 'name_memory_ids')) as s (side, ids)
-            cross join lateral pg_catalog.jsonb_array_elements_text(suggestion.evidence -> s.ids) with ordinality as i (id, n)
+            cross join lateral pg_catalog.jsonb_array_elements_text(p_suggestion.evidence -> s.ids) with ordinality as i (id, n)
         ) as e
     ),
     held as materialized (
         select m.memory_id
         from memfold.memories as m
-        where m.tenant_id = _ask_about_names.tenant_id collate "C" and m.memory_id = any(array(select e.id from evidence as e))
+        where m.tenant_id = p_tenant_id collate "C" and m.memory_id = any(array(select e.id from evidence as e))
         for key share skip locked
     ),
     shown as (
@@ -95,27 +96,25 @@ begin
     if v_told is null or v_name_told is null then
         return null;
     end if;
-    perform memfold_internal._wake_judges(tenant_id, bucket_id, '*', false);
+    perform memfold_internal._wake_judges(p_tenant_id, p_bucket_id, '*', false);
     insert into memfold.judgements as j (tenant_id, bucket_id, scope_key, kind, link)
-    values (_ask_about_names.tenant_id, _ask_about_names.bucket_id, memfold_internal._no_scope(), 'identity',
-        pg_catalog.to_jsonb(suggestion)
+    values (p_tenant_id, p_bucket_id, memfold_internal._no_scope(), 'identity',
+        pg_catalog.to_jsonb(p_suggestion)
         || pg_catalog.jsonb_build_object(
-            'kind', case when suggestion.alias is null then 'beginning' else suggestion.kind end,
-            'key', memfold_internal._suggestion_key(suggestion), 'told', v_told, 'name_told', v_name_told,
+            'kind', case when p_suggestion.alias is null then 'beginning' else p_suggestion.kind end,
+            'key', memfold_internal._suggestion_key(p_suggestion), 'told', v_told, 'name_told', v_name_told,
             -- it does not show ids of memories that may be erased while the question is open
-            'evidence', suggestion.evidence - array['pairs', 'memory_ids', 'name_memory_ids']
+            'evidence', p_suggestion.evidence - array['pairs', 'memory_ids', 'name_memory_ids']
         ))
     on conflict do nothing
     returning j.judgement_id into v_judgement_id;
     return v_judgement_id;
 end;
 $$;
-comment on function memfold_internal._ask_about_names is
-'Queues the question whether two names mean the same, and returns its id; null if it was already asked, or if no memory is left about one
-of them.';
 
+-- Records that two names that were linked are distinct: they are not suggested again, nor asked about.
 create or replace function memfold_internal._keep_names_apart(
-    tenant_id text, bucket_id text, kind text, alias text, name text, run_id uuid
+    p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text, p_run_id uuid
 ) returns void
 language plpgsql volatile
 as $$
@@ -123,87 +122,83 @@ begin
     insert into memfold.judgements as j (
         tenant_id, bucket_id, scope_key, kind, status, link, verdict, reason, run_id, resolved_at
     ) values (
-        _keep_names_apart.tenant_id, _keep_names_apart.bucket_id, memfold_internal._no_scope(), 'identity', 'done',
+        p_tenant_id, p_bucket_id, memfold_internal._no_scope(), 'identity', 'done',
         pg_catalog.jsonb_build_object(
-            'kind', _keep_names_apart.kind, 'alias', _keep_names_apart.alias, 'name', _keep_names_apart.name,
-            'key', memfold_internal._names_key(_keep_names_apart.kind, _keep_names_apart.alias, _keep_names_apart.name),
+            'kind', p_kind, 'alias', p_alias, 'name', p_name,
+            'key', memfold_internal._names_key(p_kind, p_alias, p_name),
             'told', '[]'::jsonb, 'name_told', '[]'::jsonb
-        ), 'distinct', 'unlinked', _keep_names_apart.run_id, memfold_internal._clock()
+        ), 'distinct', 'unlinked', p_run_id, memfold_internal._clock()
     )
     on conflict do nothing;
 end;
 $$;
-comment on function memfold_internal._keep_names_apart is
-'Records that two names that were linked are distinct: they are not suggested again, nor asked about.';
 
-create or replace function memfold_internal._close_questions_about(tenant_id text, bucket_id text, kind text, alias text) returns void
+-- Closes the open questions about a name (canonical) that has been linked and so is no longer a name.
+create or replace function memfold_internal._close_questions_about(
+    p_tenant_id text, p_bucket_id text, p_kind text, p_alias text
+) returns void
 language plpgsql volatile
 as $$
 begin
     update memfold.judgements as j
     set status = 'obsolete', reason = 'one of the names is linked', resolved_at = memfold_internal._clock()
-    where j.tenant_id = _close_questions_about.tenant_id collate "C" and j.kind = 'identity' and j.status in ('open', 'leased', 'dead')
-        and (_close_questions_about.bucket_id = '*' or j.bucket_id = _close_questions_about.bucket_id collate "C")
-        and j.link ->> 'kind' = _close_questions_about.kind
-        and _close_questions_about.alias collate "C" in (
+    where j.tenant_id = p_tenant_id collate "C" and j.kind = 'identity' and j.status in ('open', 'leased', 'dead')
+        and (p_bucket_id = '*' or j.bucket_id = p_bucket_id collate "C")
+        and j.link ->> 'kind' = p_kind
+        and p_alias collate "C" in (
             memfold_internal._link_key(j.link ->> 'kind', coalesce(j.link ->> 'alias', j.link ->> 'name')) collate "C",
             memfold_internal._link_key(j.link ->> 'kind', j.link ->> 'name') collate "C"
         );
 end;
 $$;
-comment on function memfold_internal._close_questions_about is
-'Closes the open questions about a name (canonical) that has been linked and so is no longer a name.';
 
-create or replace function memfold_internal._predicate_key(predicate text) returns uuid
+-- scope_key of the question about a p_predicate: an index of link could not be used below RLS.
+create or replace function memfold_internal._predicate_key(p_predicate text) returns uuid
 language sql immutable parallel safe
-return memfold_internal._scope_key('*', '*', null, predicate);
-comment on function memfold_internal._predicate_key is
-'scope_key of the question about a predicate: an index of link could not be used below RLS.';
+return memfold_internal._scope_key('*', '*', null, p_predicate);
 
+-- Queues the question whether a predicate has one value at a time, with two values of a subject, and returns its id;
+-- null if it was asked before, or is being asked by another transaction.
 create or replace function memfold_internal._ask_cardinality(
-    tenant_id text, bucket_id text, predicate text, memory_id uuid, other_id uuid
+    p_tenant_id text, p_bucket_id text, p_predicate text, p_memory_id uuid, p_other_id uuid
 ) returns uuid
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_key constant uuid := memfold_internal._predicate_key(predicate);
-    v_lock constant bigint := memfold_internal._scope_lock(tenant_id, v_key);
+    v_key constant uuid := memfold_internal._predicate_key(p_predicate);
+    v_lock constant bigint := memfold_internal._scope_lock(p_tenant_id, v_key);
     v_judgement_id uuid;
 begin
-    if memfold_internal._was_asked_about(tenant_id, v_key) or memfold_internal._has_too_many_locks(1) then
+    if memfold_internal._was_asked_about(p_tenant_id, v_key) or memfold_internal._has_too_many_locks(1) then
         return null;
     end if;
     -- not waiting, as a unique index would make it: another call is asking this at the moment, and may wait for this one
     perform memfold_internal._note_scope(v_lock);
-    if not pg_catalog.pg_try_advisory_xact_lock(v_lock) or memfold_internal._was_asked_about(tenant_id, v_key) then
+    if not pg_catalog.pg_try_advisory_xact_lock(v_lock) or memfold_internal._was_asked_about(p_tenant_id, v_key) then
         return null;
     end if;
-    perform memfold_internal._wake_judges(tenant_id, bucket_id, '*', false);
+    perform memfold_internal._wake_judges(p_tenant_id, p_bucket_id, '*', false);
     insert into memfold.judgements as j (tenant_id, bucket_id, scope_key, kind, link)
-    values (_ask_cardinality.tenant_id, _ask_cardinality.bucket_id, v_key, 'cardinality', pg_catalog.jsonb_build_object(
-        'kind', 'cardinality', 'name', _ask_cardinality.predicate, 'told', array[_ask_cardinality.memory_id],
-        'name_told', array[_ask_cardinality.other_id]))
+    values (p_tenant_id, p_bucket_id, v_key, 'cardinality', pg_catalog.jsonb_build_object(
+        'kind', 'cardinality', 'name', p_predicate, 'told', array[p_memory_id],
+        'name_told', array[p_other_id]))
     on conflict do nothing
     returning j.judgement_id into v_judgement_id;
     return v_judgement_id;
 end;
 $$;
-comment on function memfold_internal._ask_cardinality is
-'Queues the question whether a predicate has one value at a time, with two values of a subject, and returns its id; null if it was asked
-before, or is being asked by another transaction.';
 
-create or replace function memfold_internal._was_asked_about(tenant_id text, predicate_key uuid) returns boolean
+-- Whether it was asked how many values a predicate has (_predicate_key). Only reads.
+create or replace function memfold_internal._was_asked_about(p_tenant_id text, p_predicate_key uuid) returns boolean
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 begin
     return exists (
         select from memfold.judgements as j
-        where j.tenant_id = _was_asked_about.tenant_id collate "C" and j.scope_key = predicate_key
+        where j.tenant_id = p_tenant_id collate "C" and j.scope_key = p_predicate_key
             and j.kind = 'cardinality' and j.status <> 'obsolete'
     );
 end;
 $$;
-comment on function memfold_internal._was_asked_about is
-'Whether it was asked how many values a predicate has (_predicate_key). Only reads.';

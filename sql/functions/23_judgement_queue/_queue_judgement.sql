@@ -1,25 +1,26 @@
 -- Takes columns, because on Citus a row of a table has its shard's type.
-create or replace function memfold_internal._member_ids(memory_id uuid, other_id uuid, member_ids uuid[]) returns uuid[]
+-- The memories that a judgement with these columns is about, oldest to newest.
+create or replace function memfold_internal._member_ids(p_memory_id uuid, p_other_id uuid, p_member_ids uuid[]) returns uuid[]
 language sql immutable parallel safe
-return coalesce(member_ids, array[least(memory_id, other_id), greatest(memory_id, other_id)]);
-comment on function memfold_internal._member_ids is 'The memories that a judgement with these columns is about, oldest to newest.';
+return coalesce(p_member_ids, array[least(p_memory_id, p_other_id), greatest(p_memory_id, p_other_id)]);
 
+-- The memories that a judgement is about, oldest to newest.
 create or replace function memfold_internal._members(j memfold.judgements) returns uuid[]
 language sql immutable parallel safe
 return memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids);
-comment on function memfold_internal._members is 'The memories that a judgement is about, oldest to newest.';
 
-create or replace function memfold_internal._add_parts(tenant_id text, judgement_ids uuid[]) returns void
+-- Adds a row of status part for each member, except the oldest, of those judgements that are about a cluster.
+create or replace function memfold_internal._add_parts(p_tenant_id text, p_judgement_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
     h memfold.judgements;
     v_id uuid;
 begin
-    foreach v_id in array judgement_ids loop
+    foreach v_id in array p_judgement_ids loop
         select o.* into strict h
         from memfold.judgements as o
-        where o.tenant_id = _add_parts.tenant_id collate "C" and o.judgement_id = v_id;
+        where o.tenant_id = p_tenant_id collate "C" and o.judgement_id = v_id;
         continue when h.member_ids is null;
         insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, cluster_id)
         select h.tenant_id, h.bucket_id, h.scope_key, h.kind, 'part', m.id, h.other_id, h.judgement_id
@@ -27,10 +28,11 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._add_parts is
-'Adds a row of status part for each member, except the oldest, of those judgements that are about a cluster.';
 
-create or replace function memfold_internal._close_parts(j memfold.judgements, members uuid[], about uuid[]) returns void
+-- Closes the parts of a question about a cluster, j with its answer: done for members (those that were still there),
+-- with the verdict for those that it is about, distinct for the others; obsolete for the rest. members empty: all become
+-- obsolete.
+create or replace function memfold_internal._close_parts(j memfold.judgements, p_members uuid[], p_about uuid[]) returns void
 language plpgsql volatile
 as $$
 begin
@@ -38,20 +40,19 @@ begin
         return;
     end if;
     update memfold.judgements as p
-    set status = case when p.memory_id = any(members[2:]) then 'done' else 'obsolete' end,
-        other_id = case when p.memory_id = any(members[2:]) then members[1] else p.other_id end,
+    set status = case when p.memory_id = any(p_members[2:]) then 'done' else 'obsolete' end,
+        other_id = case when p.memory_id = any(p_members[2:]) then p_members[1] else p.other_id end,
         verdict = case
-            when p.memory_id <> all(members[2:]) then null
-            when j.verdict = 'unsure' or p.memory_id = any(about) and members[1] = any(about) then j.verdict
+            when p.memory_id <> all(p_members[2:]) then null
+            when j.verdict = 'unsure' or p.memory_id = any(p_about) and p_members[1] = any(p_about) then j.verdict
             else 'distinct' end,
         model = j.model, reason = 'answered with its cluster', resolved_at = memfold_internal._clock()
     where p.tenant_id = j.tenant_id and p.cluster_id = j.judgement_id and p.status = 'part';
 end;
 $$;
-comment on function memfold_internal._close_parts is
-'Closes the parts of a question about a cluster, j with its answer: done for members (those that were still there), with the verdict for
-those that it is about, distinct for the others; obsolete for the rest. members empty: all become obsolete.';
 
+-- The judgement on the present state: obsolete if nothing is left to decide, else about the two present roots of its
+-- memories; for a cluster, about those of its members that are active roots. Only reads.
 create or replace function memfold_internal._refresh_judgement(j memfold.judgements) returns memfold.judgements
 language plpgsql stable
 as $$
@@ -113,73 +114,70 @@ begin
     return j;
 end;
 $$;
-comment on function memfold_internal._refresh_judgement is
-'The judgement on the present state: obsolete if nothing is left to decide, else about the two present roots of its memories; for a
-cluster, about those of its members that are active roots. Only reads.';
 
+-- Whether a judgement is now about other memories (_refresh_judgement) than before.
 create or replace function memfold_internal._has_changed(n memfold.judgements, j memfold.judgements) returns boolean
 language sql immutable parallel safe
 return (n.memory_id, n.other_id, n.member_ids) is distinct from (j.memory_id, j.other_id, j.member_ids);
-comment on function memfold_internal._has_changed is 'Whether a judgement is now about other memories (_refresh_judgement) than before.';
 
-create or replace function memfold_internal._was_asked(tenant_id text, memory_id uuid, other_id uuid) returns boolean
+-- Whether a pair, in either order and alone or in a cluster, is already queued or judged, or was separated when a run
+-- was undone: no question is asked about it again, and no run merges it. Only reads.
+create or replace function memfold_internal._was_asked(p_tenant_id text, p_memory_id uuid, p_other_id uuid) returns boolean
 language plpgsql stable
 as $$
 begin
     return exists (
         select from memfold.judgements as j
-        where j.tenant_id = _was_asked.tenant_id collate "C"
-            and j.memory_id = _was_asked.memory_id and j.other_id = _was_asked.other_id and j.status <> 'obsolete'
+        where j.tenant_id = p_tenant_id collate "C"
+            and j.memory_id = p_memory_id and j.other_id = p_other_id and j.status <> 'obsolete'
     ) or exists (
         select from memfold.judgements as j
-        where j.tenant_id = _was_asked.tenant_id collate "C"
-            and j.memory_id = _was_asked.other_id and j.other_id = _was_asked.memory_id and j.status <> 'obsolete'
+        where j.tenant_id = p_tenant_id collate "C"
+            and j.memory_id = p_other_id and j.other_id = p_memory_id and j.status <> 'obsolete'
     ) or exists (
         -- in the same cluster
         select from memfold.judgements as j
         cross join lateral (
             select from memfold.judgements as o
-            where o.tenant_id = j.tenant_id and o.memory_id = _was_asked.other_id and o.cluster_id = j.cluster_id
+            where o.tenant_id = j.tenant_id and o.memory_id = p_other_id and o.cluster_id = j.cluster_id
                 and o.status <> 'obsolete'
             limit 1
         ) as o
-        where j.tenant_id = _was_asked.tenant_id collate "C" and j.memory_id = _was_asked.memory_id
+        where j.tenant_id = p_tenant_id collate "C" and j.memory_id = p_memory_id
             and j.cluster_id is not null and j.status <> 'obsolete'
     );
 end;
 $$;
-comment on function memfold_internal._was_asked is
-'Whether a pair, in either order and alone or in a cluster, is already queued or judged, or was separated when a run was undone: no
-question is asked about it again, and no run merges it. Only reads.';
 
-create or replace function memfold_internal._is_in_question(tenant_id text, memory_id uuid, other_id uuid) returns boolean
+-- Whether an open question is about both of these memories. Only reads.
+create or replace function memfold_internal._is_in_question(p_tenant_id text, p_memory_id uuid, p_other_id uuid) returns boolean
 language plpgsql stable
 as $$
 begin
     return exists (
         select from memfold.judgements as j
-        where j.tenant_id = _is_in_question.tenant_id collate "C" and j.status in ('open', 'leased')
-            and least(j.memory_id, j.other_id) = least(_is_in_question.memory_id, _is_in_question.other_id)
-            and greatest(j.memory_id, j.other_id) = greatest(_is_in_question.memory_id, _is_in_question.other_id)
+        where j.tenant_id = p_tenant_id collate "C" and j.status in ('open', 'leased')
+            and least(j.memory_id, j.other_id) = least(p_memory_id, p_other_id)
+            and greatest(j.memory_id, j.other_id) = greatest(p_memory_id, p_other_id)
     ) or exists (
         select from memfold.judgements as j
-        where j.tenant_id = _is_in_question.tenant_id collate "C"
-            and j.memory_id in (_is_in_question.memory_id, _is_in_question.other_id) and j.status = 'part'
+        where j.tenant_id = p_tenant_id collate "C"
+            and j.memory_id in (p_memory_id, p_other_id) and j.status = 'part'
             and exists (
                 select from memfold.judgements as h
                 where h.tenant_id = j.tenant_id and h.judgement_id = j.cluster_id and h.status in ('open', 'leased')
-                    and h.member_ids @> array[_is_in_question.memory_id, _is_in_question.other_id]
+                    and h.member_ids @> array[p_memory_id, p_other_id]
             )
     );
 end;
 $$;
-comment on function memfold_internal._is_in_question is 'Whether an open question is about both of these memories. Only reads.';
 
-create or replace function memfold_internal._judgement_kind(on_ambiguous text) returns text
+-- The kind of judgement that p_on_ambiguous of a policy asks for.
+create or replace function memfold_internal._judgement_kind(p_on_ambiguous text) returns text
 language sql immutable strict parallel safe
-return case on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synthesis' else 'review' end;
-comment on function memfold_internal._judgement_kind is 'The kind of judgement that on_ambiguous of a policy asks for.';
+return case p_on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synthesis' else 'review' end;
 
+-- Notifies waiting judges, unless the server's queue of notifications is nearly full.
 create or replace function memfold_internal._notify_judges() returns void
 language plpgsql volatile
 as $$
@@ -191,28 +189,30 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._notify_judges is
-'Notifies waiting judges, unless the server''s queue of notifications is nearly full.';
 
-create or replace function memfold_internal._wake_judges(tenant_id text, bucket_id text, memory_type text, review boolean) returns void
+-- For a caller that is about to queue a judgement: notifies waiting judges, if the policy says so (notify) and none is
+-- queued yet.
+create or replace function memfold_internal._wake_judges(
+    p_tenant_id text, p_bucket_id text, p_memory_type text, p_review boolean
+) returns void
 language plpgsql volatile
 as $$
 begin
     -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
-    if (memfold_internal._policy(tenant_id, bucket_id, memory_type)).notify and not exists (
+    if (memfold_internal._policy(p_tenant_id, p_bucket_id, p_memory_type)).notify and not exists (
         select from memfold.judgements as j
-        where j.tenant_id = _wake_judges.tenant_id collate "C" and j.status in ('open', 'leased')
-            and (j.kind = 'review') = _wake_judges.review
+        where j.tenant_id = p_tenant_id collate "C" and j.status in ('open', 'leased')
+            and (j.kind = 'review') = p_review
     ) then
         perform memfold_internal._notify_judges();
     end if;
 end;
 $$;
-comment on function memfold_internal._wake_judges is
-'For a caller that is about to queue a judgement: notifies waiting judges, if the policy says so (notify) and none is queued yet.';
 
+-- Queues the question whether two memories say the same, and returns its id; null if the pair, in either order, is
+-- queued, or (unless again) was judged. again null: one of the two is new, and has never been in a question.
 create or replace function memfold_internal._queue_judgement(
-    tenant_id text, kind text, memory_id uuid, other_id uuid, similarity double precision, guard text[], again boolean
+    p_tenant_id text, p_kind text, p_memory_id uuid, p_other_id uuid, p_similarity double precision, p_guard text[], p_again boolean
 ) returns uuid
 language plpgsql volatile
 as $$
@@ -220,32 +220,31 @@ declare
     v_judgement_id uuid;
     v_memory memfold.memories;
 begin
-    if (case when again then memfold_internal._is_in_question(tenant_id, memory_id, other_id)
-        when not again then memfold_internal._was_asked(tenant_id, memory_id, other_id) end)
+    if (case when p_again then memfold_internal._is_in_question(p_tenant_id, p_memory_id, p_other_id)
+        when not p_again then memfold_internal._was_asked(p_tenant_id, p_memory_id, p_other_id) end)
     then
         return null;
     end if;
     select m.* into strict v_memory
     from memfold.memories as m
-    where m.tenant_id = _queue_judgement.tenant_id collate "C" and m.memory_id = _queue_judgement.memory_id;
-    perform memfold_internal._wake_judges(v_memory.tenant_id, v_memory.bucket_id, v_memory.memory_type, kind = 'review');
+    where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id;
+    perform memfold_internal._wake_judges(v_memory.tenant_id, v_memory.bucket_id, v_memory.memory_type, p_kind = 'review');
     insert into memfold.judgements as j (
         tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard
     ) values (
-        v_memory.tenant_id, v_memory.bucket_id, v_memory.scope_key, _queue_judgement.kind,
-        greatest(_queue_judgement.memory_id, _queue_judgement.other_id),
-        least(_queue_judgement.memory_id, _queue_judgement.other_id), _queue_judgement.similarity, _queue_judgement.guard
+        v_memory.tenant_id, v_memory.bucket_id, v_memory.scope_key, p_kind,
+        greatest(p_memory_id, p_other_id),
+        least(p_memory_id, p_other_id), p_similarity, p_guard
     )
     on conflict do nothing
     returning j.judgement_id into v_judgement_id;
     return v_judgement_id;
 end;
 $$;
-comment on function memfold_internal._queue_judgement is
-'Queues the question whether two memories say the same, and returns its id; null if the pair, in either order, is queued, or (unless
-again) was judged. again null: one of the two is new, and has never been in a question.';
 
-create or replace function memfold_internal._queue_rest(j memfold.judgements, kind text, members uuid[]) returns uuid
+-- Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null if it
+-- is already queued.
+create or replace function memfold_internal._queue_rest(j memfold.judgements, p_kind text, p_members uuid[]) returns uuid
 language plpgsql volatile
 as $$
 declare
@@ -254,8 +253,8 @@ begin
     insert into memfold.judgements as n (
         tenant_id, bucket_id, scope_key, kind, memory_id, other_id, member_ids, similarity, guard, run_id
     ) values (
-        j.tenant_id, j.bucket_id, j.scope_key, _queue_rest.kind, members[pg_catalog.cardinality(members)], members[1],
-        case when pg_catalog.cardinality(members) > 2 then members end, j.similarity, j.guard, j.run_id
+        j.tenant_id, j.bucket_id, j.scope_key, p_kind, p_members[pg_catalog.cardinality(p_members)], p_members[1],
+        case when pg_catalog.cardinality(p_members) > 2 then p_members end, j.similarity, j.guard, j.run_id
     )
     on conflict do nothing
     returning n.judgement_id into v_judgement_id;
@@ -265,10 +264,9 @@ begin
     return v_judgement_id;
 end;
 $$;
-comment on function memfold_internal._queue_rest is
-'Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null if it is already
-queued.';
 
+-- Closes a judgement whose memories have changed, and queues a new one about j's memories; returns its id, null if they
+-- are already queued. A new id, so that a late answer about the old memories gets MF027.
 create or replace function memfold_internal._requeue_judgement(j memfold.judgements) returns uuid
 language plpgsql volatile
 as $$
@@ -280,11 +278,11 @@ begin
     return memfold_internal._queue_rest(j, j.kind, memfold_internal._members(j));
 end;
 $$;
-comment on function memfold_internal._requeue_judgement is
-'Closes a judgement whose memories have changed, and queues a new one about j''s memories; returns its id, null if they are already
-queued. A new id, so that a late answer about the old memories gets MF027.';
 
-create or replace function memfold_internal._ask_all(r memfold.runs, questions jsonb) returns bigint
+-- Queues judgements of a run and returns how many; omits those already queued, and those with an erased member.
+-- p_questions: an array of objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the
+-- guard's signals). The caller holds the bucket's lock, or the members' rows, so that none is being erased.
+create or replace function memfold_internal._ask_all(r memfold.runs, p_questions jsonb) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -293,7 +291,7 @@ declare
 begin
     -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
     if (memfold_internal._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
-        select from pg_catalog.jsonb_array_elements(questions) as q (question)
+        select from pg_catalog.jsonb_array_elements(p_questions) as q (question)
         where not exists (
             select from memfold.judgements as j
             where j.tenant_id = r.tenant_id and j.status in ('open', 'leased')
@@ -309,7 +307,7 @@ begin
         select r.tenant_id, r.bucket_id, m.scope_key, q.question ->> 'kind', i.ids[pg_catalog.cardinality(i.ids)], i.ids[1],
             case when pg_catalog.cardinality(i.ids) > 2 then i.ids end, (q.question ->> 'similarity')::double precision,
             array(select pg_catalog.jsonb_array_elements_text(q.question -> 'guard')), r.run_id
-        from pg_catalog.jsonb_array_elements(questions) with ordinality as q (question, place)
+        from pg_catalog.jsonb_array_elements(p_questions) with ordinality as q (question, place)
         cross join lateral (
             select array(
                 select e.id::uuid from pg_catalog.jsonb_array_elements_text(q.question -> 'members') as e (id) order by 1
@@ -337,7 +335,3 @@ begin
     return pg_catalog.cardinality(v_ids);
 end;
 $$;
-comment on function memfold_internal._ask_all is
-'Queues judgements of a run and returns how many; omits those already queued, and those with an erased member. questions: an array of
-objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the guard''s signals). The caller holds the
-bucket''s lock, or the members'' rows, so that none is being erased.';

@@ -1,5 +1,7 @@
+-- For a caller that has read the policy, checked the vectors' models and then waited for the lock, in a separate
+-- statement: raises 40001 if a rule has changed since, or a model was replaced. (Predicates are read under the lock.)
 create or replace function memfold_internal._check_rules(
-    tenant_id text, bucket_id text, memory_type text, policy memfold.policies, models text[]
+    p_tenant_id text, p_bucket_id text, p_memory_type text, p_policy memfold.policies, p_models text[]
 ) returns void
 language plpgsql volatile
 as $$
@@ -9,34 +11,34 @@ begin
     -- Every write of a policy sets updated_at. A row that is less specific than the one that was read has no effect.
     if exists (
         select from memfold.policies as p
-        where p.tenant_id in (_check_rules.tenant_id collate "C", '*')
-            and p.bucket_id in (_check_rules.bucket_id collate "C", '*')
-            and p.memory_type in (_check_rules.memory_type collate "C", '*')
-            and p.updated_at <> policy.updated_at
+        where p.tenant_id in (p_tenant_id collate "C", '*')
+            and p.bucket_id in (p_bucket_id collate "C", '*')
+            and p.memory_type in (p_memory_type collate "C", '*')
+            and p.updated_at <> p_policy.updated_at
             and memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type)
-            >= memfold_internal._specificity(policy.tenant_id, policy.bucket_id, policy.memory_type)
+            >= memfold_internal._specificity(p_policy.tenant_id, p_policy.bucket_id, p_policy.memory_type)
     ) then
-        v_now := memfold_internal._policy(tenant_id, bucket_id, memory_type);
+        v_now := memfold_internal._policy(p_tenant_id, p_bucket_id, p_memory_type);
         -- as in _candidate()
         if v_now.dedup = 'off' then
             v_now.canonicalizer := null;
         end if;
-        v_now.updated_at := policy.updated_at;
-        if v_now is distinct from policy then
+        v_now.updated_at := p_policy.updated_at;
+        if v_now is distinct from p_policy then
             perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for a lock.');
         end if;
     end if;
-    if models is not null and exists (
-        select from memfold.embedding_models as m where m.model = any(models) and m.replaced_by is not null
+    if p_models is not null and exists (
+        select from memfold.embedding_models as m where m.model = any(p_models) and m.replaced_by is not null
     ) then
         perform memfold_internal._retry('the embedding model has been replaced', 'It was replaced while this call waited for a lock.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_rules is
-'For a caller that has read the policy, checked the vectors'' models and then waited for the lock, in a separate statement: raises 40001
-if a rule has changed since, or a model was replaced. (Predicates are read under the lock.)';
 
+-- _known_text() in a bucket that is being rehashed: the text that has, or will have, the candidate's hash. Only reads. A
+-- text that will become equal to the candidate's for the first time is not found; it is merged when the rehash reaches
+-- it.
 create or replace function memfold_internal._known_in_rehash(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql stable rows 1
@@ -73,10 +75,9 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._known_in_rehash is
-'_known_text() in a bucket that is being rehashed: the text that has, or will have, the candidate''s hash. Only reads. A text that will
-become equal to the candidate''s for the first time is not found; it is merged when the rehash reaches it.';
 
+-- Tier 1's lookup for a candidate, whether or not its bucket is being rehashed, and whether or not the texts under an
+-- alias of its name have been taken up.
 create or replace function memfold_internal._known_candidate(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql stable rows 1
@@ -95,10 +96,9 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._known_candidate is
-'Tier 1''s lookup for a candidate, whether or not its bucket is being rehashed, and whether or not the texts under an alias of its name
-have been taken up.';
 
+-- _known_candidate() for a caller that stores the text if it is not known, with no stale hash left in its way. The
+-- caller holds the lock.
 create or replace function memfold_internal._known_before_insert(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql volatile rows 1
@@ -110,9 +110,10 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._known_before_insert is
-'_known_candidate() for a caller that stores the text if it is not known, with no stale hash left in its way. The caller holds the lock.';
 
+-- In a rehash (else it does nothing): if a different, stale text has the hash of the candidate, gives it its own hash.
+-- Returns whether it did: texts that were merged into it may then be separate again, and one of them may be the
+-- candidate's. The caller holds the bucket's lock.
 create or replace function memfold_internal._displace_stale_hash(c memfold_internal.candidate) returns boolean
 language plpgsql volatile
 as $$
@@ -135,7 +136,3 @@ begin
     return true;
 end;
 $$;
-comment on function memfold_internal._displace_stale_hash is
-'In a rehash (else it does nothing): if a different, stale text has the hash of the candidate, gives it its own hash. Returns whether it
-did: texts that were merged into it may then be separate again, and one of them may be the candidate''s. The caller holds the bucket''s
-lock.';

@@ -2,26 +2,28 @@
 -- text is stale: it is found by its old hash, and by its future hash. Of two texts that are equal under the new rules only one has the
 -- hash; the other, if it is merged, is an alias without a hash (its twin).
 
-create or replace function memfold_internal._is_stale(m memfold.memories, policy memfold.policies) returns boolean
+-- Whether the rehash in progress has not reached this text yet.
+create or replace function memfold_internal._is_stale(m memfold.memories, p_policy memfold.policies) returns boolean
 language plpgsql stable
 as $$
 -- Not as an expression, whose dependencies Citus would see as a circle: the table, this function, that one, the table.
 begin
-    return policy.rehash_run is not null and m.canonicalizer is not null and (
-        (m.canonicalizer, m.key_fields) is distinct from (policy.canonicalizer, policy.key_fields)
-        or m.metadata_signature is distinct from memfold_internal._stored_signature(m, policy.metadata_keys)
+    return p_policy.rehash_run is not null and m.canonicalizer is not null and (
+        (m.canonicalizer, m.key_fields) is distinct from (p_policy.canonicalizer, p_policy.key_fields)
+        or m.metadata_signature is distinct from memfold_internal._stored_signature(m, p_policy.metadata_keys)
     );
 end;
 $$;
-comment on function memfold_internal._is_stale is 'Whether the rehash in progress has not reached this text yet.';
 
-create or replace function memfold_internal._rehash_text(tenant_id text, memory_id uuid, run_id uuid, pending uuid[]) returns uuid[]
+-- Applies the rules of its policy to one text, and to those merged into it by an earlier rehash. p_pending: see
+-- _assign_hash(). The caller holds the bucket's lock.
+create or replace function memfold_internal._rehash_text(p_tenant_id text, p_memory_id uuid, p_run_id uuid, p_pending uuid[]) returns uuid[]
 language plpgsql volatile
 as $$
 declare
     m memfold.memories;
     v_policy memfold.policies;
-    v_pending uuid[] := pending;
+    v_pending uuid[] := p_pending;
     v_ids uuid[];
     v_event_ids uuid[];
 begin
@@ -29,55 +31,55 @@ begin
     perform memfold_internal._maintain(true);
     update memfold.memories as t
     set canonicalizer = null, metadata_signature = null
-    where t.tenant_id = _rehash_text.tenant_id collate "C" and t.memory_id = _rehash_text.memory_id
+    where t.tenant_id = p_tenant_id collate "C" and t.memory_id = p_memory_id
     returning t.* into strict m;
     perform memfold_internal._maintain(false);
     v_policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
     select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
     into v_ids, v_event_ids
-    from memfold_internal._parting_twins(tenant_id, memory_id, memfold_internal._hash_under(m, v_policy)) as t;
+    from memfold_internal._parting_twins(p_tenant_id, p_memory_id, memfold_internal._hash_under(m, v_policy)) as t;
     if v_ids <> '{}' then
-        v_pending := memfold_internal._derive_pending(tenant_id, v_pending);
-        perform memfold_internal._split_alias(tenant_id, v_event_ids, run_id);
+        v_pending := memfold_internal._derive_pending(p_tenant_id, v_pending);
+        perform memfold_internal._split_alias(p_tenant_id, v_event_ids, p_run_id);
     end if;
-    v_pending := memfold_internal._assign_hash(m, v_policy, run_id, v_pending);
-    return memfold_internal._assign_hashes(tenant_id, v_ids, run_id, v_pending);
+    v_pending := memfold_internal._assign_hash(m, v_policy, p_run_id, v_pending);
+    return memfold_internal._assign_hashes(p_tenant_id, v_ids, p_run_id, v_pending);
 end;
 $$;
-comment on function memfold_internal._rehash_text is
-'Applies the rules of its policy to one text, and to those merged into it by an earlier rehash. pending: see _assign_hash(). The caller
-holds the bucket''s lock.';
 
-create or replace function memfold_internal._is_beneath(tenant_id text, memory_id uuid, ancestor_id uuid) returns boolean
+-- Whether a text was merged into another one, or into a text beneath that one, by merges in force, including those that
+-- apply only once a later one is undone. A merge in the opposite direction would create a cycle. Only reads.
+create or replace function memfold_internal._is_beneath(p_tenant_id text, p_memory_id uuid, p_ancestor_id uuid) returns boolean
 language plpgsql stable
 as $$
 declare
     v_known uuid[] := array[]::uuid[];
-    v_new uuid[] := array[memory_id];
+    v_new uuid[] := array[p_memory_id];
 begin
     loop
         v_known := v_known || v_new;
         v_new := array(
             select distinct e.into_id
-            from memfold_internal._merges_in_force(_is_beneath.tenant_id, v_new) as e
+            from memfold_internal._merges_in_force(p_tenant_id, v_new) as e
             where e.into_id <> all(v_known)
         );
-        exit when v_new = '{}' or ancestor_id = any(v_new);
+        exit when v_new = '{}' or p_ancestor_id = any(v_new);
     end loop;
     return v_new <> '{}';
 end;
 $$;
-comment on function memfold_internal._is_beneath is
-'Whether a text was merged into another one, or into a text beneath that one, by merges in force, including those that apply only once a
-later one is undone. A merge in the opposite direction would create a cycle. Only reads.';
 
+-- Gives a stored text without a hash the hash that it has by the policy. If another text has it, the two are equal: the
+-- newer is merged into the older (a withdrawn one into the other, regardless of age), and has no hash; a rejected one is
+-- left unchanged, and has none either. p_pending: memories that the caller will derive; returned with those of this
+-- merge. Null: state is derived at once. The caller holds the bucket's lock.
 create or replace function memfold_internal._assign_hash(
-    m memfold.memories, policy memfold.policies, run_id uuid, pending uuid[]
+    m memfold.memories, p_policy memfold.policies, p_run_id uuid, p_pending uuid[]
 ) returns uuid[]
 language plpgsql volatile
 as $$
 declare
-    v_hash constant bytea := memfold_internal._hash_under(m, policy);
+    v_hash constant bytea := memfold_internal._hash_under(m, p_policy);
     h memfold.memories;
     v_h_policy memfold.policies;
     v_m_root memfold.memories;
@@ -89,7 +91,7 @@ declare
     v_canonicalizer text;
     v_signature text;
     v_event_id uuid;
-    v_pending uuid[] := pending;
+    v_pending uuid[] := p_pending;
 begin
     -- a text that has the hash by the old rules is rehashed first
     for v_turn in 1..2 loop
@@ -101,7 +103,7 @@ begin
         exit when not found or v_turn = 2;
         v_h_policy := memfold_internal._policy(h.tenant_id, h.bucket_id, h.memory_type);
         exit when not memfold_internal._is_stale(h, v_h_policy);
-        v_pending := memfold_internal._rehash_text(h.tenant_id, h.memory_id, run_id, v_pending);
+        v_pending := memfold_internal._rehash_text(h.tenant_id, h.memory_id, p_run_id, v_pending);
     end loop;
     if h.memory_id is not null then
         -- A merge of two valid roots changes nothing that the next one depends on: it may be derived with the others.
@@ -116,12 +118,12 @@ begin
         if 'rejected' in (v_m_root.status, v_h_root.status) then
             -- a tombstone neither absorbs another memory nor is revived
             v_stays := v_h_root.status = 'rejected' and (v_m_root.status <> 'rejected' or m.memory_id < h.memory_id);
-            v_reason := 'of two texts that are equal under ' || policy.canonicalizer || ', a rejected one has no hash';
+            v_reason := 'of two texts that are equal under ' || p_policy.canonicalizer || ', a rejected one has no hash';
         else
             v_folds := true;
             perform memfold_internal._adopt_row(m.tenant_id, m.memory_id);
             perform memfold_internal._adopt_row(h.tenant_id, h.memory_id);
-            v_reason := 'one text under ' || policy.canonicalizer;
+            v_reason := 'one text under ' || p_policy.canonicalizer;
             if memfold_internal._is_beneath(m.tenant_id, h.memory_id, m.memory_id) then
                 v_stays := true;
             elsif memfold_internal._is_beneath(m.tenant_id, m.memory_id, h.memory_id) then
@@ -134,7 +136,7 @@ begin
         end if;
     elsif v_hash is null then
         v_stays := false;
-        v_reason := 'it is empty under ' || policy.canonicalizer;
+        v_reason := 'it is empty under ' || p_policy.canonicalizer;
     end if;
 
     perform memfold_internal._maintain(true);
@@ -144,11 +146,11 @@ begin
         where t.tenant_id = h.tenant_id and t.memory_id = h.memory_id;
     end if;
     if v_stays then
-        v_canonicalizer := policy.canonicalizer;
-        v_signature := memfold_internal._stored_signature(m, policy.metadata_keys);
+        v_canonicalizer := p_policy.canonicalizer;
+        v_signature := memfold_internal._stored_signature(m, p_policy.metadata_keys);
     end if;
     update memfold.memories as t
-    set canonicalizer = v_canonicalizer, key_fields = policy.key_fields, metadata_signature = v_signature
+    set canonicalizer = v_canonicalizer, key_fields = p_policy.key_fields, metadata_signature = v_signature
     where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
     perform memfold_internal._maintain(false);
     if v_reason is null then
@@ -160,7 +162,7 @@ begin
     ) values (
         m.tenant_id, v_event_id, m.bucket_id, case when v_folds then 'merged' else 'rehashed' end, 2, 'rehash',
         case when v_stays then h.memory_id else m.memory_id end, case when v_stays then m.memory_id else h.memory_id end,
-        v_reason, run_id, memfold_internal._actor()
+        v_reason, p_run_id, memfold_internal._actor()
     );
     if v_folds and v_plain and v_pending is not null then
         return v_pending || array[m.memory_id, h.memory_id];
@@ -171,47 +173,46 @@ begin
     return v_pending;
 end;
 $$;
-comment on function memfold_internal._assign_hash is
-'Gives a stored text without a hash the hash that it has by the policy. If another text has it, the two are equal: the newer is merged
-into the older (a withdrawn one into the other, regardless of age), and has no hash; a rejected one is left unchanged, and has none
-either. pending: memories that the caller will derive; returned with those of this merge. Null: state is derived at once. The caller holds
-the bucket''s lock.';
 
-create or replace function memfold_internal._assign_hashes(tenant_id text, memory_ids uuid[], run_id uuid, pending uuid[]) returns uuid[]
+-- _assign_hash() for stored texts, by id and in their order.
+create or replace function memfold_internal._assign_hashes(
+    p_tenant_id text, p_memory_ids uuid[], p_run_id uuid, p_pending uuid[]
+) returns uuid[]
 language plpgsql volatile
 as $$
 declare
     m memfold.memories;
-    v_pending uuid[] := pending;
+    v_pending uuid[] := p_pending;
     v_id uuid;
 begin
-    foreach v_id in array memory_ids loop
+    foreach v_id in array p_memory_ids loop
         select t.* into strict m
         from memfold.memories as t
-        where t.tenant_id = _assign_hashes.tenant_id collate "C" and t.memory_id = v_id;
+        where t.tenant_id = p_tenant_id collate "C" and t.memory_id = v_id;
         -- an earlier one may have reached it
         continue when m.canonicalizer is not null;
-        v_pending := memfold_internal._assign_hash(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), run_id, v_pending);
+        v_pending := memfold_internal._assign_hash(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), p_run_id,
+            v_pending);
     end loop;
     return v_pending;
 end;
 $$;
-comment on function memfold_internal._assign_hashes is '_assign_hash() for stored texts, by id and in their order.';
 
-create or replace function memfold_internal._derive_pending(tenant_id text, pending uuid[]) returns uuid[]
+-- Derives postponed memories, and returns an empty list; null stays null.
+create or replace function memfold_internal._derive_pending(p_tenant_id text, p_pending uuid[]) returns uuid[]
 language plpgsql volatile
 as $$
 begin
-    if pending <> '{}' then
-        perform memfold.derive_scope(array(select distinct i.id from pg_catalog.unnest(pending) as i (id)), tenant_id);
+    if p_pending <> '{}' then
+        perform memfold.derive_scope(array(select distinct i.id from pg_catalog.unnest(p_pending) as i (id)), p_tenant_id);
         return array[]::uuid[];
     end if;
-    return pending;
+    return p_pending;
 end;
 $$;
-comment on function memfold_internal._derive_pending is 'Derives postponed memories, and returns an empty list; null stays null.';
 
-create or replace function memfold_internal._rehash_aliases(tenant_id text, memory_id uuid)
+-- The texts that a rehash has merged into this one, each with the ledger row of the merge.
+create or replace function memfold_internal._rehash_aliases(p_tenant_id text, p_memory_id uuid)
 returns table (twin_id uuid, event_id uuid)
 language plpgsql stable rows 1
 as $$
@@ -227,14 +228,14 @@ begin
         order by e.event_id desc
         limit 1
     ) as e
-    where t.tenant_id = _rehash_aliases.tenant_id collate "C" and t.merged_into = _rehash_aliases.memory_id and t.content_hash is null
+    where t.tenant_id = p_tenant_id collate "C" and t.merged_into = p_memory_id and t.content_hash is null
     order by t.memory_id;
 end;
 $$;
-comment on function memfold_internal._rehash_aliases is
-'The texts that a rehash has merged into this one, each with the ledger row of the merge.';
 
-create or replace function memfold_internal._parting_twins(tenant_id text, memory_id uuid, content_hash bytea)
+-- Of the texts that a rehash has merged into this one, whose hash by the present rules is p_content_hash, and into those
+-- in turn, the ones that are different texts by these rules.
+create or replace function memfold_internal._parting_twins(p_tenant_id text, p_memory_id uuid, p_content_hash bytea)
 returns table (twin_id uuid, event_id uuid)
 language plpgsql stable rows 1
 as $$
@@ -246,44 +247,41 @@ declare
 begin
     for v_twin in
         select t.twin_id, t.event_id
-        from memfold_internal._rehash_aliases(_parting_twins.tenant_id, _parting_twins.memory_id) as t
+        from memfold_internal._rehash_aliases(p_tenant_id, p_memory_id) as t
     loop
         select t.* into strict m
         from memfold.memories as t
-        where t.tenant_id = _parting_twins.tenant_id collate "C" and t.memory_id = v_twin.twin_id;
+        where t.tenant_id = p_tenant_id collate "C" and t.memory_id = v_twin.twin_id;
         v_hash := memfold_internal._hash_under(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type));
         -- those beneath it first: a caller that takes a few at a time finds them through it
-        return query select t.* from memfold_internal._parting_twins(_parting_twins.tenant_id, v_twin.twin_id, v_hash) as t;
-        if v_hash is distinct from _parting_twins.content_hash then
+        return query select t.* from memfold_internal._parting_twins(p_tenant_id, v_twin.twin_id, v_hash) as t;
+        if v_hash is distinct from p_content_hash then
             return query select v_twin.twin_id, v_twin.event_id;
         end if;
     end loop;
 end;
 $$;
-comment on function memfold_internal._parting_twins is
-'Of the texts that a rehash has merged into this one, whose hash by the present rules is content_hash, and into those in turn, the ones
-that are different texts by these rules.';
 
-create or replace function memfold_internal._split_alias(tenant_id text, event_ids uuid[], run_id uuid) returns void
+-- Undoes what earlier rehashes did to texts without a hash. The caller then assigns their present hashes (_assign_hash).
+create or replace function memfold_internal._split_alias(p_tenant_id text, p_event_ids uuid[], p_run_id uuid) returns void
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 begin
-    perform memfold_internal._record_undone(_split_alias.tenant_id, array(
-        select i.id from pg_catalog.unnest(event_ids) as i (id) order by i.id
-    ), pg_catalog.array_fill('undone'::text, array[pg_catalog.cardinality(event_ids)]), 'rehash', _split_alias.run_id);
-    perform memfold_internal._derive_pending(_split_alias.tenant_id, array(
+    perform memfold_internal._record_undone(p_tenant_id, array(
+        select i.id from pg_catalog.unnest(p_event_ids) as i (id) order by i.id
+    ), pg_catalog.array_fill('undone'::text, array[pg_catalog.cardinality(p_event_ids)]), 'rehash', p_run_id);
+    perform memfold_internal._derive_pending(p_tenant_id, array(
         select x.id
-        from memfold_internal._events(_split_alias.tenant_id, event_ids) as v
+        from memfold_internal._events(p_tenant_id, p_event_ids) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
         where v.action = 'merged'
     ));
 end;
 $$;
-comment on function memfold_internal._split_alias is
-'Undoes what earlier rehashes did to texts without a hash. The caller then assigns their present hashes (_assign_hash).';
 
-create or replace function memfold_internal._settle_rehash_aliases(tenant_id text, memory_ids uuid[]) returns void
+-- After an undo: compares again the texts that a rehash has left without a hash because they were rejected.
+create or replace function memfold_internal._settle_rehash_aliases(p_tenant_id text, p_memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
@@ -291,25 +289,23 @@ declare
 begin
     for v_text in
         select i.id, e.event_id, e.run_id, e.bucket_id
-        from pg_catalog.unnest(memory_ids) as i (id)
+        from pg_catalog.unnest(p_memory_ids) as i (id)
         cross join lateral (
             select m.memory_id from memfold.memories as m
-            where m.tenant_id = _settle_rehash_aliases.tenant_id collate "C" and m.memory_id = i.id and m.content_hash is null
+            where m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id and m.content_hash is null
             offset 0
         ) as m
         cross join lateral (
             select e.event_id, e.run_id, e.bucket_id from memfold_internal._ledger as e
-            where e.tenant_id = _settle_rehash_aliases.tenant_id collate "C" and e.memory_id = m.memory_id and e.action = 'rehashed'
+            where e.tenant_id = p_tenant_id collate "C" and e.memory_id = m.memory_id and e.action = 'rehashed'
                 and not e.undone
             offset 0
         ) as e
     loop
         -- it may become equal to a text of another scope
-        perform memfold_internal._lock(tenant_id, v_text.bucket_id, null, false);
-        perform memfold_internal._split_alias(tenant_id, array[v_text.event_id], v_text.run_id);
-        perform memfold_internal._assign_hashes(tenant_id, array[v_text.id], v_text.run_id, null);
+        perform memfold_internal._lock(p_tenant_id, v_text.bucket_id, null, false);
+        perform memfold_internal._split_alias(p_tenant_id, array[v_text.event_id], v_text.run_id);
+        perform memfold_internal._assign_hashes(p_tenant_id, array[v_text.id], v_text.run_id, null);
     end loop;
 end;
 $$;
-comment on function memfold_internal._settle_rehash_aliases is
-'After an undo: compares again the texts that a rehash has left without a hash because they were rejected.';

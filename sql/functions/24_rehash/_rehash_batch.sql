@@ -1,5 +1,7 @@
+-- Rehashes a few texts of a run, in the order of their hashes, from a position on, for about the given time. The caller
+-- holds the bucket's lock.
 create or replace function memfold_internal._rehash_rows(
-    run memfold.runs, "position" bytea, rows_at_most bigint, until timestamptz
+    p_run memfold.runs, p_position bytea, p_rows_at_most bigint, p_until timestamptz
 ) returns memfold_internal.rehash_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -8,7 +10,7 @@ set lock_timeout = '100ms'
 as $$
 declare
     v_step memfold_internal.rehash_step;
-    v_again constant boolean := (run.arguments ->> 'again')::boolean;
+    v_again constant boolean := (p_run.arguments ->> 'again')::boolean;
     v_policy memfold.policies;
     v_type text collate "C";
     v_hash bytea;
@@ -25,15 +27,15 @@ begin
     for m in
         select t.*
         from memfold.memories as t
-        where t.tenant_id = run.tenant_id and t.bucket_id = run.bucket_id and t.content_hash > _rehash_rows."position"
+        where t.tenant_id = p_run.tenant_id and t.bucket_id = p_run.bucket_id and t.content_hash > p_position
         order by t.content_hash
-        limit rows_at_most
+        limit p_rows_at_most
     loop
         v_step.rows_seen := v_step.rows_seen + 1;
         v_step."position" := m.content_hash;
         if v_type is distinct from m.memory_type then
             v_type := m.memory_type;
-            v_policy := memfold_internal._policy(run.tenant_id, run.bucket_id, v_type);
+            v_policy := memfold_internal._policy(p_run.tenant_id, p_run.bucket_id, v_type);
         end if;
         continue when not memfold_internal._is_stale(m, v_policy);
         v_texts := v_texts || m;
@@ -45,31 +47,31 @@ begin
         from (
             select t.*
             from unnest(v_texts) with ordinality as x
-            cross join lateral memfold_internal._parting_twins(run.tenant_id, x.memory_id, v_hashes[x.ordinality]) as t
-            limit rows_at_most
+            cross join lateral memfold_internal._parting_twins(p_run.tenant_id, x.memory_id, v_hashes[x.ordinality]) as t
+            limit p_rows_at_most
         ) as t;
         if v_twins <> '{}' then
-            perform memfold_internal._split_alias(run.tenant_id, v_events, run.run_id);
-            v_pending := memfold_internal._assign_hashes(run.tenant_id, v_twins, run.run_id, v_pending);
+            perform memfold_internal._split_alias(p_run.tenant_id, v_events, p_run.run_id);
+            v_pending := memfold_internal._assign_hashes(p_run.tenant_id, v_twins, p_run.run_id, v_pending);
         end if;
-        if cardinality(v_twins) = rows_at_most then
-            perform memfold_internal._derive_pending(run.tenant_id, v_pending);
-            v_step."position" := _rehash_rows."position";
+        if cardinality(v_twins) = p_rows_at_most then
+            perform memfold_internal._derive_pending(p_run.tenant_id, v_pending);
+            v_step."position" := p_position;
             return v_step;
         end if;
     end if;
     for v_i in 1..cardinality(v_texts) loop
-        if v_i > 1 and clock_timestamp() > until then
+        if v_i > 1 and clock_timestamp() > p_until then
             -- deriving merged texts takes as long again
             v_step."position" := m.content_hash;
             exit;
         end if;
         m := v_texts[v_i];
         v_hash := v_hashes[v_i];
-        v_policy := memfold_internal._policy(run.tenant_id, run.bucket_id, m.memory_type);
+        v_policy := memfold_internal._policy(p_run.tenant_id, p_run.bucket_id, m.memory_type);
         v_step.rows_changed := v_step.rows_changed + 1;
         if v_hash is not null and not exists (
-            select from memfold_internal._known_text(run.tenant_id, run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
+            select from memfold_internal._known_text(p_run.tenant_id, p_run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
         ) then
             -- most are separate, before and after
             perform memfold_internal._maintain(true);
@@ -84,19 +86,18 @@ begin
             select t.* into strict v_now
             from memfold.memories as t where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id;
             if memfold_internal._is_stale(v_now, v_policy) then
-                v_pending := memfold_internal._rehash_text(m.tenant_id, m.memory_id, run.run_id, v_pending);
+                v_pending := memfold_internal._rehash_text(m.tenant_id, m.memory_id, p_run.run_id, v_pending);
             end if;
         end if;
     end loop;
-    perform memfold_internal._derive_pending(run.tenant_id, v_pending);
+    perform memfold_internal._derive_pending(p_run.tenant_id, v_pending);
     return v_step;
 end;
 $$;
-comment on function memfold_internal._rehash_rows is
-'Rehashes a few texts of a run, in the order of their hashes, from a position on, for about the given time. The caller holds the bucket''s
-lock.';
 
-create or replace function memfold_internal._rehash_unhashed(run memfold.runs, rows_at_most bigint) returns bigint
+-- Rehashes a few of the texts that earlier runs have left without a hash and not merged. The caller holds the bucket's
+-- lock.
+create or replace function memfold_internal._rehash_unhashed(p_run memfold.runs, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 set lock_timeout = '100ms'
 as $$
@@ -108,21 +109,21 @@ begin
         select e.memory_id, e.event_id
         from memfold.runs as r
         join memfold_internal._ledger as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
-        where r.tenant_id = run.tenant_id and r.bucket_id = run.bucket_id and r.kind = 'rehash' and r.run_id <> run.run_id
+        where r.tenant_id = p_run.tenant_id and r.bucket_id = p_run.bucket_id and r.kind = 'rehash' and r.run_id <> p_run.run_id
             and e.action = 'rehashed' and not e.undone
         order by e.event_id
-        limit rows_at_most
+        limit p_rows_at_most
     loop
-        perform memfold_internal._split_alias(run.tenant_id, array[v_text.event_id], run.run_id);
-        perform memfold_internal._assign_hashes(run.tenant_id, array[v_text.memory_id], run.run_id, null);
+        perform memfold_internal._split_alias(p_run.tenant_id, array[v_text.event_id], p_run.run_id);
+        perform memfold_internal._assign_hashes(p_run.tenant_id, array[v_text.memory_id], p_run.run_id, null);
         v_number := v_number + 1;
     end loop;
     return v_number;
 end;
 $$;
-comment on function memfold_internal._rehash_unhashed is
-'Rehashes a few of the texts that earlier runs have left without a hash and not merged. The caller holds the bucket''s lock.';
 
+-- For rehash_bucket(): continues a run for at most p_batch_size texts or about 50 ms, under the bucket's lock. Returns
+-- whether the run has ended. Raises 55P03 if another transaction holds a row: nothing is done then.
 create or replace function memfold_internal._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -207,6 +208,3 @@ begin
 end;
 $$;
 grant execute on function memfold_internal._rehash_batch to memfold_app;
-comment on function memfold_internal._rehash_batch is
-'For rehash_bucket(): continues a run for at most batch_size texts or about 50 ms, under the bucket''s lock. Returns whether the run has
-ended. Raises 55P03 if another transaction holds a row: nothing is done then.';

@@ -2,7 +2,12 @@
 -- that become equal are merged as in a rehash (the newer becomes an alias without a hash). It needs no position: a text still under an
 -- alias's name is left to do. Until then it is found by the name that it came with (_known_candidate).
 
-create or replace function memfold_internal._rename_text(tenant_id text, memory_id uuid, subject text, predicate text, run_id uuid)
+-- Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: if
+-- another text has that hash they are merged (_assign_hash), and texts that a rehash or a link had merged with it are
+-- separated. The caller holds the bucket's lock.
+create or replace function memfold_internal._rename_text(
+    p_tenant_id text, p_memory_id uuid, p_subject text, p_predicate text, p_run_id uuid
+)
 returns void
 language plpgsql volatile
 -- by their index, even with a plan that was made when there were few rows
@@ -13,14 +18,14 @@ as $$
 declare
     m memfold.memories;
     v_policy memfold.policies;
-    v_texts uuid[] := memfold_internal._timeline_texts(tenant_id, array[memory_id]);
+    v_texts uuid[] := memfold_internal._timeline_texts(p_tenant_id, array[p_memory_id]);
     v_is_hashed boolean;
     v_ids uuid[];
     v_events uuid[];
 begin
     select t.* into strict m
     from memfold.memories as t
-    where t.tenant_id = _rename_text.tenant_id collate "C" and t.memory_id = _rename_text.memory_id;
+    where t.tenant_id = p_tenant_id collate "C" and t.memory_id = p_memory_id;
     v_is_hashed := m.canonicalizer is not null;
     if not v_is_hashed then
         -- merged into another one by a rehash, or left without a hash: it is compared again
@@ -34,7 +39,7 @@ begin
     end if;
     perform memfold_internal._maintain(true);
     update memfold.memories as t
-    set subject = _rename_text.subject, predicate = _rename_text.predicate, canonicalizer = null, metadata_signature = null
+    set subject = p_subject, predicate = p_predicate, canonicalizer = null, metadata_signature = null
     where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id
     returning t.* into strict m;
     perform memfold_internal._maintain(false);
@@ -43,87 +48,84 @@ begin
     where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id and v.scope_key <> m.scope_key;
     if v_is_hashed then
         if v_events <> '{}' then
-            perform memfold_internal._split_alias(tenant_id, v_events, run_id);
+            perform memfold_internal._split_alias(p_tenant_id, v_events, p_run_id);
         end if;
         v_policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
         -- those that were equal to it under the old name
         select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
         into v_ids, v_events
-        from memfold_internal._parting_twins(tenant_id, memory_id, memfold_internal._hash_under(m, v_policy)) as t;
+        from memfold_internal._parting_twins(p_tenant_id, p_memory_id, memfold_internal._hash_under(m, v_policy)) as t;
         if v_ids <> '{}' then
-            perform memfold_internal._split_alias(tenant_id, v_events, run_id);
+            perform memfold_internal._split_alias(p_tenant_id, v_events, p_run_id);
         end if;
-        perform memfold_internal._assign_hash(m, v_policy, run_id, null);
-        perform memfold_internal._assign_hashes(tenant_id, v_ids, run_id, null);
+        perform memfold_internal._assign_hash(m, v_policy, p_run_id, null);
+        perform memfold_internal._assign_hashes(p_tenant_id, v_ids, p_run_id, null);
     end if;
     -- the slot that it was in, and the one that it is now in; a text that was merged here is derived with it
-    perform memfold.derive_scope(v_texts || memory_id, tenant_id);
+    perform memfold.derive_scope(v_texts || p_memory_id, p_tenant_id);
 end;
 $$;
-comment on function memfold_internal._rename_text is
-'Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: if another text has
-that hash they are merged (_assign_hash), and texts that a rehash or a link had merged with it are separated. The caller holds the
-bucket''s lock.';
 
+-- Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads the bucket until it has
+-- found enough.
 create or replace function memfold_internal._texts_under_alias(
-    tenant_id text, bucket_id text, kind text, alias text, rows_at_most bigint
+    p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_rows_at_most bigint
 ) returns uuid[]
 language plpgsql stable
 as $$
 begin
-    if kind = 'subject' then
+    if p_kind = 'subject' then
         return array(
             select m.memory_id from memfold.memories as m
-            where m.tenant_id = _texts_under_alias.tenant_id collate "C" and m.bucket_id = _texts_under_alias.bucket_id collate "C"
-                and m.subject is not null and memfold_internal._prose_1(m.subject) = alias collate "C"
-            limit rows_at_most
+            where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
+                and m.subject is not null and memfold_internal._prose_1(m.subject) = p_alias collate "C"
+            limit p_rows_at_most
         );
-    elsif kind = 'predicate' then
+    elsif p_kind = 'predicate' then
         return array(
             select m.memory_id from memfold.memories as m
-            where m.tenant_id = _texts_under_alias.tenant_id collate "C" and m.bucket_id = _texts_under_alias.bucket_id collate "C"
-                and m.predicate is not null and memfold_internal._predicate_1(m.predicate) = alias collate "C"
-            limit rows_at_most
+            where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
+                and m.predicate is not null and memfold_internal._predicate_1(m.predicate) = p_alias collate "C"
+            limit p_rows_at_most
         );
     end if;
     return array(
         select m.memory_id from memfold.memories as m
-        where m.tenant_id = _texts_under_alias.tenant_id collate "C" and m.bucket_id = _texts_under_alias.bucket_id collate "C"
-            and m.subject is null and memfold_internal._begins_with(memfold_internal._prose_1(m.content) collate "C", alias collate "C")
-        limit rows_at_most
+        where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
+            and m.subject is null and memfold_internal._begins_with(memfold_internal._prose_1(m.content) collate "C", p_alias collate "C")
+        limit p_rows_at_most
     );
 end;
 $$;
-comment on function memfold_internal._texts_under_alias is
-'Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads the bucket until it has found enough.';
 
+-- Takes up some of the texts under an alias; returns how many. The caller holds the bucket's lock.
 create or replace function memfold_internal._take_up(
-    tenant_id text, bucket_id text, kind text, alias text, run_id uuid, rows_at_most bigint
+    p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_run_id uuid, p_rows_at_most bigint
 ) returns bigint
 language plpgsql volatile
 -- writers may wait for the holder of a row, who waits for the bucket
 set lock_timeout = '500ms'
 as $$
 declare
-    v_ids constant uuid[] := memfold_internal._texts_under_alias(tenant_id, bucket_id, kind, alias, rows_at_most);
+    v_ids constant uuid[] := memfold_internal._texts_under_alias(p_tenant_id, p_bucket_id, p_kind, p_alias, p_rows_at_most);
     v_text record;
 begin
     for v_text in
         select m.memory_id, n.subject, n.predicate
         from pg_catalog.unnest(v_ids) as i (id)
-        cross join lateral memfold_internal._memory(_take_up.tenant_id, i.id) as m
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, m.subject, m.predicate, m.content) as n
         order by m.memory_id
     loop
-        perform memfold_internal._rename_text(tenant_id, v_text.memory_id, v_text.subject, v_text.predicate, run_id);
+        perform memfold_internal._rename_text(p_tenant_id, v_text.memory_id, v_text.subject, v_text.predicate, p_run_id);
     end loop;
     return pg_catalog.cardinality(v_ids);
 end;
 $$;
-comment on function memfold_internal._take_up is
-'Takes up some of the texts under an alias; returns how many. The caller holds the bucket''s lock.';
 
-create or replace function memfold_internal._note_taken_up(tenant_id text, run_id uuid, texts bigint, is_done boolean) returns void
+-- Records in the run of a link how many texts it has taken up, and how many of them were merged; p_is_done: none is
+-- left.
+create or replace function memfold_internal._note_taken_up(p_tenant_id text, p_run_id uuid, p_texts bigint, p_is_done boolean) returns void
 language plpgsql volatile
 as $$
 declare
@@ -133,28 +135,29 @@ declare
 begin
     select pg_catalog.jsonb_build_object('merged', count(*)) into v_merged
     from memfold.memory_events as e
-    where e.tenant_id = _note_taken_up.tenant_id collate "C" and e.run_id = _note_taken_up.run_id and e.action = 'merged';
+    where e.tenant_id = p_tenant_id collate "C" and e.run_id = p_run_id and e.action = 'merged';
     update memfold.runs as r
-    set report = pg_catalog.jsonb_set(r.report || v_merged, '{texts}', (coalesce((r.report ->> 'texts')::bigint, 0) + texts)::text::jsonb),
-        status = case when is_done then 'done' else r.status end, ended_at = case when is_done then v_now end
-    where r.tenant_id = _note_taken_up.tenant_id collate "C" and r.run_id = _note_taken_up.run_id and r.status <> 'undone';
+    set report = pg_catalog.jsonb_set(r.report || v_merged, '{texts}', (coalesce((r.report ->> 'texts')::bigint,
+        0) + p_texts)::text::jsonb),
+        status = case when p_is_done then 'done' else r.status end, ended_at = case when p_is_done then v_now end
+    where r.tenant_id = p_tenant_id collate "C" and r.run_id = p_run_id and r.status <> 'undone';
 end;
 $$;
-comment on function memfold_internal._note_taken_up is
-'Records in the run of a link how many texts it has taken up, and how many of them were merged; is_done: none is left.';
 
-create or replace function memfold_internal._told_name(tenant_id text, memory_id uuid, own_name text, kind text) returns text
+-- The subject, or predicate, that a stored text first came with, or the text that it first replaced. For one without
+-- either, p_own_name. Only reads.
+create or replace function memfold_internal._told_name(p_tenant_id text, p_memory_id uuid, p_own_name text, p_kind text) returns text
 language plpgsql stable
 as $$
 declare
     e memfold.memory_events;
-    v_id uuid := memory_id;
+    v_id uuid := p_memory_id;
 begin
     -- a text that a person or a judge wrote has no observation: it is about whom the first text was that it replaced
     for v_step in 1..100 loop
         select o.* into e
         from memfold.memory_events as o
-        where o.tenant_id = _told_name.tenant_id collate "C" and o.memory_id = v_id
+        where o.tenant_id = p_tenant_id collate "C" and o.memory_id = v_id
             and (o.observation and o.memory_type is not null or o.action = 'replaced' and o.tier = 3)
         order by o.observation desc, o.event_id
         limit 1;
@@ -162,16 +165,17 @@ begin
         v_id := e.target_id;
     end loop;
     if e.observation is not true then
-        return own_name;
+        return p_own_name;
     end if;
-    return case when kind = 'predicate' then e.predicate else e.subject end;
+    return case when p_kind = 'predicate' then e.predicate else e.subject end;
 end;
 $$;
-comment on function memfold_internal._told_name is
-'The subject, or predicate, that a stored text first came with, or the text that it first replaced. For one without either, own_name. Only
-reads.';
 
-create or replace function memfold_internal._give_back(tenant_id text, bucket_id text, kind text, name text, run_id uuid) returns bigint
+-- After a link is removed: restores the names of those texts under its name that came under another one, resolved by the
+-- present links. Returns how many. The caller holds the bucket's lock.
+create or replace function memfold_internal._give_back(
+    p_tenant_id text, p_bucket_id text, p_kind text, p_name text, p_run_id uuid
+) returns bigint
 language plpgsql volatile
 set lock_timeout = '500ms'
 as $$
@@ -183,28 +187,25 @@ begin
         select x.memory_id, x.subject, x.predicate
         from (
             select m.memory_id, m.subject as subject_now, m.predicate as predicate_now,
-                case when kind = 'predicate' then m.subject else n.subject end as subject,
-                case when kind = 'predicate' then n.predicate else m.predicate end as predicate
+                case when p_kind = 'predicate' then m.subject else n.subject end as subject,
+                case when p_kind = 'predicate' then n.predicate else m.predicate end as predicate
             from memfold.memories as m
             cross join lateral memfold_internal._told_name(
-                m.tenant_id, m.memory_id, case when kind = 'predicate' then m.predicate else m.subject end, kind
+                m.tenant_id, m.memory_id, case when p_kind = 'predicate' then m.predicate else m.subject end, p_kind
             ) as t (name)
-            cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, case when kind <> 'predicate' then t.name end,
-                case when kind = 'predicate' then t.name end, m.content) as n
-            where m.tenant_id = _give_back.tenant_id collate "C" and m.bucket_id = _give_back.bucket_id collate "C"
-                and case when kind = 'predicate' then memfold_internal._predicate_1(m.predicate)
-                    else memfold_internal._prose_1(m.subject) end = memfold_internal._link_key(kind, _give_back.name) collate "C"
+            cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, case when p_kind <> 'predicate' then t.name end,
+                case when p_kind = 'predicate' then t.name end, m.content) as n
+            where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
+                and case when p_kind = 'predicate' then memfold_internal._predicate_1(m.predicate)
+                    else memfold_internal._prose_1(m.subject) end = memfold_internal._link_key(p_kind, p_name) collate "C"
         ) as x
         where memfold_internal._prose_1(x.subject) is distinct from memfold_internal._prose_1(x.subject_now)
             or memfold_internal._predicate_1(x.predicate) is distinct from memfold_internal._predicate_1(x.predicate_now)
         order by x.memory_id
     loop
-        perform memfold_internal._rename_text(tenant_id, v_text.memory_id, v_text.subject, v_text.predicate, run_id);
+        perform memfold_internal._rename_text(p_tenant_id, v_text.memory_id, v_text.subject, v_text.predicate, p_run_id);
         v_number := v_number + 1;
     end loop;
     return v_number;
 end;
 $$;
-comment on function memfold_internal._give_back is
-'After a link is removed: restores the names of those texts under its name that came under another one, resolved by the present links.
-Returns how many. The caller holds the bucket''s lock.';

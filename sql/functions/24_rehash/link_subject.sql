@@ -1,35 +1,39 @@
-create or replace function memfold_internal._check_link(tenant_id text, bucket_id text, kind text, alias text, name text) returns void
+-- Raises MF063 if an alias (canonical) cannot be linked to a p_name: to itself, to a name other than the one it already
+-- stands for, or if links of a bucket and of all buckets would form a chain. Only reads.
+create or replace function memfold_internal._check_link(
+    p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text
+) returns void
 language plpgsql stable
 as $$
 declare
     -- when a subject is looked for by words, names of subjects count
-    v_kind constant text collate "C" := case kind when 'beginning' then 'subject' else kind end;
-    v_target constant text collate "C" := memfold_internal._link_key(kind, name);
+    v_kind constant text collate "C" := case p_kind when 'beginning' then 'subject' else p_kind end;
+    v_target constant text collate "C" := memfold_internal._link_key(p_kind, p_name);
     v_other memfold.links;
 begin
-    if kind <> 'beginning' and alias = v_target then
+    if p_kind <> 'beginning' and p_alias = v_target then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L is %L, or is already an alias of it: the link would create a cycle.', name, alias),
+            pg_catalog.format('%L is %L, or is already an alias of it: the link would create a cycle.', p_name, p_alias),
             'Link the alias to the name to be stored. unlink_subject() and unlink_predicate() remove a link.');
     end if;
     select l.* into v_other
     from memfold.links as l
-    where l.tenant_id = _check_link.tenant_id collate "C" and l.kind = _check_link.kind collate "C" and l.alias = _check_link.alias collate "C"
-        and (l.bucket_id = _check_link.bucket_id collate "C" or l.bucket_id = '*')
+    where l.tenant_id = p_tenant_id collate "C" and l.kind = p_kind collate "C" and l.alias = p_alias collate "C"
+        and (l.bucket_id = p_bucket_id collate "C" or l.bucket_id = '*')
         and memfold_internal._link_key(l.kind, l.name) <> v_target
     limit 1;
     if found then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L already stands for %L (bucket %s).', alias, v_other.name, v_other.bucket_id),
+            pg_catalog.format('%L already stands for %L (bucket %s).', p_alias, v_other.name, v_other.bucket_id),
             'Unlink it first, then link it again.');
     end if;
     -- a chain over a bucket and all buckets, in either direction
     select l.* into v_other
     from memfold.links as l
-    where l.tenant_id = _check_link.tenant_id collate "C" and l.kind in (v_kind, case v_kind when 'subject' then 'beginning' end)
-        and (l.bucket_id = '*') <> (_check_link.bucket_id = '*')
-        and (memfold_internal._link_key(l.kind, l.name) = _check_link.alias collate "C" and _check_link.kind <> 'beginning'
-            or l.kind = v_kind and l.alias = v_target and _check_link.bucket_id = '*')
+    where l.tenant_id = p_tenant_id collate "C" and l.kind in (v_kind, case v_kind when 'subject' then 'beginning' end)
+        and (l.bucket_id = '*') <> (p_bucket_id = '*')
+        and (memfold_internal._link_key(l.kind, l.name) = p_alias collate "C" and p_kind <> 'beginning'
+            or l.kind = v_kind and l.alias = v_target and p_bucket_id = '*')
     limit 1;
     if found then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
@@ -39,74 +43,71 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._check_link is
-'Raises MF063 if an alias (canonical) cannot be linked to a name: to itself, to a name other than the one it already stands for, or if
-links of a bucket and of all buckets would form a chain. Only reads.';
 
-create or replace function memfold_internal._lock_links(tenant_id text, bucket_id text) returns void
+-- Takes the lock of a tenant's links, and that of the bucket ('*': none). Raises MF003, MF025.
+create or replace function memfold_internal._lock_links(p_tenant_id text, p_bucket_id text) returns void
 language plpgsql volatile
 as $$
 begin
-    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
-    perform memfold_internal._check_wildcard('tenant_id', tenant_id);
+    perform memfold_internal._check_identifier('bucket_id', p_bucket_id, true);
+    perform memfold_internal._check_wildcard('tenant_id', p_tenant_id);
     -- only one call links or unlinks at a time: no writer takes this lock
-    perform memfold_internal._lock(tenant_id, '*', null, true);
-    if bucket_id <> '*' then
-        perform memfold_internal._lock(tenant_id, bucket_id, null, true);
+    perform memfold_internal._lock(p_tenant_id, '*', null, true);
+    if p_bucket_id <> '*' then
+        perform memfold_internal._lock(p_tenant_id, p_bucket_id, null, true);
     end if;
 end;
 $$;
-comment on function memfold_internal._lock_links is
-'Takes the lock of a tenant''s links, and that of the bucket (''*'': none). Raises MF003, MF025.';
 
-create or replace function memfold_internal._link(tenant_id text, bucket_id text, kind text, alias text, name text) returns uuid
+-- Links an alias to a name, or to the name that it stands for, and takes up at most 1,000 texts that the bucket has
+-- under the alias. Returns the run. The caller holds the locks (_lock_links). Raises MF063.
+create or replace function memfold_internal._link(p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text) returns uuid
 language plpgsql volatile
 as $$
 declare
-    v_name text := coalesce(memfold_internal._linked_name(tenant_id, bucket_id, case kind when 'beginning' then 'subject' else kind end, name),
-        name);
-    v_alias constant text collate "C" := memfold_internal._link_key(kind, alias);
+    v_name text := coalesce(memfold_internal._linked_name(p_tenant_id, p_bucket_id,
+        case p_kind when 'beginning' then 'subject' else p_kind end, p_name),
+        p_name);
+    v_alias constant text collate "C" := memfold_internal._link_key(p_kind, p_alias);
     v_aliases text[];
     v_run memfold.runs;
     v_number bigint;
 begin
-    perform memfold_internal._check_link(tenant_id, bucket_id, kind, v_alias, v_name);
+    perform memfold_internal._check_link(p_tenant_id, p_bucket_id, p_kind, v_alias, v_name);
     select r.* into v_run
     from memfold.links as l
     join memfold.runs as r on r.tenant_id = l.tenant_id and r.run_id = l.run_id
-    where l.tenant_id = _link.tenant_id collate "C" and l.bucket_id = _link.bucket_id collate "C" and l.kind = _link.kind collate "C"
+    where l.tenant_id = p_tenant_id collate "C" and l.bucket_id = p_bucket_id collate "C" and l.kind = p_kind collate "C"
         and l.alias = v_alias;
     if not found then
         -- no chains: aliases of the alias become aliases of the name
-        if kind <> 'beginning' then
+        if p_kind <> 'beginning' then
             with led as (
                 update memfold.links as l
                 set name = v_name
-                where l.tenant_id = _link.tenant_id collate "C" and l.bucket_id = _link.bucket_id collate "C"
-                    and (l.kind = _link.kind collate "C" or (_link.kind, l.kind) = ('subject', 'beginning'))
+                where l.tenant_id = p_tenant_id collate "C" and l.bucket_id = p_bucket_id collate "C"
+                    and (l.kind = p_kind collate "C" or (p_kind, l.kind) = ('subject', 'beginning'))
                     and memfold_internal._link_key(l.kind, l.name) = v_alias
                 returning l.kind || ' ' || l.alias as led
             )
             select array_agg(led.led) into v_aliases from led;
         end if;
-        v_run := memfold_internal._start_run(tenant_id, bucket_id, 'link', pg_catalog.jsonb_build_object('kind', kind, 'alias', v_alias,
-            'name', v_name, 'was', alias, 'repointed', v_aliases));
+        v_run := memfold_internal._start_run(p_tenant_id, p_bucket_id, 'link', pg_catalog.jsonb_build_object('kind', p_kind, 'alias',
+            v_alias,
+            'name', v_name, 'was', p_alias, 'repointed', v_aliases));
         insert into memfold.links (tenant_id, bucket_id, kind, alias, name, run_id)
-        values (v_run.tenant_id, v_run.bucket_id, _link.kind, v_alias, v_name, v_run.run_id)
+        values (v_run.tenant_id, v_run.bucket_id, p_kind, v_alias, v_name, v_run.run_id)
         on conflict on constraint links_pkey do update set run_id = excluded.run_id;
-        perform memfold_internal._close_questions_about(tenant_id, bucket_id, kind, v_alias);
+        perform memfold_internal._close_questions_about(p_tenant_id, p_bucket_id, p_kind, v_alias);
     end if;
-    if bucket_id = '*' then
+    if p_bucket_id = '*' then
         return v_run.run_id;
     end if;
-    v_number := memfold_internal._take_up(tenant_id, bucket_id, kind, v_alias, v_run.run_id, 1000);
-    perform memfold_internal._note_taken_up(tenant_id, v_run.run_id, v_number, v_number < 1000);
+    v_number := memfold_internal._take_up(p_tenant_id, p_bucket_id, p_kind, v_alias, v_run.run_id, 1000);
+    perform memfold_internal._note_taken_up(p_tenant_id, v_run.run_id, v_number, v_number < 1000);
     return v_run.run_id;
 end;
 $$;
-comment on function memfold_internal._link is
-'Links an alias to a name, or to the name that it stands for, and takes up at most 1,000 texts that the bucket has under the alias.
-Returns the run. The caller holds the locks (_lock_links). Raises MF063.';
 
 create or replace function memfold.link_subject(
     alias text,

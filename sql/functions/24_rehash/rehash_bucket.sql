@@ -1,3 +1,5 @@
+-- For rehash_bucket(): adds the new rules to the policy, next to the old ones, and records the run. Returns the run, or
+-- the one in progress; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.
 create or replace function memfold_internal._rehash_begin(
     tenant_id text, bucket_id text, canonicalizer text, key_fields text[], metadata_keys text[], memory_type text,
     undo_run_id uuid, batch_size bigint
@@ -134,29 +136,26 @@ begin
 end;
 $$;
 grant execute on function memfold_internal._rehash_begin to memfold_app;
-comment on function memfold_internal._rehash_begin is
-'For rehash_bucket(): adds the new rules to the policy, next to the old ones, and records the run. Returns the run, or the one in
-progress; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.';
 
-create or replace function memfold_internal._rules(policy memfold.policies) returns jsonb
+-- The rules by which content is hashed.
+create or replace function memfold_internal._rules(p_policy memfold.policies) returns jsonb
 language sql immutable parallel safe
 return pg_catalog.jsonb_build_object(
-    'canonicalizer', policy.canonicalizer, 'key_fields', policy.key_fields, 'metadata_keys', policy.metadata_keys
+    'canonicalizer', p_policy.canonicalizer, 'key_fields', p_policy.key_fields, 'metadata_keys', p_policy.metadata_keys
 );
-comment on function memfold_internal._rules is 'The rules by which content is hashed.';
 
 -- A separate function, because if rules are on other nodes too it runs as a role that may write there.
-create or replace function memfold_internal._rehash_end(run memfold.runs) returns void
+-- Removes the old rules from the policy. The caller holds the bucket's lock.
+create or replace function memfold_internal._rehash_end(p_run memfold.runs) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     update memfold.policies as p
     set rehash_run = null, rehash_from_canonicalizer = null, rehash_from_key_fields = null,
         rehash_from_metadata_keys = null, updated_at = memfold_internal._clock()
-    where p.tenant_id = run.tenant_id and p.bucket_id = run.bucket_id and p.rehash_run = run.run_id;
+    where p.tenant_id = p_run.tenant_id and p.bucket_id = p_run.bucket_id and p.rehash_run = p_run.run_id;
 end;
 $$;
-comment on function memfold_internal._rehash_end is 'Removes the old rules from the policy. The caller holds the bucket''s lock.';
 
 create or replace procedure memfold.rehash_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),

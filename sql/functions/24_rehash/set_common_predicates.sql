@@ -1,3 +1,4 @@
+-- Predicates that models use for facts about people, and how many values they have at a time: the starter list.
 create or replace function memfold_internal._common_predicates(out predicate text, out cardinality text) returns setof record
 language sql immutable parallel safe rows 150
 -- not a parsed body: a dump would break its lines elsewhere
@@ -22,8 +23,6 @@ as $$
         listens_to skilled_in works_on member_of attended attends bought wants needs plans plans_to goal eats drinks cooks
         collects nationality studied learned learning believes experienced mag aime le_gusta piace gosta_de 喜欢', E'\\s+'), 'many';
 $$;
-comment on function memfold_internal._common_predicates is
-'Predicates that models use for facts about people, and how many values they have at a time: the starter list.';
 
 create or replace function memfold.set_common_predicates(tenant_id text default current_setting('memfold.tenant_id', true)) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

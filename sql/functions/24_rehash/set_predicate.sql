@@ -1,23 +1,24 @@
-create or replace function memfold_internal._predicates_of(arguments jsonb) returns text[]
+-- The predicates that a run of kind predicate is about. Null: a policy has changed.
+create or replace function memfold_internal._predicates_of(p_arguments jsonb) returns text[]
 language sql immutable parallel safe
 begin atomic
     select pg_catalog.array_agg(p.name)
     from
         pg_catalog.jsonb_array_elements_text(
-            coalesce(arguments -> 'predicates', pg_catalog.jsonb_build_array(arguments -> 'predicate'))
+            coalesce(p_arguments -> 'predicates', pg_catalog.jsonb_build_array(p_arguments -> 'predicate'))
         ) as p (name)
     where p.name is not null;
 end;
-comment on function memfold_internal._predicates_of is
-'The predicates that a run of kind predicate is about. Null: a policy has changed.';
 
-create or replace function memfold_internal._opt_in(r memfold.runs, memory_ids uuid[]) returns void
+-- For memories that were stored with dedup => 'off' and whose policy has it on: they get their hash, which merges equal
+-- texts, and wait for a vector if they have none.
+create or replace function memfold_internal._opt_in(r memfold.runs, p_memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
     v_ids constant uuid[] := array(
         select i.id
-        from pg_catalog.unnest(memory_ids) with ordinality as i (id, place)
+        from pg_catalog.unnest(p_memory_ids) with ordinality as i (id, place)
         cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m
         where m.canonicalizer is null and m.content_hash is null
             and (memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type)).dedup = 'on'
@@ -32,11 +33,11 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._opt_in is
-'For memories that were stored with dedup => ''off'' and whose policy has it on: they get their hash, which merges equal texts, and wait for
-a vector if they have none.';
 
-create or replace function memfold_internal._take_up_values(r memfold.runs, rows_at_most bigint) returns bigint
+-- For a run of kind predicate: derives some of the memories that it has not reached yet, in the order of their ids, by
+-- the present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction
+-- holds a row.
+create or replace function memfold_internal._take_up_values(r memfold.runs, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 -- writers may wait for the holder of a row, who waits for the bucket
@@ -56,7 +57,7 @@ begin
             and (v_predicates is null and (m.predicate is not null or m.metadata <> '{}' or m.canonicalizer is null)
                 or m.status in ('active', 'superseded') and memfold_internal._predicate_1(m.predicate) = any(v_predicates))
         order by m.memory_id
-        limit rows_at_most
+        limit p_rows_at_most
     );
     if v_ids <> '{}' then
         perform memfold_internal._lock_scopes(r.tenant_id, array_agg(m.bucket_id), array_agg(m.scope_key), array_agg(true), '{}')
@@ -72,66 +73,65 @@ begin
     update memfold.runs as o
     set report = o.report || jsonb_strip_nulls(jsonb_build_object('last', v_ids[cardinality(v_ids)],
             'memories', coalesce((o.report ->> 'memories')::bigint, 0) + cardinality(v_ids))),
-        status = case when cardinality(v_ids) < rows_at_most then 'done' else o.status end,
-        ended_at = case when cardinality(v_ids) < rows_at_most then v_now end
+        status = case when cardinality(v_ids) < p_rows_at_most then 'done' else o.status end,
+        ended_at = case when cardinality(v_ids) < p_rows_at_most then v_now end
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status = 'open';
     return cardinality(v_ids);
 end;
 $$;
-comment on function memfold_internal._take_up_values is
-'For a run of kind predicate: derives some of the memories that it has not reached yet, in the order of
-their ids, by the present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction holds a row.';
 
-create or replace function memfold_internal._take_up_now(r memfold.runs, rows_at_most bigint) returns bigint
+-- A hook: what the call that has changed a rule takes up itself (_take_up_values). On Citus, where rules are changed on
+-- any node: nothing.
+create or replace function memfold_internal._take_up_now(r memfold.runs, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 as $$
 begin
-    return memfold_internal._take_up_values(r, rows_at_most);
+    return memfold_internal._take_up_values(r, p_rows_at_most);
 end;
 $$;
-comment on function memfold_internal._take_up_now is
-'A hook: what the call that has changed a rule takes up itself (_take_up_values). On Citus, where rules are changed on any node: nothing.';
 
-create or replace function memfold_internal._close_cardinality(tenant_id text, predicates text[]) returns void
+-- Closes the questions how many values these predicates have: somebody has said so. predicates null: nothing.
+create or replace function memfold_internal._close_cardinality(p_tenant_id text, p_predicates text[]) returns void
 language plpgsql volatile
 as $$
 begin
     update memfold.judgements as j
     set status = 'obsolete', reason = 'the predicate is declared', resolved_at = memfold_internal._clock()
-    where j.tenant_id = _close_cardinality.tenant_id collate "C"
-        and j.scope_key in (select memfold_internal._predicate_key(u.name) from pg_catalog.unnest(predicates) as u (name))
+    where j.tenant_id = p_tenant_id collate "C"
+        and j.scope_key in (select memfold_internal._predicate_key(u.name) from pg_catalog.unnest(p_predicates) as u (name))
         and j.kind = 'cardinality' and j.status in ('open', 'leased', 'dead');
 end;
 $$;
-comment on function memfold_internal._close_cardinality is
-'Closes the questions how many values these predicates have: somebody has said so. predicates null: nothing.';
 
-create or replace function memfold_internal._take_up_rule(tenant_id text, bucket_id text, arguments jsonb) returns uuid
+-- After a change of a rule: takes up to 1,000 memories that it concerns up, and leaves the rest to maintenance, in a run
+-- of each tenant; returns the run of a single tenant. Null: nothing is stored that it concerns, or the rule is for all
+-- tenants.
+create or replace function memfold_internal._take_up_rule(p_tenant_id text, p_bucket_id text, p_arguments jsonb) returns uuid
 language plpgsql volatile
 as $$
 declare
     v_setting constant text := pg_catalog.current_setting('memfold.tenant_id', true);
-    v_tenants text[] := array[tenant_id];
+    v_tenants text[] := array[p_tenant_id];
     v_tenant_id text;
     v_left bigint := 1000;
     v_number bigint;
     v_run memfold.runs;
 begin
-    if tenant_id = '*' then
+    if p_tenant_id = '*' then
         v_tenants := array(select t from memfold_internal._tenants() as t order by t);
     end if;
     foreach v_tenant_id in array v_tenants loop
-        if tenant_id = '*' then
+        if p_tenant_id = '*' then
             perform pg_catalog.set_config('memfold.tenant_id', v_tenant_id, true);
             perform memfold_internal._lock_rules(v_tenant_id);
             -- it has a rule of its own
             continue when exists (
                 select from memfold.predicates as p
-                where p.tenant_id = v_tenant_id collate "C" and p.predicate = (arguments ->> 'predicate') collate "C"
+                where p.tenant_id = v_tenant_id collate "C" and p.predicate = (p_arguments ->> 'predicate') collate "C"
             );
-            perform memfold_internal._close_cardinality(v_tenant_id, memfold_internal._predicates_of(arguments));
+            perform memfold_internal._close_cardinality(v_tenant_id, memfold_internal._predicates_of(p_arguments));
         end if;
-        v_run := memfold_internal._start_run(v_tenant_id, bucket_id, 'predicate', arguments);
+        v_run := memfold_internal._start_run(v_tenant_id, p_bucket_id, 'predicate', p_arguments);
         v_number := memfold_internal._take_up_now(v_run, v_left);
         if v_number = 0 and v_left > 0 then
             -- nothing is stored that it concerns
@@ -140,50 +140,49 @@ begin
         end if;
         v_left := v_left - coalesce(v_number, 0);
     end loop;
-    if tenant_id = '*' then
+    if p_tenant_id = '*' then
         perform pg_catalog.set_config('memfold.tenant_id', coalesce(v_setting, ''), true);
         return null;
     end if;
     return v_run.run_id;
 end;
 $$;
-comment on function memfold_internal._take_up_rule is
-'After a change of a rule: takes up to 1,000 memories that it concerns up, and leaves the rest to maintenance, in a run of each tenant;
-returns the run of a single tenant. Null: nothing is stored that it concerns, or the rule is for all tenants.';
 
-create or replace function memfold_internal._declare(tenant_id text, predicate text, cardinality text, conflict text) returns uuid
+-- Says how many values a predicate has, for set_predicate(), its undo, and the answer to a question of kind cardinality.
+-- cardinality null: nobody says so any longer.
+create or replace function memfold_internal._declare(p_tenant_id text, p_predicate text, p_cardinality text, p_conflict text) returns uuid
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
-    v_predicate constant text := memfold_internal._predicate_1(_declare.predicate);
+    v_predicate constant text := memfold_internal._predicate_1(p_predicate);
     v_was memfold.predicates;
     v_run memfold.runs;
 begin
-    perform memfold_internal._lock_rules(_declare.tenant_id);
+    perform memfold_internal._lock_rules(p_tenant_id);
     select p.* into v_was
     from memfold.predicates as p
-    where p.tenant_id = _declare.tenant_id collate "C" and p.predicate = v_predicate collate "C"
+    where p.tenant_id = p_tenant_id collate "C" and p.predicate = v_predicate collate "C"
     for update;
-    if cardinality is null then
+    if p_cardinality is null then
         delete from memfold.predicates as p
-        where p.tenant_id = _declare.tenant_id collate "C" and p.predicate = v_predicate collate "C";
+        where p.tenant_id = p_tenant_id collate "C" and p.predicate = v_predicate collate "C";
     else
         insert into memfold.predicates as p (tenant_id, predicate, cardinality, conflict)
-        values (_declare.tenant_id, v_predicate, _declare.cardinality, _declare.conflict)
+        values (p_tenant_id, v_predicate, p_cardinality, p_conflict)
         on conflict (tenant_id, predicate) do update
         set cardinality = excluded.cardinality, conflict = excluded.conflict, updated_at = excluded.updated_at
         where (p.cardinality, p.conflict) is distinct from (excluded.cardinality, excluded.conflict);
     end if;
     if found then
-        return memfold_internal._take_up_rule(_declare.tenant_id, '*', pg_catalog.jsonb_build_object('predicate', v_predicate,
-            'cardinality', _declare.cardinality, 'conflict', _declare.conflict, 'was', pg_catalog.to_jsonb(v_was),
-            'for_all', nullif(_declare.tenant_id = '*', false)));
+        return memfold_internal._take_up_rule(p_tenant_id, '*', pg_catalog.jsonb_build_object('predicate', v_predicate,
+            'cardinality', p_cardinality, 'conflict', p_conflict, 'was', pg_catalog.to_jsonb(v_was),
+            'for_all', nullif(p_tenant_id = '*', false)));
     end if;
     -- again: goes on
     select r.* into v_run
     from memfold.runs as r
-    where r.tenant_id = _declare.tenant_id collate "C" and r.kind = 'predicate' and r.arguments ->> 'predicate' = v_predicate
+    where r.tenant_id = p_tenant_id collate "C" and r.kind = 'predicate' and r.arguments ->> 'predicate' = v_predicate
     order by r.run_id desc
     limit 1;
     if v_run.status = 'open' then
@@ -192,9 +191,6 @@ begin
     return v_run.run_id;
 end;
 $$;
-comment on function memfold_internal._declare is
-'Says how many values a predicate has, for set_predicate(), its undo, and the answer to a question of kind cardinality. cardinality null:
-nobody says so any longer.';
 
 create or replace function memfold.set_predicate(
     predicate text,

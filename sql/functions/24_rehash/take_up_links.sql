@@ -1,3 +1,5 @@
+-- For take_up_links() and maintenance: takes up at most p_batch_size texts under an alias, under the lock of their
+-- bucket. Returns how many; 0: none was left. Raises 55P03 if another transaction holds a row: nothing is done then.
 create or replace function memfold_internal._take_up_batch(
     tenant_id text, bucket_id text, kind text, alias text, batch_size bigint
 ) returns bigint
@@ -44,9 +46,6 @@ begin
 end;
 $$;
 grant execute on function memfold_internal._take_up_batch to memfold_app;
-comment on function memfold_internal._take_up_batch is
-'For take_up_links() and maintenance: takes up at most batch_size texts under an alias, under the lock of their bucket. Returns how many;
-0: none was left. Raises 55P03 if another transaction holds a row: nothing is done then.';
 
 create or replace procedure memfold.take_up_links(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -1,3 +1,5 @@
+-- Tier 1: rows 2 to 4 of the decision table (docs/rules.md). action null: the bucket does not hold this text (memory_id
+-- null), or it is withdrawn. Only reads.
 create or replace function memfold_internal._decide_known(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
@@ -52,10 +54,9 @@ begin
     return d;
 end;
 $$;
-comment on function memfold_internal._decide_known is
-'Tier 1: rows 2 to 4 of the decision table (docs/rules.md). action null: the bucket does not hold this text (memory_id null), or it is
-withdrawn. Only reads.';
 
+-- Rows 5 to 13 of the decision table (docs/rules.md), for a text that the bucket does not hold. A candidate without a
+-- time (observed_at) counts as observed now, so it is never a late arrival. Only reads.
 create or replace function memfold_internal._decide_new(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
@@ -154,10 +155,8 @@ begin
     return memfold_internal._report_other_value(c, d);
 end;
 $$;
-comment on function memfold_internal._decide_new is
-'Rows 5 to 13 of the decision table (docs/rules.md), for a text that the bucket does not hold. A candidate without a time (observed_at)
-counts as observed now, so it is never a late arrival. Only reads.';
 
+-- The decision table (docs/rules.md), rows 2 to 13, for one candidate on the present state. Only reads.
 create or replace function memfold_internal._decide(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
@@ -180,23 +179,22 @@ begin
     return n;
 end;
 $$;
-comment on function memfold_internal._decide is
-'The decision table (docs/rules.md), rows 2 to 13, for one candidate on the present state. Only reads.';
 
+-- The effect of another value in a single-valued slot: rows 6, 7 and 12 of the decision table, by the conflict policy.
 create or replace function memfold_internal._decide_conflict(
-    d memfold_internal.decision, method text, conflict text, current_id uuid, late boolean
+    d memfold_internal.decision, p_method text, p_conflict text, p_current_id uuid, p_late boolean
 ) returns memfold_internal.decision
 language plpgsql immutable parallel safe
 as $$
 begin
     d.tier := 2;
-    d.method := method;
-    d.target_id := current_id;
-    if late then
+    d.method := p_method;
+    d.target_id := p_current_id;
+    if p_late then
         d.action := 'historical';
-    elsif conflict = 'newest_wins' then
+    elsif p_conflict = 'newest_wins' then
         d.action := 'superseded';
-    elsif conflict = 'keep_existing' then
+    elsif p_conflict = 'keep_existing' then
         d.action := 'rejected';
         d.reason := 'keep_existing';
     else
@@ -204,17 +202,16 @@ begin
         d.judgement := 'review';
     end if;
     if d.action = 'escalated' and (d.similar_memories @> pg_catalog.jsonb_build_array(
-        pg_catalog.jsonb_build_object('memory_id', current_id))) is not true
+        pg_catalog.jsonb_build_object('memory_id', p_current_id))) is not true
     then
         d.similar_memories := coalesce(d.similar_memories, '[]')
-            || pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('memory_id', current_id));
+            || pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('memory_id', p_current_id));
     end if;
     return d;
 end;
 $$;
-comment on function memfold_internal._decide_conflict is
-'The effect of another value in a single-valued slot: rows 6, 7 and 12 of the decision table, by the conflict policy.';
 
+-- The similar memories that the lexical tier (a) and vectors (b) report, one entry per memory. Null if both are empty.
 create or replace function memfold_internal._join_similar(a jsonb, b jsonb) returns jsonb
 language sql immutable parallel safe
 begin atomic
@@ -231,5 +228,3 @@ begin atomic
         full join pg_catalog.jsonb_array_elements(b) as y (entry) on x.entry ->> 'memory_id' = y.entry ->> 'memory_id'
     ) as s;
 end;
-comment on function memfold_internal._join_similar is
-'The similar memories that the lexical tier (a) and vectors (b) report, one entry per memory. Null if both are empty.';

@@ -1,3 +1,7 @@
+-- Tier 2, lexical: row 8 of the decision table, over the memories that share most words with the candidate, by any of
+-- their texts and by their own. action: merged (the best one whose own text is above the policy's lexical_threshold and
+-- passes guard and veto), ambiguous (one that guard or veto keep apart, or with an alias above the threshold), or null;
+-- similarity: Jaccard to its own text, in [0, 1]. Only reads.
 create or replace function memfold_internal._decide_lexical(c memfold_internal.candidate, d memfold_internal.decision)
 returns memfold_internal.decision
 language plpgsql stable
@@ -112,8 +116,3 @@ begin
     return d;
 end;
 $$;
-comment on function memfold_internal._decide_lexical is
-'Tier 2, lexical: row 8 of the decision table, over the memories that share most words with the candidate, by any of their texts and by
-their own. action: merged (the best one whose own text is above the policy''s lexical_threshold and passes guard and veto), ambiguous (one
-that guard or veto keep apart, or with an alias above the threshold), or null; similarity: Jaccard to its own text, in [0, 1]. Only
-reads.';

@@ -1,18 +1,18 @@
-create or replace function memfold_internal._score(name text, features double precision[]) returns double precision
+-- The score of a pair's features by a calibration (embedding_models.score_function), in [0, 1].
+create or replace function memfold_internal._score(p_name text, p_features double precision[]) returns double precision
 language plpgsql stable
 as $$
 declare
     v_score double precision;
 begin
-    execute pg_catalog.format('select memfold_internal.%I($1)', name) into v_score using features;
+    execute pg_catalog.format('select memfold_internal.%I($1)', p_name) into v_score using p_features;
     return v_score;
 end;
 $$;
-comment on function memfold_internal._score is
-'The score of a pair''s features by a calibration (embedding_models.score_function), in [0, 1].';
 
+-- The score (_score) of two memories of the given cosine.
 create or replace function memfold_internal._pair_score(
-    tenant_id text, score text, similarity double precision, memory_id uuid, other_id uuid
+    p_tenant_id text, p_score text, p_similarity double precision, p_memory_id uuid, p_other_id uuid
 ) returns double precision
 language plpgsql stable
 as $$
@@ -21,17 +21,21 @@ declare
     b memfold.memories;
 begin
     select m.* into strict a
-    from memfold.memories as m where m.tenant_id = _pair_score.tenant_id collate "C" and m.memory_id = _pair_score.memory_id;
+    from memfold.memories as m where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id;
     select m.* into strict b
-    from memfold.memories as m where m.tenant_id = _pair_score.tenant_id collate "C" and m.memory_id = other_id;
-    return memfold_internal._score(score, memfold_internal._pair_features(tenant_id, similarity, a.content, b.content,
-        memfold_internal._guard_pair(tenant_id, a.content, b.content, a.object, b.object, a.bucket_id)));
+    from memfold.memories as m where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_other_id;
+    return memfold_internal._score(p_score, memfold_internal._pair_features(p_tenant_id, p_similarity, a.content, b.content,
+        memfold_internal._guard_pair(p_tenant_id, a.content, b.content, a.object, b.object, a.bucket_id)));
 end;
 $$;
-comment on function memfold_internal._pair_score is 'The score (_score) of two memories of the given cosine.';
 
+-- The thresholds of tier 2, from a policy (policy_..., null: not set) and the model: above merge_threshold it merges, at
+-- or above judge_threshold it asks, by a pair's score (the function with that name), or by its cosine if score is null:
+-- the model has no score, or the policy sets thresholds itself. floor: the cosine at or above which a neighbour is
+-- considered at all. report: the cosine at or above which it is reported as similar. dimensions, replaced_by: those of
+-- the model. Inlined.
 create or replace function memfold_internal._bands(
-    policy_merge double precision, policy_judge double precision, policy_similar double precision, embedding_model text
+    p_policy_merge double precision, p_policy_judge double precision, p_policy_similar double precision, p_embedding_model text
 ) returns table (
     score text, merge_threshold double precision, judge_threshold double precision, floor double precision,
     report double precision, dimensions bigint, replaced_by text
@@ -43,7 +47,7 @@ begin atomic
         case when s.score is null then t.merge_threshold else m.score_merge_threshold end,
         case when s.score is null then t.judge_threshold else m.score_judge_threshold end,
         case when s.score is null then least(t.merge_threshold, t.judge_threshold) else m.candidate_threshold end,
-        coalesce(_bands.policy_similar, t.judge_threshold),
+        coalesce(p_policy_similar, t.judge_threshold),
         m.dimensions,
         m.replaced_by
     from memfold.embedding_models as m
@@ -51,30 +55,29 @@ begin atomic
     cross join
         lateral (
             select case
-                when pg_catalog.num_nonnulls(_bands.policy_merge, _bands.policy_judge) = 0 then m.score_function
+                when pg_catalog.num_nonnulls(p_policy_merge, p_policy_judge) = 0 then m.score_function
             end as score
         ) as s
     cross join
         lateral (
             select
-                coalesce(_bands.policy_merge, m.merge_threshold) as merge_threshold,
-                coalesce(_bands.policy_judge, m.judge_threshold) as judge_threshold
+                coalesce(p_policy_merge, m.merge_threshold) as merge_threshold,
+                coalesce(p_policy_judge, m.judge_threshold) as judge_threshold
         ) as t
-    where m.model = _bands.embedding_model collate "C";
+    where m.model = p_embedding_model collate "C";
 end;
-comment on function memfold_internal._bands is
-'The thresholds of tier 2, from a policy (policy_..., null: not set) and the model: above merge_threshold it merges, at or above
-judge_threshold it asks, by a pair''s score (the function with that name), or by its cosine if score is null: the model has no score, or
-the policy sets thresholds itself. floor: the cosine at or above which a neighbour is considered at all. report: the cosine at or above
-which it is reported as similar. dimensions, replaced_by: those of the model. Inlined.';
 
-create or replace function memfold_internal._newest(scope text, subject text, predicate text) returns bigint
+-- How many of the newest texts of its scope, or bucket, tier 2 searches for a candidate's neighbours.
+create or replace function memfold_internal._newest(p_scope text, p_subject text, p_predicate text) returns bigint
 language sql immutable parallel safe
-return case when scope = 'predicate' and subject is null and predicate is null then 1000 else memfold_internal._exact_limit() end;
-comment on function memfold_internal._newest is
-'How many of the newest texts of its scope, or bucket, tier 2 searches for a candidate''s neighbours.';
+return case when p_scope = 'predicate' and p_subject is null and p_predicate is null then 1000 else memfold_internal._exact_limit() end;
 
-create or replace function memfold_internal._decide_similar(c memfold_internal.candidate, d memfold_internal.decision, except_root uuid)
+-- Tier 2: rows 9 and 11 of the decision table. action: merged (the best memory whose own text is above the merge
+-- threshold and passes guard and veto), ambiguous (the best neighbour, including aliases, at or above the judge
+-- threshold), or null. Guard, veto and similarity are those of the memory's own text; reason names score and veto.
+-- Method session: a neighbour that is compared because it is of the candidate's session. similar_memories: those near
+-- enough to be reported, and the one that the decision is about. Only reads.
+create or replace function memfold_internal._decide_similar(c memfold_internal.candidate, d memfold_internal.decision, p_except_root uuid)
 returns memfold_internal.decision
 language plpgsql stable
 as $$
@@ -116,7 +119,7 @@ begin
             c.tenant_id, c.bucket_id, case when v_policy.scope = 'predicate' then c.scope_key end,
             c.embedding, c.embedding_model,
             v_newest,
-            greatest(v_policy.neighbours, v_session), v_least, except_root,
+            greatest(v_policy.neighbours, v_session), v_least, p_except_root,
             c.memory_id, c.last_id) as n
     loop
         -- after the nearest, only those of the candidate's own session
@@ -165,7 +168,7 @@ begin
                 d.method := case when v_neighbour.place > v_policy.neighbours then 'session'
                     when v_score is null then 'vector' else 'score' end;
                 d.target_id := v_neighbour.root_id;
-                d.memory_id := case when except_root is not null then v_neighbour.matched_id end;
+                d.memory_id := case when p_except_root is not null then v_neighbour.matched_id end;
                 d.similarity := v_neighbour.similarity;
                 d.guard := v_guard;
                 d.reason := nullif(pg_catalog.concat_ws('; ',
@@ -191,8 +194,3 @@ begin
     return d;
 end;
 $$;
-comment on function memfold_internal._decide_similar is
-'Tier 2: rows 9 and 11 of the decision table. action: merged (the best memory whose own text is above the merge threshold and passes guard
-and veto), ambiguous (the best neighbour, including aliases, at or above the judge threshold), or null. Guard, veto and similarity are
-those of the memory''s own text; reason names score and veto. Method session: a neighbour that is compared because it is of the
-candidate''s session. similar_memories: those near enough to be reported, and the one that the decision is about. Only reads.';

@@ -1,14 +1,16 @@
 -- Several values of one subject and predicate, of which nobody has said how many it has at a time.
 
-create or replace function memfold_internal._is_undecided(policy memfold.policies, cardinality text) returns boolean
+-- Whether somebody has yet to say, under this policy, how many values a predicate has at a time (_cardinality). Inlined
+-- by its callers.
+create or replace function memfold_internal._is_undecided(p_policy memfold.policies, p_cardinality text) returns boolean
 language sql immutable parallel safe
 -- an answer would not be used where all values are kept
-return policy.dedup = 'on' and policy.conflict <> 'keep_both' and cardinality is null;
-comment on function memfold_internal._is_undecided is
-'Whether somebody has yet to say, under this policy, how many values a predicate has at a time (_cardinality). Inlined by its callers.';
+return p_policy.dedup = 'on' and p_policy.conflict <> 'keep_both' and p_cardinality is null;
 
+-- The newest active memories of a scope with another object, at most number, among the newest 100, of those before
+-- p_before_id if that is given. Only reads.
 create or replace function memfold_internal._other_values(
-    tenant_id text, bucket_id text, scope_key uuid, object text, before_id uuid, number bigint
+    p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_object text, p_before_id uuid, p_number bigint
 ) returns uuid[]
 language plpgsql stable
 as $$
@@ -17,24 +19,23 @@ begin
         select n.memory_id
         from (
             select m.memory_id, m.object from memfold.memories as m
-            where m.bucket_id = _other_values.bucket_id collate "C" and m.tenant_id = _other_values.tenant_id collate "C"
-                and m.scope_key = _other_values.scope_key and m.root_id is null and m.status = 'active'
-                and (before_id is null or m.memory_id < before_id)
+            where m.bucket_id = p_bucket_id collate "C" and m.tenant_id = p_tenant_id collate "C"
+                and m.scope_key = p_scope_key and m.root_id is null and m.status = 'active'
+                and (p_before_id is null or m.memory_id < p_before_id)
             order by m.memory_id desc
             -- so that it costs the same with thousands of texts
             limit 100
         ) as n
         -- the sub-select runs once, and only if there is a value to compare with
-        where memfold_internal._prose_1(n.object) <> (select memfold_internal._prose_1(_other_values.object))
+        where memfold_internal._prose_1(n.object) <> (select memfold_internal._prose_1(p_object))
         order by n.memory_id desc
-        limit number
+        limit p_number
     );
 end;
 $$;
-comment on function memfold_internal._other_values is
-'The newest active memories of a scope with another object, at most number, among the newest 100, of those before before_id if that is
-given. Only reads.';
 
+-- Adds another value of the same subject and predicate to a decision, if nobody has said how many values the predicate
+-- has. Only reads.
 create or replace function memfold_internal._report_other_value(c memfold_internal.candidate, d memfold_internal.decision)
 returns memfold_internal.decision
 language plpgsql stable
@@ -53,5 +54,3 @@ begin
     return d;
 end;
 $$;
-comment on function memfold_internal._report_other_value is
-'Adds another value of the same subject and predicate to a decision, if nobody has said how many values the predicate has. Only reads.';

@@ -1,4 +1,5 @@
-create or replace function memfold_internal._result(d memfold_internal.decision, memory_id uuid, judgement_id uuid, event_id uuid)
+-- The result of a decision for the caller.
+create or replace function memfold_internal._result(d memfold_internal.decision, p_memory_id uuid, p_judgement_id uuid, p_event_id uuid)
 returns memfold.ingest_result
 language plpgsql immutable parallel safe
 as $$
@@ -7,26 +8,26 @@ begin
         d.action,
         case d.action
             -- for a merge, the memory that now holds the fact
-            when 'merged' then coalesce(d.target_id, d.root_id, memory_id)
+            when 'merged' then coalesce(d.target_id, d.root_id, p_memory_id)
             when 'rejected' then d.root_id
             -- for a known text, its root
-            else coalesce(d.root_id, memory_id)
+            else coalesce(d.root_id, p_memory_id)
         end,
-        d.tier, d.method, d.similarity, case d.action when 'superseded' then d.target_id end, judgement_id, event_id,
+        d.tier, d.method, d.similarity, case d.action when 'superseded' then d.target_id end, p_judgement_id, p_event_id,
         d.similar_memories
     );
 end;
 $$;
-comment on function memfold_internal._result is 'The result of a decision for the caller.';
 
-create or replace function memfold_internal._event_result(tenant_id text, event_id uuid) returns memfold.ingest_result
+-- The result of an ingest call, read from its ledger row.
+create or replace function memfold_internal._event_result(p_tenant_id text, p_event_id uuid) returns memfold.ingest_result
 language plpgsql stable
 as $$
 declare
     d memfold_internal.decision;
     e memfold.memory_events;
 begin
-    e := memfold_internal._event(tenant_id, event_id);
+    e := memfold_internal._event(p_tenant_id, p_event_id);
     d.action := e.action;
     d.tier := e.tier;
     d.method := e.method;
@@ -39,29 +40,31 @@ begin
     return memfold_internal._result(d, e.memory_id, e.judgement_id, e.event_id);
 end;
 $$;
-comment on function memfold_internal._event_result is 'The result of an ingest call, read from its ledger row.';
 
+-- When a candidate without observed_at was observed: now. That is the clock's time, but not before the last statement of
+-- the memories concerned, of their slots and of p_slot_key, so that a clock that was ahead for a while makes nothing
+-- historical. Only reads.
 create or replace function memfold_internal._stated_at(
-    c memfold_internal.candidate, d memfold_internal.decision, slot_key uuid
+    c memfold_internal.candidate, d memfold_internal.decision, p_slot_key uuid
 ) returns timestamptz
 language plpgsql stable
 as $$
 begin
-    if slot_key is null and pg_catalog.num_nonnulls(d.root_id, d.target_id) = 0 then
+    if p_slot_key is null and pg_catalog.num_nonnulls(d.root_id, d.target_id) = 0 then
         return memfold_internal._clock();
     end if;
     return greatest(memfold_internal._clock(), memfold_internal._last_said(c.tenant_id, c.bucket_id,
-        pg_catalog.array_remove(array[d.root_id, d.target_id], null), slot_key));
+        pg_catalog.array_remove(array[d.root_id, d.target_id], null), p_slot_key));
 end;
 $$;
-comment on function memfold_internal._stated_at is
-'When a candidate without observed_at was observed: now. That is the clock''s time, but not before the last statement of the memories
-concerned, of their slots and of slot_key, so that a clock that was ahead for a while makes nothing historical. Only reads.';
 
+-- Stores a new text with its vector, if it has one, as a root or as an alias of p_root_id. False: the text already
+-- exists.
 create or replace function memfold_internal._insert_text(
-    tenant_id text, memory_id uuid, bucket_id text, memory_type text, subject text, predicate text, object text, content text,
-    canonicalizer text, key_fields text, metadata_signature text, root_id uuid, session_id text, metadata jsonb,
-    embedding_pending boolean, scope_key uuid, embedding vector, embedding_model text
+    p_tenant_id text, p_memory_id uuid, p_bucket_id text, p_memory_type text, p_subject text, p_predicate text, p_object text,
+    p_content text,
+    p_canonicalizer text, p_key_fields text, p_metadata_signature text, p_root_id uuid, p_session_id text, p_metadata jsonb,
+    p_embedding_pending boolean, p_scope_key uuid, p_embedding vector, p_embedding_model text
 ) returns boolean
 language plpgsql volatile
 as $$
@@ -71,29 +74,29 @@ begin
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
         metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, is_ingested
     ) values (
-        _insert_text.tenant_id, _insert_text.memory_id, _insert_text.bucket_id, _insert_text.memory_type, _insert_text.subject,
-        _insert_text.predicate, _insert_text.object, _insert_text.content, _insert_text.canonicalizer, _insert_text.key_fields,
-        _insert_text.metadata_signature, case when _insert_text.root_id is null then 'active' else 'merged' end,
-        _insert_text.root_id, _insert_text.root_id, _insert_text.session_id,
-        case when _insert_text.root_id is null then _insert_text.metadata else '{}' end, _insert_text.embedding_pending, true
+        p_tenant_id, p_memory_id, p_bucket_id, p_memory_type, p_subject,
+        p_predicate, p_object, p_content, p_canonicalizer, p_key_fields,
+        p_metadata_signature, case when p_root_id is null then 'active' else 'merged' end,
+        p_root_id, p_root_id, p_session_id,
+        case when p_root_id is null then p_metadata else '{}' end, p_embedding_pending, true
     )
     on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing;
     if not found then
         return false;
     end if;
-    if embedding is not null then
+    if p_embedding is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
-        values (_insert_text.tenant_id, _insert_text.memory_id, embedding_model, _insert_text.bucket_id, _insert_text.scope_key,
-            _insert_text.embedding);
+        values (p_tenant_id, p_memory_id, p_embedding_model, p_bucket_id, p_scope_key,
+            p_embedding);
     end if;
     return true;
 end;
 $$;
-comment on function memfold_internal._insert_text is
-'Stores a new text with its vector, if it has one, as a root or as an alias of root_id. False: the text already exists.';
 
+-- Stores a new text with its vector and, if the policy compares them, its words, as a root or as an alias of p_root_id.
+-- Null: the text already exists.
 create or replace function memfold_internal._insert_memory(
-    c memfold_internal.candidate, root_id uuid
+    c memfold_internal.candidate, p_root_id uuid
 ) returns uuid
 language plpgsql volatile
 as $$
@@ -109,7 +112,7 @@ begin
     end if;
     if not memfold_internal._insert_text(
         c.tenant_id, v_memory_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content, (c.policy).canonicalizer,
-        (c.policy).key_fields, c.metadata_signature, root_id, c.session_id, c.metadata,
+        (c.policy).key_fields, c.metadata_signature, p_root_id, c.session_id, c.metadata,
         c.embedding is null and (c.policy).dedup = 'on', c.scope_key, c.embedding, c.embedding_model)
     then
         return null;
@@ -122,34 +125,36 @@ begin
     return v_memory_id;
 end;
 $$;
-comment on function memfold_internal._insert_memory is
-'Stores a new text with its vector and, if the policy compares them, its words, as a root or as an alias of root_id. Null: the text
-already exists.';
 
+-- What _count_statement() writes for a new root, as plain INSERTs, which take less time.
 create or replace function memfold_internal._insert_counters(
-    tenant_id text, memory_id uuid, source_turn_ids text[], source_confidence double precision,
-    extractor_confidence double precision, observed_at timestamptz, event_id uuid, has_metadata boolean
+    p_tenant_id text, p_memory_id uuid, p_source_turn_ids text[], p_source_confidence double precision,
+    p_extractor_confidence double precision, p_observed_at timestamptz, p_event_id uuid, p_has_metadata boolean
 ) returns void
 language plpgsql volatile
 as $$
 begin
-    if source_turn_ids <> '{}' then
+    if p_source_turn_ids <> '{}' then
         insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
-        select _insert_counters.tenant_id, t.turn, _insert_counters.memory_id, _insert_counters.event_id
-        from pg_catalog.unnest(source_turn_ids) as t (turn);
+        select p_tenant_id, t.turn, p_memory_id, p_event_id
+        from pg_catalog.unnest(p_source_turn_ids) as t (turn);
     end if;
     insert into memfold.memory_counters (
         tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen, has_metadata,
         last_event
     ) values (
-        tenant_id, memory_id, 1, 1, source_confidence, extractor_confidence, observed_at, observed_at, has_metadata, event_id
+        p_tenant_id, p_memory_id, 1, 1, p_source_confidence, p_extractor_confidence, p_observed_at, p_observed_at, p_has_metadata,
+            p_event_id
     );
 end;
 $$;
-comment on function memfold_internal._insert_counters is
-'What _count_statement() writes for a new root, as plain INSERTs, which take less time.';
 
-create or replace function memfold_internal._append_value(tenant_id text, root_id uuid, slot_key uuid, bucket_id text, at timestamptz)
+-- The common case of _derive_times(): a value that was stated after all others of its slot, without a validity, takes
+-- the place of the current one. false: nothing was changed, as it is not that simple. The caller holds the scope's lock,
+-- and adds the statement.
+create or replace function memfold_internal._append_value(
+    p_tenant_id text, p_root_id uuid, p_slot_key uuid, p_bucket_id text, p_at timestamptz
+)
 returns boolean
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -163,75 +168,74 @@ begin
     select m.status, num_nonnulls(k.valid_from, k.valid_until) > 0 as is_timed into strict r
     from memfold.memories as m
     join memfold.memory_counters as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-    where m.tenant_id = tenant_id collate "C" and m.memory_id = root_id;
-    if r.status not in ('active', 'superseded') or r.is_timed or memfold_internal._related(tenant_id, array[root_id]) <> '{}' then
+    where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_root_id;
+    if r.status not in ('active', 'superseded') or r.is_timed or memfold_internal._related(p_tenant_id, array[p_root_id]) <> '{}' then
         return false;
     end if;
     select array_agg(i.memory_id), max(i.valid_from) into v_values, v_begins
     from (
         select i.memory_id, i.valid_from from memfold.memory_intervals as i
-        where i.tenant_id = tenant_id collate "C" and i.slot_key = slot_key
-            and case when i.valid_to is null then 'infinity' else i.valid_to end > at
+        where i.tenant_id = p_tenant_id collate "C" and i.slot_key = p_slot_key
+            and case when i.valid_to is null then 'infinity' else i.valid_to end > p_at
         limit 2
     ) as i;
     if v_values is null then
         -- the first value, unless others are not on the timeline yet
         if exists (
             select from memfold.memories as m
-            where m.tenant_id = tenant_id collate "C" and m.bucket_id = bucket_id collate "C" and m.scope_key = slot_key
-                and m.memory_id <> root_id
+            where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C" and m.scope_key = p_slot_key
+                and m.memory_id <> p_root_id
         ) then
             return false;
         end if;
-    elsif cardinality(v_values) > 1 or v_values[1] = root_id or v_begins > at then
+    elsif cardinality(v_values) > 1 or v_values[1] = p_root_id or v_begins > p_at then
         return false;
     end if;
     for r in
-        select i.id from unnest(v_values || root_id) as i (id) order by i.id
+        select i.id from unnest(v_values || p_root_id) as i (id) order by i.id
     loop
         perform from memfold.memory_counters as k
-        where k.tenant_id = tenant_id collate "C" and k.memory_id = r.id
+        where k.tenant_id = p_tenant_id collate "C" and k.memory_id = r.id
         for no key update;
     end loop;
     if v_values is not null then
         -- not if it was stated later by now, or other things matter too
         update memfold.memory_counters as k
         set is_additive = false
-        where k.tenant_id = tenant_id collate "C" and k.memory_id = v_values[1] and k.is_additive
-            and greatest(k.last_seen, k.alias_last_seen) <= at;
+        where k.tenant_id = p_tenant_id collate "C" and k.memory_id = v_values[1] and k.is_additive
+            and greatest(k.last_seen, k.alias_last_seen) <= p_at;
         if not found then
             return false;
         end if;
         update memfold.memories as m
         set status = 'superseded'
-        where m.tenant_id = tenant_id collate "C" and m.memory_id = v_values[1];
+        where m.tenant_id = p_tenant_id collate "C" and m.memory_id = v_values[1];
         delete from memfold.memory_intervals as i
-        where i.tenant_id = tenant_id collate "C" and i.memory_id = v_values[1] and i.valid_from = at;
+        where i.tenant_id = p_tenant_id collate "C" and i.memory_id = v_values[1] and i.valid_from = p_at;
         update memfold.memory_intervals as i
-        set valid_to = at
-        where i.tenant_id = tenant_id collate "C" and i.memory_id = v_values[1] and i.valid_from = v_begins and v_begins < at;
+        set valid_to = p_at
+        where i.tenant_id = p_tenant_id collate "C" and i.memory_id = v_values[1] and i.valid_from = v_begins and v_begins < p_at;
     end if;
     -- another one that was current from this moment on is no longer
     update memfold.memory_intervals as i
     set valid_to = null
-    where i.tenant_id = tenant_id collate "C" and i.memory_id = root_id and i.valid_to = at;
+    where i.tenant_id = p_tenant_id collate "C" and i.memory_id = p_root_id and i.valid_to = p_at;
     if not found then
         insert into memfold.memory_intervals (tenant_id, memory_id, valid_from, slot_key)
-        values (tenant_id, root_id, at, slot_key);
+        values (p_tenant_id, p_root_id, p_at, p_slot_key);
     end if;
     update memfold.memories as m
     set status = 'active'
-    where m.tenant_id = tenant_id collate "C" and m.memory_id = root_id and m.status <> 'active';
+    where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_root_id and m.status <> 'active';
     update memfold.memory_counters as k
     set is_additive = true, on_timeline = true
-    where k.tenant_id = tenant_id collate "C" and k.memory_id = root_id;
+    where k.tenant_id = p_tenant_id collate "C" and k.memory_id = p_root_id;
     return true;
 end;
 $$;
-comment on function memfold_internal._append_value is
-'The common case of _derive_times(): a value that was stated after all others of its slot, without a validity, takes the place of the
-current one. false: nothing was changed, as it is not that simple. The caller holds the scope''s lock, and adds the statement.';
 
+-- Carries out and records a decision that was made under the scope's lock. Only writes. Null: the state has changed in
+-- spite of the lock (a plain INSERT); decide again.
 create or replace function memfold_internal._apply(c memfold_internal.candidate, d memfold_internal.decision) returns memfold.ingest_result
 language plpgsql volatile
 as $$
@@ -349,6 +353,3 @@ begin
     return memfold_internal._result(d, v_memory_id, v_judgement_id, v_event_id);
 end;
 $$;
-comment on function memfold_internal._apply is
-'Carries out and records a decision that was made under the scope''s lock. Only writes. Null: the state has changed in spite of the lock
-(a plain INSERT); decide again.';

@@ -1,3 +1,5 @@
+-- The list of fields in which two candidates with one idempotency key differ; null: they are the same. Fields about the
+-- circumstances may differ in a retry: vector, time, session, origin, turns, confidences.
 create or replace function memfold_internal._key_differs(e memfold.memory_events, c memfold.memory_events) returns text
 language plpgsql immutable parallel safe
 as $$
@@ -16,10 +18,8 @@ begin
     ), '');
 end;
 $$;
-comment on function memfold_internal._key_differs is
-'The list of fields in which two candidates with one idempotency key differ; null: they are the same. Fields about the circumstances may
-differ in a retry: vector, time, session, origin, turns, confidences.';
 
+-- The fields of a candidate that _key_differs() compares.
 create or replace function memfold_internal._as_event(c memfold_internal.candidate) returns memfold.memory_events
 language plpgsql immutable parallel safe
 as $$
@@ -35,11 +35,12 @@ begin
     return e;
 end;
 $$;
-comment on function memfold_internal._as_event is 'The fields of a candidate that _key_differs() compares.';
 
+-- Raises MF062 if the candidate differs from the one whose call used the key and wrote the event.
 create or replace function memfold_internal._check_same_candidate(
-    tenant_id text, idempotency_key text, event_id uuid, content text, memory_type text, subject text, predicate text, object text,
-    metadata jsonb
+    p_tenant_id text, p_idempotency_key text, p_event_id uuid, p_content text, p_memory_type text, p_subject text, p_predicate text,
+    p_object text,
+    p_metadata jsonb
 ) returns void
 language plpgsql stable
 as $$
@@ -47,28 +48,26 @@ declare
     c memfold_internal.candidate;
     v_differs text;
 begin
-    c.content := content;
-    c.memory_type := memory_type;
-    c.told_subject := subject;
-    c.told_predicate := predicate;
-    c.object := object;
-    c.metadata := metadata;
-    v_differs := memfold_internal._key_differs(memfold_internal._event(tenant_id, event_id), memfold_internal._as_event(c));
+    c.content := p_content;
+    c.memory_type := p_memory_type;
+    c.told_subject := p_subject;
+    c.told_predicate := p_predicate;
+    c.object := p_object;
+    c.metadata := p_metadata;
+    v_differs := memfold_internal._key_differs(memfold_internal._event(p_tenant_id, p_event_id), memfold_internal._as_event(c));
     if v_differs is not null then
-        perform memfold_internal._fail_key(idempotency_key, pg_catalog.format('event %s', event_id), v_differs);
+        perform memfold_internal._fail_key(p_idempotency_key, pg_catalog.format('event %s', p_event_id), v_differs);
     end if;
 end;
 $$;
-comment on function memfold_internal._check_same_candidate is
-'Raises MF062 if the candidate differs from the one whose call used the key and wrote the event.';
 
-create or replace function memfold_internal._fail_key(idempotency_key text, used_by text, differs text) returns void
+-- Raises MF062.
+create or replace function memfold_internal._fail_key(p_idempotency_key text, p_used_by text, p_differs text) returns void
 language plpgsql stable
 as $$
 begin
     perform memfold_internal._fail('MF062', 'the idempotency key was used for another candidate',
-        pg_catalog.format('Key %L was used by %s; they differ in: %s.', idempotency_key, used_by, differs),
+        pg_catalog.format('Key %L was used by %s; they differ in: %s.', p_idempotency_key, p_used_by, p_differs),
         'Use a new key for each candidate; a retry must pass the arguments of the first call.');
 end;
 $$;
-comment on function memfold_internal._fail_key is 'Raises MF062.';

@@ -1,8 +1,10 @@
-create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, is_new boolean) returns memfold.ingest_result
+-- Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. p_is_new: the
+-- bucket did not hold the text before the lock.
+create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, p_is_new boolean) returns memfold.ingest_result
 language plpgsql volatile
 as $$
 declare
-    v_is_new boolean := is_new and (c.policy).rehash_run is null;
+    v_is_new boolean := p_is_new and (c.policy).rehash_run is null;
     d memfold_internal.decision;
     r memfold.ingest_result;
 begin
@@ -23,10 +25,9 @@ begin
         hint = 'Retry the call, with the same idempotency_key if it has one.';
 end;
 $$;
-comment on function memfold_internal._ingest_locked is
-'Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. is_new: the bucket did not hold the
-text before the lock.';
 
+-- Ingests one candidate that needs more than an addition, under the locks that its caller holds, including rows: it
+-- waits only briefly for other rows (55P03; the caller then uses _fail_busy()).
 create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
 -- The caller holds rows. If it waits for another one, others may wait for its rows.
@@ -50,28 +51,29 @@ begin
     return memfold_internal._ingest_locked(c, false);
 end;
 $$;
-comment on function memfold_internal._ingest_slow_path is
-'Ingests one candidate that needs more than an addition, under the locks that its caller holds, including rows: it waits only briefly for
-other rows (55P03; the caller then uses _fail_busy()).';
 
-create or replace function memfold_internal._is_late(tenant_id text, root_id uuid, observed_at timestamptz, metadata jsonb) returns boolean
+-- Whether an observation cannot simply be added to a root because a later one has been: the root is on a timeline, or
+-- the observation has metadata. A prediction, without a lock, of what rule count_in_row in _record_observation()
+-- decides, so that such a call waits for its scope before it holds the row: 16 writers of one fact failed with 40001
+-- eight times in succession, because a call that holds a row must not wait. If another call adds a later one in the
+-- meantime, the retry knows it.
+create or replace function memfold_internal._is_late(
+    p_tenant_id text, p_root_id uuid, p_observed_at timestamptz, p_metadata jsonb
+) returns boolean
 language plpgsql stable
 as $$
 begin
     return exists (
         select from memfold.memory_totals as k
-        where k.tenant_id = _is_late.tenant_id collate "C" and k.memory_id = _is_late.root_id and k.last_seen > _is_late.observed_at
-            and (k.on_timeline or _is_late.metadata <> '{}')
+        where k.tenant_id = p_tenant_id collate "C" and k.memory_id = p_root_id and k.last_seen > p_observed_at
+            and (k.on_timeline or p_metadata <> '{}')
     );
 end;
 $$;
-comment on function memfold_internal._is_late is
-'Whether an observation cannot simply be added to a root because a later one has been: the root is on a timeline, or the observation has
-metadata. A prediction, without a lock, of what rule count_in_row in _record_observation() decides, so that such a call waits for its scope
-before it holds the row: 16 writers of one fact failed with 40001 eight times in succession, because a call that holds a row must not wait.
-If another call adds a later one in the meantime, the retry knows it.';
 
-create or replace function memfold_internal._ingest(c memfold_internal.candidate, state text) returns memfold.ingest_result
+-- Decides and applies one candidate, under the locks it needs. p_state: what a fast path left behind: 'row held'
+-- (possibly a root's), 'locked' (the scope, by the present rules) or nothing.
+create or replace function memfold_internal._ingest(c memfold_internal.candidate, p_state text) returns memfold.ingest_result
 language plpgsql volatile
 -- an array of turns tempts the planner to replan, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
@@ -79,10 +81,10 @@ as $$
 declare
     d memfold_internal.decision;
     v_wide boolean;
-    v_patient boolean := state is distinct from 'row held';
+    v_patient boolean := p_state is distinct from 'row held';
     v_said record;
 begin
-    if state = 'locked' then
+    if p_state = 'locked' then
         c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
         return memfold_internal._ingest_locked(c, true);
     end if;
@@ -135,6 +137,3 @@ begin
     end;
 end;
 $$;
-comment on function memfold_internal._ingest is
-'Decides and applies one candidate, under the locks it needs. state: what a fast path left behind: ''row held'' (possibly a root''s),
-''locked'' (the scope, by the present rules) or nothing.';

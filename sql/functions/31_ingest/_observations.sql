@@ -1,86 +1,90 @@
+-- Corrects the counters of a root to which an observation was added that turned out not to be independent: in its text
+-- (own 1), or only in its tree (p_of_aliases 1).
 create or replace function memfold_internal._subtract_independent(
-    tenant_id text, memory_id uuid, own bigint, of_aliases bigint
+    p_tenant_id text, p_memory_id uuid, p_own bigint, p_of_aliases bigint
 ) returns void
 language plpgsql volatile
 as $$
 begin
     update memfold.memory_counters as k
-    set independent = k.independent - own,
-        alias_independent = case when of_aliases = 0 then k.alias_independent else coalesce(k.alias_independent, 0) - of_aliases end
-    where k.tenant_id = _subtract_independent.tenant_id collate "C" and k.memory_id = _subtract_independent.memory_id;
+    set independent = k.independent - p_own,
+        alias_independent = case when p_of_aliases = 0 then k.alias_independent else coalesce(k.alias_independent, 0) - p_of_aliases end
+    where k.tenant_id = p_tenant_id collate "C" and k.memory_id = p_memory_id;
 end;
 $$;
-comment on function memfold_internal._subtract_independent is
-'Corrects the counters of a root to which an observation was added that turned out not to be independent: in its text (own 1), or only in
-its tree (of_aliases 1).';
 
-create or replace function memfold_internal._count_turns(tenant_id text, root_id uuid, source_turn_ids text[], event_id uuid) returns void
-language plpgsql volatile
-as $$
-declare
-    v_new constant text[] := memfold_internal._add_turns(tenant_id, root_id, source_turn_ids, event_id);
-begin
-    if v_new is null then
-        perform memfold_internal._subtract_independent(tenant_id, root_id, 1, 0);
-    elsif not memfold_internal._is_new_to_tree(tenant_id, root_id, root_id, v_new) then
-        perform memfold_internal._subtract_independent(tenant_id, root_id, 0, 1);
-    end if;
-end;
-$$;
-comment on function memfold_internal._count_turns is
-'Adds the source turns (sorted, distinct) of one observation of a root, which was counted as independent, and corrects the counters if it is
-not. The caller holds the root''s row.';
-
-create or replace function memfold_internal._count_alias(
-    tenant_id text, memory_id uuid, root_id uuid, source_turn_ids text[], source_confidence double precision,
-    extractor_confidence double precision, observed_at timestamptz, event_id uuid, has_metadata boolean
+-- Adds the source turns (sorted, distinct) of one observation of a root, which was counted as independent, and corrects
+-- the counters if it is not. The caller holds the root's row.
+create or replace function memfold_internal._count_turns(
+    p_tenant_id text, p_root_id uuid, p_source_turn_ids text[], p_event_id uuid
 ) returns void
 language plpgsql volatile
 as $$
 declare
-    v_new constant text[] := memfold_internal._count_statement(tenant_id, memory_id, root_id, source_turn_ids, source_confidence,
-        extractor_confidence, observed_at, event_id, has_metadata, false);
+    v_new constant text[] := memfold_internal._add_turns(p_tenant_id, p_root_id, p_source_turn_ids, p_event_id);
 begin
-    if source_turn_ids <> '{}' and (v_new is null or not memfold_internal._is_new_to_tree(tenant_id, memory_id, root_id, v_new)) then
-        perform memfold_internal._subtract_independent(tenant_id, root_id, 0, 1);
+    if v_new is null then
+        perform memfold_internal._subtract_independent(p_tenant_id, p_root_id, 1, 0);
+    elsif not memfold_internal._is_new_to_tree(p_tenant_id, p_root_id, p_root_id, v_new) then
+        perform memfold_internal._subtract_independent(p_tenant_id, p_root_id, 0, 1);
     end if;
 end;
 $$;
-comment on function memfold_internal._count_alias is
-'Adds one observation to an alias, after it was added to the root''s sum as independent, and corrects this sum if it is not. The caller
-holds the root''s row.';
 
+-- Adds one observation to an alias, after it was added to the root's sum as independent, and corrects this sum if it is
+-- not. The caller holds the root's row.
+create or replace function memfold_internal._count_alias(
+    p_tenant_id text, p_memory_id uuid, p_root_id uuid, p_source_turn_ids text[], p_source_confidence double precision,
+    p_extractor_confidence double precision, p_observed_at timestamptz, p_event_id uuid, p_has_metadata boolean
+) returns void
+language plpgsql volatile
+as $$
+declare
+    v_new constant text[] := memfold_internal._count_statement(p_tenant_id, p_memory_id, p_root_id, p_source_turn_ids, p_source_confidence,
+        p_extractor_confidence, p_observed_at, p_event_id, p_has_metadata, false);
+begin
+    if p_source_turn_ids <> '{}' and (v_new is null or not memfold_internal._is_new_to_tree(p_tenant_id, p_memory_id, p_root_id,
+        v_new)) then
+        perform memfold_internal._subtract_independent(p_tenant_id, p_root_id, 0, 1);
+    end if;
+end;
+$$;
+
+-- Merges the metadata of a later observation into the existing metadata; keys of p_metadata_max keep their largest
+-- number. Empty metadata changes nothing.
 create or replace function memfold_internal._merge_metadata(
-    metadata jsonb, addition jsonb, metadata_merge text, metadata_max text[]
+    p_metadata jsonb, p_addition jsonb, p_metadata_merge text, p_metadata_max text[]
 ) returns jsonb
 language sql immutable parallel safe
 begin atomic
     select
         case
-            when addition = '{}' then metadata
-            when metadata = '{}' then addition
-            when metadata_merge = 'merge' then metadata || addition
-            when metadata_merge = 'newest' then addition
-            else metadata
-        end || case when metadata_max = '{}' then '{}' else coalesce((
+            when p_addition = '{}' then p_metadata
+            when p_metadata = '{}' then p_addition
+            when p_metadata_merge = 'merge' then p_metadata || p_addition
+            when p_metadata_merge = 'newest' then p_addition
+            else p_metadata
+        end || case when p_metadata_max = '{}' then '{}' else coalesce((
             select pg_catalog.jsonb_object_agg(x.key, x.value)
             from (
                 select
                     k.key,
                     max(case when pg_catalog.jsonb_typeof(v.given -> k.key) = 'number' then (v.given -> k.key)::numeric end) as value
-                from pg_catalog.unnest(metadata_max) as k (key)
-                cross join (values (metadata), (addition)) as v (given)
+                from pg_catalog.unnest(p_metadata_max) as k (key)
+                cross join (values (p_metadata), (p_addition)) as v (given)
                 group by k.key
             ) as x
             where x.value is not null
         ), '{}') end;
 end;
-comment on function memfold_internal._merge_metadata is
-'Merges the metadata of a later observation into the existing metadata; keys of metadata_max keep their largest number. Empty metadata
-changes nothing.';
 
+-- Adds one observation of p_memory_id to it and its root by addition alone: counters, sources, metadata. Returns whether
+-- it could (is_added), and the values for its ledger row: event_id (as given if it is above those of the root's rows)
+-- and observed_at (without one, now, but not before what the root has). is_added false: nothing was added, because the
+-- root is no longer additive, or the observation cannot simply be added (a late one, metadata out of order, validity);
+-- its row may then be locked.
 create or replace function memfold_internal._record_observation(
-    c memfold_internal.candidate, memory_id uuid, root_id uuid, new_aliases bigint, inout event_id uuid,
+    c memfold_internal.candidate, p_memory_id uuid, p_root_id uuid, p_new_aliases bigint, inout event_id uuid,
     out observed_at timestamptz, out is_added boolean
 )
 language plpgsql volatile
@@ -97,18 +101,18 @@ begin
     if c.origin = 'recalled' then
         -- against erasure alone (_lock_erased): restatements do not wait for it, nor it for them
         perform from memfold.memory_counters as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = _record_observation.root_id
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = p_root_id
         for key share;
         if not found then
             return;
         end if;
         update memfold.memory_counters as k
-        set aliases = k.aliases + new_aliases
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = _record_observation.root_id and new_aliases > 0;
+        set aliases = k.aliases + p_new_aliases
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = p_root_id and p_new_aliases > 0;
         select true, case when c.observed_at is null then greatest(k.last_seen, v_seen) else v_seen end
         into is_added, observed_at
         from memfold.memory_totals as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = _record_observation.root_id;
+        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = p_root_id;
         -- it holds no row with the last id; a batch has assigned its own
         if c.last_event_id is null then
             event_id := memfold_internal._id_after(event_id, memfold_internal._newest_event(c.tenant_id));
@@ -121,7 +125,7 @@ begin
     -- The root's row first. An UPDATE that had to wait checks its row again: a root that is no longer active is not updated.
     -- Observations that cannot simply be added (a late value of a slot, metadata out of order, validity) are derived under the scope's
     -- lock. A turn is assumed to be new here.
-    if memory_id = root_id then
+    if p_memory_id = p_root_id then
         -- rule count_in_row
         update memfold.memory_counters as k
         set observations = k.observations + 1,
@@ -135,7 +139,7 @@ begin
             last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _record_observation.event_id)
                 else memfold_internal._id_after(_record_observation.event_id, k.last_event) end
         where k.tenant_id = c.tenant_id collate "C"
-            and k.memory_id = _record_observation.root_id
+            and k.memory_id = p_root_id
             and k.is_additive
             and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= greatest(k.last_seen, k.alias_last_seen)) is not false)
         returning k.aliases,
@@ -145,7 +149,7 @@ begin
         -- end of rule
     else
         update memfold.memory_counters as k
-        set aliases = k.aliases + new_aliases,
+        set aliases = k.aliases + p_new_aliases,
             alias_observations = coalesce(k.alias_observations, 0) + 1,
             alias_independent = coalesce(k.alias_independent, 0) + 1,
             alias_source_confidence = greatest(k.alias_source_confidence, c.source_confidence),
@@ -155,7 +159,7 @@ begin
             last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _record_observation.event_id)
                 else memfold_internal._id_after(_record_observation.event_id, k.last_event) end
         where k.tenant_id = c.tenant_id collate "C"
-            and k.memory_id = _record_observation.root_id
+            and k.memory_id = p_root_id
             and k.is_additive
             and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= greatest(k.last_seen, k.alias_last_seen)) is not false)
         returning k.aliases,
@@ -167,9 +171,9 @@ begin
         return;
     end if;
     event_id := v_last_event;
-    if memory_id <> root_id then
-        if new_aliases = 0 then
-            perform from memfold_internal._memory(c.tenant_id, memory_id) as m where m.root_id = _record_observation.root_id;
+    if p_memory_id <> p_root_id then
+        if p_new_aliases = 0 then
+            perform from memfold_internal._memory(c.tenant_id, p_memory_id) as m where m.root_id = p_root_id;
             if not found then
                 raise exception 'the alias now points to another memory' using
                     errcode = 'serialization_failure',
@@ -177,27 +181,27 @@ begin
                     hint = 'Retry the call, with the same idempotency_key if it has one.';
             end if;
         end if;
-        perform memfold_internal._count_alias(c.tenant_id, memory_id, root_id, c.source_turn_ids, c.source_confidence,
+        perform memfold_internal._count_alias(c.tenant_id, p_memory_id, p_root_id, c.source_turn_ids, c.source_confidence,
             c.extractor_confidence, observed_at, event_id, c.metadata <> '{}');
         v_turns := 0;
     end if;
     -- rule count_turns
     if v_turns = 1 and v_aliases = 0 then
         insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
-        values (c.tenant_id, c.source_turn_ids[1], _record_observation.memory_id, _record_observation.event_id)
+        values (c.tenant_id, c.source_turn_ids[1], p_memory_id, _record_observation.event_id)
         on conflict do nothing;
         get diagnostics v_new = row_count;
         if v_new = 0 then
-            perform memfold_internal._subtract_independent(c.tenant_id, memory_id, 1, 0);
+            perform memfold_internal._subtract_independent(c.tenant_id, p_memory_id, 1, 0);
         end if;
     elsif v_turns > 0 then
-        perform memfold_internal._count_turns(c.tenant_id, memory_id, c.source_turn_ids, event_id);
+        perform memfold_internal._count_turns(c.tenant_id, p_memory_id, c.source_turn_ids, event_id);
     end if;
     if c.metadata <> '{}' then
         -- a separate statement: it adds to what other calls have written by now
         update memfold.memories as m
         set metadata = memfold_internal._merge_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
-        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = _record_observation.root_id
+        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = p_root_id
             and m.metadata <> memfold_internal._merge_metadata(
                 m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
     end if;
@@ -205,8 +209,3 @@ begin
     is_added := true;
 end;
 $$;
-comment on function memfold_internal._record_observation is
-'Adds one observation of memory_id to it and its root by addition alone: counters, sources, metadata. Returns whether it could (is_added),
-and the values for its ledger row: event_id (as given if it is above those of the root''s rows) and observed_at (without one, now, but not
-before what the root has). is_added false: nothing was added, because the root is no longer additive, or the observation cannot simply be
-added (a late one, metadata out of order, validity); its row may then be locked.';

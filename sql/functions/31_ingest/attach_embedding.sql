@@ -61,7 +61,8 @@ comment on function memfold.attach_embedding is
 becomes an alias of the older, which is memory_id), replaced (by the policy''s on_merge, the older becomes an alias of the newer),
 escalated, or embedded (nothing else to do). Raises MF012 to MF015, MF018 (no such memory), MF019 (it already has a vector of this model), MF022, MF025.';
 
-create or replace function memfold_internal._stored_candidate(m memfold.memories, embedding vector, embedding_model text)
+-- A stored text in the form of a candidate for tier 2, with this unit vector. Only reads.
+create or replace function memfold_internal._stored_candidate(m memfold.memories, p_embedding vector, p_embedding_model text)
 returns memfold_internal.candidate
 language plpgsql stable
 as $$
@@ -79,18 +80,20 @@ begin
     c.object := m.object;
     c.content := m.content;
     c.session_id := m.session_id;
-    c.observed_at := (select k.last_seen from memfold.memory_totals as k
-        where k.tenant_id = m.tenant_id collate "C" and k.memory_id = m.memory_id);
-    c.embedding := embedding;
-    c.embedding_model := embedding_model;
+    c.observed_at := coalesce((
+        select k.last_seen from memfold.memory_totals as k where k.tenant_id = m.tenant_id collate "C" and k.memory_id = m.memory_id
+    ), m.created_at);
+    c.embedding := p_embedding;
+    c.embedding_model := p_embedding_model;
     c.policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
     return c;
 end;
 $$;
-comment on function memfold_internal._stored_candidate is
-'A stored text in the form of a candidate for tier 2, with this unit vector. Only reads.';
 
-create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, action text)
+-- Tier 2 for an already stored root with its new vector: merges the newer of two duplicates into the older (or by
+-- on_merge the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The
+-- caller holds the lock.
+create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, p_action text)
 returns memfold.ingest_result
 language plpgsql volatile
 as $$
@@ -100,41 +103,40 @@ begin
     if m.status in ('active', 'superseded') and (c.policy).dedup = 'on' then
         d := memfold_internal._decide_similar(c, d, m.memory_id);
         if d.action is not null then
-            if action is null and memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
+            if p_action is null and memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
                 -- what a person has just written is not taken away without asking
                 d.action := 'ambiguous';
             end if;
             d := memfold_internal._decide_neighbour(c, d, m.memory_id);
         end if;
     end if;
-    return memfold_internal._record_comparison(c, m, d, action);
+    return memfold_internal._record_comparison(c, m, d, p_action);
 end;
 $$;
-comment on function memfold_internal._match_stored_memory is
-'Tier 2 for an already stored root with its new vector: merges the newer of two duplicates into the older (or by on_merge the older into
-the newer), or queues a judgement; else records action (null: nothing, and returns null). The caller holds the lock.';
 
-create or replace function memfold_internal._was_compared(tenant_id text, m memfold.memories, d memfold_internal.decision) returns boolean
+-- Whether a root and the neighbour that tier 2 found for it (_decide_similar) are already queued, judged or decided.
+-- Only reads.
+create or replace function memfold_internal._was_compared(p_tenant_id text, m memfold.memories, d memfold_internal.decision) returns boolean
 language plpgsql stable
 as $$
 begin
     -- nor is a pair merged or asked about again if its other side has been merged elsewhere since
-    return memfold_internal._was_asked(tenant_id, m.memory_id, d.target_id)
-        or memfold_internal._was_asked(tenant_id, m.memory_id, d.memory_id)
+    return memfold_internal._was_asked(p_tenant_id, m.memory_id, d.target_id)
+        or memfold_internal._was_asked(p_tenant_id, m.memory_id, d.memory_id)
         -- or somebody has decided about the two without a question
-        or memfold_internal._related(tenant_id, array[m.memory_id]) <> '{}' and exists (
+        or memfold_internal._related(p_tenant_id, array[m.memory_id]) <> '{}' and exists (
             select
-            from memfold_internal._last_words(tenant_id, memfold_internal._trees(tenant_id, array[m.memory_id])) as w
-            cross join lateral memfold_internal._roots(_was_compared.tenant_id, array[w.other_id]) as r
+            from memfold_internal._last_words(p_tenant_id, memfold_internal._trees(p_tenant_id, array[m.memory_id])) as w
+            cross join lateral memfold_internal._roots(p_tenant_id, array[w.other_id]) as r
             where r.memory_id = d.target_id
         );
 end;
 $$;
-comment on function memfold_internal._was_compared is
-'Whether a root and the neighbour that tier 2 found for it (_decide_similar) are already queued, judged or decided. Only reads.';
 
+-- Carries out tier 2's decision about a stored root m (c: itself): see _match_stored_memory(). Method tombstone: into
+-- the other, which is one, whichever is older.
 create or replace function memfold_internal._record_comparison(
-    c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision, action text
+    c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision, p_action text
 ) returns memfold.ingest_result
 language plpgsql volatile
 as $$
@@ -158,7 +160,7 @@ begin
             false);
     end if;
     if v_fold is not true then
-        d.action := case when v_judgement_id is null then _record_comparison.action else 'escalated' end;
+        d.action := case when v_judgement_id is null then p_action else 'escalated' end;
     end if;
     if d.action is null then
         return null;
@@ -177,6 +179,3 @@ begin
     return memfold_internal._result(d, v_text_id, v_judgement_id, v_event_id);
 end;
 $$;
-comment on function memfold_internal._record_comparison is
-'Carries out tier 2''s decision about a stored root m (c: itself): see _match_stored_memory(). Method tombstone: into the other, which is
-one, whichever is older.';

@@ -67,7 +67,8 @@ Handles at most max_rows (1 to 100,000) or about 100 ms per call. Returns how ma
 skipped because others held their locks (busy); it waits for one of them, for at most 500 ms. Call it again until both are 0. Raises MF001
 to MF003, MF022, MF025.';
 
-create or replace function memfold_internal._adopt_plain(tenant_id text, bucket_id text, rows_at_most bigint) returns bigint
+-- Writes ledger rows and counters for a few rows that came by a plain INSERT. The caller holds the bucket's lock.
+create or replace function memfold_internal._adopt_plain(p_tenant_id text, p_bucket_id text, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -77,24 +78,24 @@ declare
 begin
     v_ids := array(
         select m.memory_id from memfold.memories as m
-        where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.bucket_id = _adopt_plain.bucket_id collate "C" and not m.is_ingested
+        where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C" and not m.is_ingested
         order by m.memory_id
-        limit rows_at_most
+        limit p_rows_at_most
     );
     if v_ids = '{}' then
         return 0;
     end if;
-    perform memfold_internal._adopt_row(tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
-    perform memfold.derive_scope(v_ids, tenant_id);
+    perform memfold_internal._adopt_row(p_tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
+    perform memfold.derive_scope(v_ids, p_tenant_id);
     -- before the following, which may merge one of them into another
     update memfold.memories as m
     set is_ingested = true
     from pg_catalog.unnest(v_ids) as i (id)
-    where m.tenant_id = _adopt_plain.tenant_id collate "C" and m.memory_id = i.id;
+    where m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id;
     insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
     select m.tenant_id, m.bucket_id, t.token, m.memory_id
     from pg_catalog.unnest(v_ids) as i (id)
-    cross join lateral memfold_internal._memory(_adopt_plain.tenant_id, i.id) as m
+    cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
     cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.content_hash is not null and p.lexical_threshold is not null
@@ -103,16 +104,16 @@ begin
     for v_row in
         select m.memory_id, p.rehash_run
         from pg_catalog.unnest(v_ids) as i (id)
-        cross join lateral memfold_internal._memory(_adopt_plain.tenant_id, i.id) as m
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
         where m.canonicalizer is not null and (
             (m.canonicalizer, m.key_fields) is distinct from (p.canonicalizer, p.key_fields)
             or m.metadata_signature is distinct from memfold_internal._stored_signature(m, p.metadata_keys)
         )
     loop
-        perform memfold_internal._rehash_text(tenant_id, v_row.memory_id, coalesce(v_row.rehash_run, (
+        perform memfold_internal._rehash_text(p_tenant_id, v_row.memory_id, coalesce(v_row.rehash_run, (
             select r.run_id from memfold.runs as r
-            where r.tenant_id = _adopt_plain.tenant_id collate "C" and r.bucket_id = _adopt_plain.bucket_id collate "C"
+            where r.tenant_id = p_tenant_id collate "C" and r.bucket_id = p_bucket_id collate "C"
                 and r.kind = 'rehash'
             order by r.run_id desc
             limit 1
@@ -121,5 +122,3 @@ begin
     return pg_catalog.cardinality(v_ids);
 end;
 $$;
-comment on function memfold_internal._adopt_plain is
-'Writes ledger rows and counters for a few rows that came by a plain INSERT. The caller holds the bucket''s lock.';

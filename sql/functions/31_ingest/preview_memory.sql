@@ -44,7 +44,7 @@ begin
     c := memfold_internal._candidate(
         content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
         source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at,
-        valid_from => valid_from, valid_until => valid_until);
+        p_valid_from => valid_from, p_valid_until => valid_until);
     if memfold_internal._is_embedded_here(c, c.policy) and (memfold_internal._decide_known(c)).memory_id is null then
         c := memfold_internal._embed(c);
     end if;

@@ -1,5 +1,7 @@
+-- Sets the policy of each bucket and type that the candidates name (buckets, types, policies), and which one applies to
+-- each (policy_of).
 create or replace function memfold_internal._batch_policies(
-    b memfold_internal.batch, elements memfold_internal.batch_candidate[]
+    b memfold_internal.batch, p_elements memfold_internal.batch_candidate[]
 ) returns memfold_internal.batch
 language plpgsql stable
 as $$
@@ -15,7 +17,7 @@ begin
         select t.bucket_id, t.memory_type, memfold_internal._policy(b.tenant_id, t.bucket_id, t.memory_type) as policy
         from (
             select distinct coalesce(e.bucket_id, 'default') as bucket_id, coalesce(e.memory_type, 'fact') as memory_type
-            from pg_catalog.unnest(elements) as e
+            from pg_catalog.unnest(p_elements) as e
         ) as t
     ) as p;
     for v_i in 1..pg_catalog.cardinality(v_policies) loop
@@ -27,23 +29,23 @@ begin
     end loop;
     b.policies := v_policies;
     if pg_catalog.cardinality(v_policies) = 1 then
-        b.policy_of := pg_catalog.array_fill(1, array[pg_catalog.cardinality(elements)]);
+        b.policy_of := pg_catalog.array_fill(1, array[pg_catalog.cardinality(p_elements)]);
     else
         select pg_catalog.array_agg(p.place order by p.i) into b.policy_of
         from (
             select e.ordinality as i,
                 pg_catalog.dense_rank() over (order by coalesce(e.bucket_id, 'default'), coalesce(e.memory_type, 'fact'))::integer as place
-            from pg_catalog.unnest(elements) with ordinality as e
+            from pg_catalog.unnest(p_elements) with ordinality as e
         ) as p;
     end if;
     return b;
 end;
 $$;
-comment on function memfold_internal._batch_policies is
-'Sets the policy of each bucket and type that the candidates name (buckets, types, policies), and which one applies to each (policy_of).';
 
+-- Validates and hashes the candidates of a batch together (items, idempotency_keys, and embeddings as unit vectors).
+-- Class todo, or error if a candidate is not certainly valid: _doubtful_candidates() must follow.
 create or replace function memfold_internal._batch_candidates(
-    b memfold_internal.batch, elements memfold_internal.batch_candidate[]
+    b memfold_internal.batch, p_elements memfold_internal.batch_candidate[]
 ) returns memfold_internal.batch
 language plpgsql stable
 as $$
@@ -97,7 +99,7 @@ begin
                     coalesce(e.extractor_confidence, 0.5) as extractor_confidence, e.session_id,
                     coalesce(e.origin, 'observed') as origin, coalesce(e.metadata, '{}') as metadata,
                     e.observed_at, e.valid_from, e.valid_until, e.idempotency_key, v_policy_of[e.ordinality] as rule
-                from pg_catalog.unnest(elements) with ordinality as e
+                from pg_catalog.unnest(p_elements) with ordinality as e
                 order by e.ordinality
             ) as y
             offset 0
@@ -108,11 +110,10 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._batch_candidates is
-'Validates and hashes the candidates of a batch together (items, idempotency_keys, and embeddings as unit vectors). Class todo, or error
-if a candidate is not certainly valid: _doubtful_candidates() must follow.';
 
-create or replace function memfold_internal._doubtful_candidates(b memfold_internal.batch, given vector[]) returns memfold_internal.batch
+-- Checks one by one the candidates that _batch_candidates() is not sure of: class todo after all, or a row of errors.
+-- p_given: their original embeddings.
+create or replace function memfold_internal._doubtful_candidates(b memfold_internal.batch, p_given vector[]) returns memfold_internal.batch
 language plpgsql stable
 as $$
 declare
@@ -135,8 +136,8 @@ begin
                 perform memfold_internal._check_identifier('idempotency_key', v_keys[v_i], true);
             end if;
             c := memfold_internal._candidate(c.content, b.tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object,
-                given[v_i], c.embedding_model, c.source_turn_ids, c.source_confidence, c.extractor_confidence,
-                c.session_id, c.origin, c.metadata, c.observed_at, valid_from => c.valid_from, valid_until => c.valid_until);
+                p_given[v_i], c.embedding_model, c.source_turn_ids, c.source_confidence, c.extractor_confidence,
+                c.session_id, c.origin, c.metadata, c.observed_at, p_valid_from => c.valid_from, p_valid_until => c.valid_until);
             c.policy := null;
             -- next to it, like the others
             c.embedding := null;
@@ -153,6 +154,3 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._doubtful_candidates is
-'Checks one by one the candidates that _batch_candidates() is not sure of: class todo after all, or a row of errors. given: their original
-embeddings.';

@@ -1,3 +1,5 @@
+-- Stores the missing idempotency keys of a batch's valid candidates. Returns for each candidate whose key this call has
+-- stored the position of the first with that key. A call with the same key waits here for the other to commit.
 create or replace function memfold_internal._take_keys(b memfold_internal.batch) returns integer[]
 language plpgsql volatile
 as $$
@@ -38,12 +40,10 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._take_keys is
-'Stores the missing idempotency keys of a batch''s valid candidates. Returns for each candidate whose key this call has stored the
-position of the first with that key. A call with the same key waits here for the other to commit.';
 
+-- MF062, as the error of a candidate of a batch.
 create or replace function memfold_internal._key_error(
-    idempotency_key text, ordinal bigint, used_by text, differs text
+    p_idempotency_key text, p_ordinal bigint, p_used_by text, p_differs text
 ) returns memfold.batch_result
 language plpgsql volatile
 as $$
@@ -53,15 +53,17 @@ declare
     v_detail text;
     v_hint text;
 begin
-    perform memfold_internal._fail_key(idempotency_key, used_by, differs);
+    perform memfold_internal._fail_key(p_idempotency_key, p_used_by, p_differs);
 exception when sqlstate 'MF062' then
     get stacked diagnostics v_code = returned_sqlstate, v_message = message_text, v_detail = pg_exception_detail,
         v_hint = pg_exception_hint;
-    return memfold_internal._batch_error(ordinal, v_code, v_message, v_detail, v_hint);
+    return memfold_internal._batch_error(p_ordinal, v_code, v_message, v_detail, v_hint);
 end;
 $$;
-comment on function memfold_internal._key_error is 'MF062, as the error of a candidate of a batch.';
 
+-- Takes the idempotency keys of a batch, before any lock. first_of_key: for each candidate whose key this call stores,
+-- the position of the first with that key; known: the ledger row of a key that another call has stored. Classes known
+-- and again, or error (MF062) if the candidate differs.
 create or replace function memfold_internal._batch_keys(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 as $$
@@ -118,11 +120,9 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._batch_keys is
-'Takes the idempotency keys of a batch, before any lock. first_of_key: for each candidate whose key this call stores, the position of the
-first with that key; known: the ledger row of a key that another call has stored. Classes known and again, or error (MF062) if the
-candidate differs.';
 
+-- Records the ledger row of each key of a batch, and sets the results of candidates whose key was used, by another call
+-- or by an earlier candidate.
 create or replace function memfold_internal._answer_keys(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 as $$
@@ -145,6 +145,3 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._answer_keys is
-'Records the ledger row of each key of a batch, and sets the results of candidates whose key was used, by another call or by an earlier
-candidate.';

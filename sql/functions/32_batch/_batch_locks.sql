@@ -1,4 +1,6 @@
-create or replace function memfold_internal._additive_roots(tenant_id text, root_ids uuid[]) returns table (memory_id uuid)
+-- The roots among the given ones that can be added to in any order: active, on no timeline and without validity. All
+-- together, in a third of the time of single lookups. Only reads.
+create or replace function memfold_internal._additive_roots(p_tenant_id text, p_root_ids uuid[]) returns table (memory_id uuid)
 language plpgsql stable rows 1000
 -- planned for the present contents of the table: before PostgreSQL 17 a plan made earlier would read all of the tenant
 set plan_cache_mode = force_custom_plan
@@ -10,13 +12,12 @@ begin
     return query
     select k.memory_id
     from memfold.memory_counters as k
-    where k.tenant_id = _additive_roots.tenant_id collate "C" and k.memory_id = any(root_ids) and k.is_additive and not k.on_timeline;
+    where k.tenant_id = p_tenant_id collate "C" and k.memory_id = any(p_root_ids) and k.is_additive and not k.on_timeline;
 end;
 $$;
-comment on function memfold_internal._additive_roots is
-'The roots among the given ones that can be added to in any order: active, on no timeline and without validity. All together, in a third
-of the time of single lookups. Only reads.';
 
+-- Tier 1 for a batch: for each candidate the text that has its hash, its root and the root's scope (matched, roots,
+-- root_scopes), and its resulting class: hit, todo, or rest. Skips candidates that are refused or answered. Only reads.
 create or replace function memfold_internal._probe_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
 -- by their index, whatever the statistics say (there may be none yet)
@@ -69,10 +70,9 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._probe_batch is
-'Tier 1 for a batch: for each candidate the text that has its hash, its root and the root''s scope (matched, roots, root_scopes), and its
-resulting class: hit, todo, or rest. Skips candidates that are refused or answered. Only reads.';
 
+-- The scopes that the candidates of a batch other than hits need (scope_keys), and whether the bucket's key is needed
+-- instead (wide). A hit on a slot that another candidate may change becomes class rest.
 create or replace function memfold_internal._scope_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
 as $$
@@ -113,10 +113,8 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._scope_batch is
-'The scopes that the candidates of a batch other than hits need (scope_keys), and whether the bucket''s key is needed instead (wide). A
-hit on a slot that another candidate may change becomes class rest.';
 
+-- _check_rules() for all rules and models of a batch, and _check_names() for its candidates.
 create or replace function memfold_internal._check_batch_rules(b memfold_internal.batch) returns void
 language plpgsql volatile
 as $$
@@ -145,9 +143,9 @@ begin
     ) as p;
 end;
 $$;
-comment on function memfold_internal._check_batch_rules is
-'_check_rules() for all rules and models of a batch, and _check_names() for its candidates.';
 
+-- Tier 1 (_probe_batch), then the locks of the scopes for all but the hits, and tier 1 again under them, until nothing
+-- changes. Texts that the database embeds get their vectors before the first lock. May raise 40001.
 create or replace function memfold_internal._lock_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 as $$
@@ -199,10 +197,8 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._lock_batch is
-'Tier 1 (_probe_batch), then the locks of the scopes for all but the hits, and tier 1 again under them, until nothing changes. Texts that
-the database embeds get their vectors before the first lock. May raise 40001.';
 
+-- The candidates of a batch, those of class rest with what single calls need: policy, scope and vector.
 create or replace function memfold_internal._single_candidates(b memfold_internal.batch) returns memfold_internal.candidate[]
 language plpgsql stable
 as $$
@@ -225,9 +221,10 @@ begin
     return v_items;
 end;
 $$;
-comment on function memfold_internal._single_candidates is
-'The candidates of a batch, those of class rest with what single calls need: policy, scope and vector.';
 
+-- Locks the counters of all memories that a batch is known to change, in one order, before the first write: afterwards
+-- it never waits for what another call may hold. Sets aliased and latest. Raises 40001 if the root of a text has changed
+-- since it was looked up.
 create or replace function memfold_internal._lock_batch_rows(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 as $$
@@ -284,6 +281,3 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._lock_batch_rows is
-'Locks the counters of all memories that a batch is known to change, in one order, before the first write: afterwards it never waits for
-what another call may hold. Sets aliased and latest. Raises 40001 if the root of a text has changed since it was looked up.';

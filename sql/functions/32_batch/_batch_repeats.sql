@@ -1,3 +1,5 @@
+-- The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session
+-- has stated the text, and the limit (most). Only reads.
 create or replace function memfold_internal._check_batch_repeats(b memfold_internal.batch)
 returns table (place bigint, repeats bigint, most bigint)
 language plpgsql stable
@@ -35,12 +37,11 @@ begin
     order by x.i;
 end;
 $$;
-comment on function memfold_internal._check_batch_repeats is
-'The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session has stated the text,
-and the limit (most). Only reads.';
 
+-- Refuses a candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate's error and
+-- deletes its key.
 create or replace function memfold_internal._refuse_repeats(
-    ordinal bigint, c memfold_internal.candidate, idempotency_key text, repeats bigint, max_session_repeats bigint, on_error text
+    p_ordinal bigint, c memfold_internal.candidate, p_idempotency_key text, p_repeats bigint, p_max_session_repeats bigint, p_on_error text
 ) returns memfold.batch_result
 language plpgsql volatile
 as $$
@@ -50,24 +51,24 @@ declare
     v_hint text;
 begin
     begin
-        perform memfold_internal._fail_repeats(c.session_id, repeats, max_session_repeats);
+        perform memfold_internal._fail_repeats(c.session_id, p_repeats, p_max_session_repeats);
     exception when sqlstate 'MF055' then
         get stacked diagnostics v_message = message_text, v_detail = pg_exception_detail, v_hint = pg_exception_hint;
     end;
-    if on_error = 'abort' then
-        perform memfold_internal._fail('MF055', v_message, pg_catalog.format('Candidate %s: %s', ordinal, v_detail), v_hint);
+    if p_on_error = 'abort' then
+        perform memfold_internal._fail('MF055', v_message, pg_catalog.format('Candidate %s: %s', p_ordinal, v_detail), v_hint);
     end if;
     -- as if it had never arrived
     delete from memfold.idempotency_keys as i
     where i.tenant_id = c.tenant_id collate "C" and i.bucket_id = c.bucket_id collate "C"
-        and i.idempotency_key = _refuse_repeats.idempotency_key collate "C" and i.event_id is null;
-    return memfold_internal._batch_error(ordinal, 'MF055', v_message, v_detail, v_hint);
+        and i.idempotency_key = p_idempotency_key collate "C" and i.event_id is null;
+    return memfold_internal._batch_error(p_ordinal, 'MF055', v_message, v_detail, v_hint);
 end;
 $$;
-comment on function memfold_internal._refuse_repeats is
-'Refuses a candidate of a batch whose session repeats itself: raises MF055, or returns it as the candidate''s error and deletes its key.';
 
-create or replace function memfold_internal._limit_repeats(b memfold_internal.batch, on_error text) returns memfold_internal.batch
+-- Refuses the candidates of a batch whose session repeats itself (MF055), and those with the same keys; raises the error
+-- if p_on_error is abort.
+create or replace function memfold_internal._limit_repeats(b memfold_internal.batch, p_on_error text) returns memfold_internal.batch
 language plpgsql volatile
 as $$
 declare
@@ -82,7 +83,7 @@ begin
             -- and those with the same key
             if v_i = v_repeated.place or v_classes[v_i] = 'again' and b.first_of_key[v_i] = v_repeated.place then
                 b.errors := b.errors || memfold_internal._refuse_repeats(b.ordinals[v_i], v_items[v_repeated.place],
-                    v_keys[v_i], v_repeated.repeats, v_repeated.most, on_error);
+                    v_keys[v_i], v_repeated.repeats, v_repeated.most, p_on_error);
                 v_classes[v_i] := 'error';
             end if;
         end loop;
@@ -96,6 +97,3 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._limit_repeats is
-'Refuses the candidates of a batch whose session repeats itself (MF055), and those with the same keys; raises the error if on_error is
-abort.';

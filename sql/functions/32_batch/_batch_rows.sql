@@ -1,6 +1,8 @@
 -- Statements of a batch that must reach rows by their index, whatever the statistics say (there may be none yet), each in a separate
 -- function, so that the settings affect no other plan.
 
+-- Which candidates of a batch (by position) have another value of their subject and predicate, stored or earlier in the
+-- batch, of which nobody has said how many it has, or a tombstone with the same value. Only reads.
 create or replace function memfold_internal._values_in_batch(b memfold_internal.batch) returns bigint[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -30,10 +32,9 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._values_in_batch is
-'Which candidates of a batch (by position) have another value of their subject and predicate, stored or earlier in the batch, of which
-nobody has said how many it has, or a tombstone with the same value. Only reads.';
 
+-- The candidates of a batch; those that only add get the time when they were observed: as the caller says, else now
+-- (told_at), but not before the last statement of their memory (_stated_at). Only reads.
 create or replace function memfold_internal._seen_in_batch(b memfold_internal.batch) returns memfold_internal.candidate[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -68,10 +69,8 @@ begin
     return v_items;
 end;
 $$;
-comment on function memfold_internal._seen_in_batch is
-'The candidates of a batch; those that only add get the time when they were observed: as the caller says, else now (told_at), but not
-before the last statement of their memory (_stated_at). Only reads.';
 
+-- The memories that a batch has both added to and decided about one by one. Only reads.
 create or replace function memfold_internal._roots_of_both(b memfold_internal.batch) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -99,9 +98,8 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._roots_of_both is
-'The memories that a batch has both added to and decided about one by one. Only reads.';
 
+-- Stores the source turns of the candidates that only add. Returns those that are new to their texts.
 create or replace function memfold_internal._add_batch_sources(b memfold_internal.batch) returns memfold_internal.batch_turn[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -130,10 +128,11 @@ begin
     return v_turns;
 end;
 $$;
-comment on function memfold_internal._add_batch_sources is
-'Stores the source turns of the candidates that only add. Returns those that are new to their texts.';
 
-create or replace function memfold_internal._batch_evidence(b memfold_internal.batch, turns memfold_internal.batch_turn[])
+-- For each tree to which a batch has added turns (p_turns: those new to their texts): how many of the observations that
+-- brought them are independent in the tree, less those that were counted as independent in the root's own text. Only
+-- reads.
+create or replace function memfold_internal._batch_evidence(b memfold_internal.batch, p_turns memfold_internal.batch_turn[])
 returns table (root_id uuid, independent bigint)
 language plpgsql stable rows 100
 set plan_cache_mode = force_generic_plan
@@ -157,7 +156,7 @@ begin
             cross join lateral memfold_internal._memory(v_tenant_id, s.memory_id) as m
             where r.root_id in (m.memory_id, m.root_id) and s.event_id < t.event_id
         ) as is_first
-        from unnest(turns) as t
+        from unnest(p_turns) as t
         cross join lateral (
             select memfold_internal._root(m.memory_id, m.root_id) as root_id from memfold_internal._memory(v_tenant_id, t.memory_id) as m
         ) as r
@@ -165,11 +164,10 @@ begin
     group by x.root_id;
 end;
 $$;
-comment on function memfold_internal._batch_evidence is
-'For each tree to which a batch has added turns (turns: those new to their texts): how many of the observations that brought them are
-independent in the tree, less those that were counted as independent in the root''s own text. Only reads.';
 
-create or replace function memfold_internal._add_batch_counters(b memfold_internal.batch, turns memfold_internal.batch_turn[])
+-- Adds to the counters of the candidates that only add. p_turns: those that are new to their texts. The caller holds the
+-- rows of their roots.
+create or replace function memfold_internal._add_batch_counters(b memfold_internal.batch, p_turns memfold_internal.batch_turn[])
 returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -203,7 +201,7 @@ begin
         where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
         union all
         -- several turns of one observation are one evidence
-        select t.memory_id, null, t.event_id, null, null, null, null, null from unnest(turns) as t
+        select t.memory_id, null, t.event_id, null, null, null, null, null from unnest(p_turns) as t
     ) as o
     group by o.memory_id
     order by o.memory_id
@@ -232,7 +230,7 @@ begin
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] = 'hit' and v_matched[c.ordinality] <> v_roots[c.ordinality]
         union all
-        select e.root_id, e.independent, null, null, null, null from memfold_internal._batch_evidence(b, turns) as e
+        select e.root_id, e.independent, null, null, null, null from memfold_internal._batch_evidence(b, p_turns) as e
     ) as o
     group by o.root_id
     having count(o.seen) > 0 or sum(o.independent) <> 0
@@ -249,12 +247,10 @@ begin
         last_event = greatest(k.last_event, excluded.last_event);
 end;
 $$;
-comment on function memfold_internal._add_batch_counters is
-'Adds to the counters of the candidates that only add. turns: those that are new to their texts. The caller holds the rows of their
-roots.';
 
+-- Records the ledger row of each idempotency key.
 create or replace function memfold_internal._use_keys(
-    tenant_id text, buckets text[], idempotency_keys text[], event_ids uuid[]
+    p_tenant_id text, p_buckets text[], p_idempotency_keys text[], p_event_ids uuid[]
 ) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -265,13 +261,12 @@ declare
     v_event_id uuid;
 begin
     -- one by one: in a join before the first ANALYZE, they may be looked for among all keys of the tenant
-    for v_i in 1..coalesce(cardinality(event_ids), 0) loop
-        v_event_id := event_ids[v_i];
+    for v_i in 1..coalesce(cardinality(p_event_ids), 0) loop
+        v_event_id := p_event_ids[v_i];
         update memfold.idempotency_keys as i
         set event_id = v_event_id
-        where i.tenant_id = _use_keys.tenant_id collate "C" and i.bucket_id = buckets[v_i] collate "C"
-            and i.idempotency_key = _use_keys.idempotency_keys[v_i] collate "C";
+        where i.tenant_id = p_tenant_id collate "C" and i.bucket_id = p_buckets[v_i] collate "C"
+            and i.idempotency_key = p_idempotency_keys[v_i] collate "C";
     end loop;
 end;
 $$;
-comment on function memfold_internal._use_keys is 'Records the ledger row of each idempotency key.';

@@ -1,3 +1,6 @@
+-- Sets the class of unknown texts: new or repeat (firsts: of which text) for those that decide nothing but their
+-- existence, rest for the others: recalled ones, values of a slot, those whose words are compared, and texts that have a
+-- neighbour, or another value of their subject and predicate, stored or earlier in the batch.
 create or replace function memfold_internal._sort_texts(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
 as $$
@@ -46,11 +49,9 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._sort_texts is
-'Sets the class of unknown texts: new or repeat (firsts: of which text) for those that decide nothing but their existence, rest for the
-others: recalled ones, values of a slot, those whose words are compared, and texts that have a neighbour, or another value of their subject
-and predicate, stored or earlier in the batch.';
 
+-- Ids of new texts, in the order of the candidates (memory_ids); those of class new and repeat have them as matched and
+-- roots.
 create or replace function memfold_internal._batch_ids(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 as $$
@@ -68,9 +69,8 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._batch_ids is
-'Ids of new texts, in the order of the candidates (memory_ids); those of class new and repeat have them as matched and roots.';
 
+-- Stores the new texts of a batch (class new) and their vectors. Raises 40001 if a plain INSERT has added one since.
 create or replace function memfold_internal._add_texts(b memfold_internal.batch) returns void
 language plpgsql volatile
 as $$
@@ -110,5 +110,3 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._add_texts is
-'Stores the new texts of a batch (class new) and their vectors. Raises 40001 if a plain INSERT has added one since.';

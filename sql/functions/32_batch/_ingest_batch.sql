@@ -1,3 +1,5 @@
+-- Creates the ids of a batch, in the order of its candidates, and writes everything that only adds (classes hit, new and
+-- repeat) together: texts, vectors, source turns, counters, ledger. It commutes with everything else in the batch.
 create or replace function memfold_internal._add_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 as $$
@@ -25,10 +27,9 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._add_batch is
-'Creates the ids of a batch, in the order of its candidates, and writes everything that only adds (classes hit, new and repeat) together:
-texts, vectors, source turns, counters, ledger. It commutes with everything else in the batch.';
 
+-- Ingests the candidates of a batch that are more than additions (class rest), one by one and in order, under the locks
+-- that are held (results).
 create or replace function memfold_internal._ingest_rest(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 as $$
@@ -73,10 +74,9 @@ begin
     return b;
 end;
 $$;
-comment on function memfold_internal._ingest_rest is
-'Ingests the candidates of a batch that are more than additions (class rest), one by one and in order, under the locks that are held
-(results).';
 
+-- The results for the caller of a batch, in the order of the candidates: of those that only added, of those decided one
+-- by one (results), and errors.
 create or replace function memfold_internal._batch_results(b memfold_internal.batch) returns setof memfold.batch_result
 language plpgsql stable
 as $$
@@ -105,12 +105,12 @@ begin
     order by x.ordinal;
 end;
 $$;
-comment on function memfold_internal._batch_results is
-'The results for the caller of a batch, in the order of the candidates: of those that only added, of those decided one by one (results),
-and errors.';
 
+-- Ingests a batch, with the same outcome as its candidates one by one, in order. Most of them only add: replays of
+-- active memories, and new texts without a neighbour. These are written together, before the rest, which is decided one
+-- by one. Each step takes the batch and returns it with its findings.
 create or replace function memfold_internal._ingest_batch(
-    tenant_id text, candidates jsonb, on_error text, embeddings vector []
+    p_tenant_id text, p_candidates jsonb, p_on_error text, p_embeddings vector []
 ) returns setof memfold.batch_result
 language plpgsql volatile
 -- arrays tempt the planner to replan
@@ -120,9 +120,9 @@ declare
     v_read record;
     b memfold_internal.batch;
 begin
-    perform memfold_internal._check_wildcard('tenant_id', tenant_id);
-    v_read := memfold_internal._read_batch(tenant_id, candidates, embeddings);
-    b.tenant_id := tenant_id;
+    perform memfold_internal._check_wildcard('tenant_id', p_tenant_id);
+    v_read := memfold_internal._read_batch(p_tenant_id, p_candidates, p_embeddings);
+    b.tenant_id := p_tenant_id;
     b.told_at := memfold_internal._clock();
     b.ordinals := v_read.ordinals;
     b.embeddings := v_read.embeddings;
@@ -138,7 +138,7 @@ begin
             b := memfold_internal._batch_keys(b);
         end if;
     end if;
-    if on_error = 'abort' and b.errors <> '{}' then
+    if p_on_error = 'abort' and b.errors <> '{}' then
         perform memfold_internal._fail_batch(e) from pg_catalog.unnest(b.errors) as e order by e.ordinal limit 1;
     end if;
     if b.ordinals is not null then
@@ -147,7 +147,7 @@ begin
             b := memfold_internal._sort_texts(b);
         end if;
         if exists (select from pg_catalog.unnest(b.policies) as p where p.max_session_repeats is not null) then
-            b := memfold_internal._limit_repeats(b, on_error);
+            b := memfold_internal._limit_repeats(b, p_on_error);
         end if;
         b := memfold_internal._lock_batch_rows(b);
         b := memfold_internal._add_batch(b);
@@ -161,7 +161,3 @@ begin
     return query select * from memfold_internal._batch_results(b);
 end;
 $$;
-comment on function memfold_internal._ingest_batch is
-'Ingests a batch, with the same outcome as its candidates one by one, in order. Most of them only add: replays of active memories, and new
-texts without a neighbour. These are written together, before the rest, which is decided one by one. Each step takes the batch and returns
-it with its findings.';

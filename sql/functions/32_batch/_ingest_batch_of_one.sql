@@ -1,4 +1,7 @@
-create or replace function memfold_internal._ingest_batch_of_one(tenant_id text, element jsonb, embedding vector)
+-- Ingests a batch of one candidate as a single call, which takes a third of the time of _ingest_batch(). ordinal null:
+-- the candidate is not certainly valid, or its idempotency key is known; nothing was written, and _ingest_batch() must
+-- follow.
+create or replace function memfold_internal._ingest_batch_of_one(p_tenant_id text, p_element jsonb, p_embedding vector)
 returns memfold.batch_result
 language plpgsql volatile
 as $$
@@ -8,7 +11,7 @@ declare
     s memfold.ingest_result;
 begin
     begin
-        c := memfold_internal._parse_candidate(tenant_id, element, embedding);
+        c := memfold_internal._parse_candidate(p_tenant_id, p_element, p_embedding);
     exception when sqlstate 'MF002' or sqlstate 'MF036' then
         return null;
     end;
@@ -22,7 +25,7 @@ begin
     -- only what the checks read: _policy() takes 40 us longer, a tenth of the call
     select p.canonicalizer, p.max_content_length, p.max_metadata_size, p.max_session_repeats into v_limits
     from memfold.policies as p
-    where p.tenant_id in (_ingest_batch_of_one.tenant_id collate "C", '*') and p.bucket_id in (c.bucket_id collate "C", '*')
+    where p.tenant_id in (p_tenant_id collate "C", '*') and p.bucket_id in (c.bucket_id collate "C", '*')
         and p.memory_type in (c.memory_type collate "C", '*')
     order by memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type) desc
     limit 1;
@@ -30,7 +33,7 @@ begin
             c.content, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.source_turn_ids, c.source_confidence,
             c.extractor_confidence, c.session_id, c.origin, c.metadata, c.observed_at, c.idempotency_key,
             v_limits.max_content_length, v_limits.max_metadata_size)
-        or tenant_id = '*'
+        or p_tenant_id = '*'
         or c.valid_from is not null or c.valid_until is not null
         or v_limits.max_session_repeats is not null
         or (v_limits.canonicalizer = 'prose/1' and memfold_internal._prose_1(c.content) <> '') is not true
@@ -48,22 +51,19 @@ begin
     if c.idempotency_key is not null then
         -- before any lock: a call with the same key waits here for the other to commit
         insert into memfold.idempotency_keys (tenant_id, bucket_id, idempotency_key)
-        values (tenant_id, c.bucket_id, c.idempotency_key)
+        values (p_tenant_id, c.bucket_id, c.idempotency_key)
         on conflict do nothing;
         if not found then
             return null;
         end if;
     end if;
     s := memfold.ingest_memory(
-        c.content, tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.embedding, c.embedding_model,
+        c.content, p_tenant_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.embedding, c.embedding_model,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata, c.observed_at);
     if c.idempotency_key is not null then
-        perform memfold_internal._use_keys(tenant_id, array[c.bucket_id], array[c.idempotency_key], array[s.event_id]);
+        perform memfold_internal._use_keys(p_tenant_id, array[c.bucket_id], array[c.idempotency_key], array[s.event_id]);
     end if;
     return (0, s.action, s.memory_id, s.tier, s.method, s.similarity, s.superseded_id, s.judgement_id, s.event_id, s."similar",
         null, null, null, null)::memfold.batch_result;
 end;
 $$;
-comment on function memfold_internal._ingest_batch_of_one is
-'Ingests a batch of one candidate as a single call, which takes a third of the time of _ingest_batch(). ordinal null: the candidate is not
-certainly valid, or its idempotency key is known; nothing was written, and _ingest_batch() must follow.';

@@ -1,3 +1,6 @@
+-- The vectors of the new texts of a batch, with their positions: whether tier 2 would look for their neighbours (asks),
+-- in the whole bucket (wide) or in the scope, the lowest cosine (threshold) and among how many of the newest. Only
+-- reads.
 create or replace function memfold_internal._batch_vectors(b memfold_internal.batch) returns table (
     i bigint, bucket_id text, embedding vector, model text, scope_key uuid, wide boolean, asks boolean, threshold double precision,
     newest bigint
@@ -25,10 +28,8 @@ begin
     where v_firsts[c.ordinality] is not null and v_embeddings[c.ordinality] is not null;
 end;
 $$;
-comment on function memfold_internal._batch_vectors is
-'The vectors of the new texts of a batch, with their positions: whether tier 2 would look for their neighbours (asks), in the whole bucket
-(wide) or in the scope, the lowest cosine (threshold) and among how many of the newest. Only reads.';
 
+-- Scopes in which a candidate that restates an inactive memory may make vectors active again. Only reads.
 create or replace function memfold_internal._revived_in_batch(b memfold_internal.batch) returns table (bucket_id text, scope_key uuid)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -56,9 +57,9 @@ begin
     where v_classes[c.ordinality] = 'rest' and v_firsts[c.ordinality] is null;
 end;
 $$;
-comment on function memfold_internal._revived_in_batch is
-'Scopes in which a candidate that restates an inactive memory may make vectors active again. Only reads.';
 
+-- Which of the new texts of a batch (by position) may have a neighbour that tier 2 would compare: stored, earlier in the
+-- batch, or one that the batch may make active again. May include texts without one, but omits none. Only reads.
 create or replace function memfold_internal._near_in_batch(b memfold_internal.batch) returns bigint[]
 language plpgsql stable
 -- planned for the present contents of the tables: the same order can be had from an index that would read the whole tenant
@@ -151,6 +152,3 @@ begin
     return v_near;
 end;
 $$;
-comment on function memfold_internal._near_in_batch is
-'Which of the new texts of a batch (by position) may have a neighbour that tier 2 would compare: stored, earlier in the batch, or one that
-the batch may make active again. May include texts without one, but omits none. Only reads.';

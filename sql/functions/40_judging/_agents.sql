@@ -1,35 +1,35 @@
-create or replace function memfold_internal._is_agent(role text) returns boolean
+-- Whether a role has the rights of an agent and no more: it is a member of memfold_agent, and not of memfold_app. A role
+-- that no longer exists is none.
+create or replace function memfold_internal._is_agent(p_role text) returns boolean
 language plpgsql stable
 as $$
 begin
     return exists (
         select from pg_catalog.pg_roles as r
-        where r.rolname = role::name and pg_catalog.pg_has_role(r.oid, 'memfold_agent', 'member')
+        where r.rolname = p_role::name and pg_catalog.pg_has_role(r.oid, 'memfold_agent', 'member')
             and not pg_catalog.pg_has_role(r.oid, 'memfold_app', 'member')
     );
 end;
 $$;
-comment on function memfold_internal._is_agent is
-'Whether a role has the rights of an agent and no more: it is a member of memfold_agent, and not of memfold_app. A role that no longer
-exists is none.';
 
-create or replace function memfold_internal._check_rank(actor text) returns void
+-- Raises 42501 if the caller is an agent, and this role, which has stated or decided something, is not.
+create or replace function memfold_internal._check_rank(p_actor text) returns void
 language plpgsql stable
 as $$
 declare
     v_caller constant text := memfold_internal._actor();
 begin
-    if memfold_internal._is_agent(v_caller) and not memfold_internal._is_agent(actor) then
+    if memfold_internal._is_agent(v_caller) and not memfold_internal._is_agent(p_actor) then
         perform memfold_internal._fail('42501', 'permission denied to change what a person decided',
-            pg_catalog.format('%s is an agent; %s, who stated or decided it, is not.', v_caller, actor),
+            pg_catalog.format('%s is an agent; %s, who stated or decided it, is not.', v_caller, p_actor),
             'Ask a person to do it. An agent may change what agents have stated and decided.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_rank is
-'Raises 42501 if the caller is an agent, and this role, which has stated or decided something, is not.';
 
-create or replace function memfold_internal._check_agent_actions(tenant_id text, bucket_id text) returns void
+-- Raises MF066 if the caller is an agent that has decided or undone as much in this bucket within an hour as its policy
+-- allows.
+create or replace function memfold_internal._check_agent_actions(p_tenant_id text, p_bucket_id text) returns void
 language plpgsql stable
 as $$
 #variable_conflict use_column
@@ -40,28 +40,28 @@ begin
     if not memfold_internal._is_agent(v_actor) then
         return;
     end if;
-    v_most := (memfold_internal._policy(tenant_id, bucket_id, '*')).agent_actions_per_hour;
+    v_most := (memfold_internal._policy(p_tenant_id, p_bucket_id, '*')).agent_actions_per_hour;
     if (
         select count(*)
         from (
             -- by memory_events_erasure_idx: what an agent states is not in it
             select from memfold.memory_events as e
-            where e.tenant_id = _check_agent_actions.tenant_id collate "C" and e.bucket_id = _check_agent_actions.bucket_id collate "C"
+            where e.tenant_id = p_tenant_id collate "C" and e.bucket_id = p_bucket_id collate "C"
                 and not e.observation and e.event_id >= memfold_internal._first_id(clock_timestamp() - interval '1 hour')
                 and e.actor = v_actor and (e.tier = 3 or e.undoes is not null)
             limit v_most
         ) as e
     ) >= v_most then
         perform memfold_internal._fail('MF066', 'the agent has changed too much',
-            format('%s has changed memories of bucket %s %s times within an hour.', v_actor, bucket_id, v_most),
+            format('%s has changed memories of bucket %s %s times within an hour.', v_actor, p_bucket_id, v_most),
             'Ask a person to look at it: undo_actor() undoes what one role has done, set_policy(agent_actions_per_hour => ...) '
             'allows more.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_agent_actions is
-'Raises MF066 if the caller is an agent that has decided or undone as much in this bucket within an hour as its policy allows.';
 
+-- Before a memory is rejected or reworded: if the caller is an agent, everything that is in force about the memory must
+-- be of agents (42501), and few enough (MF066).
 create or replace function memfold_internal._check_agent_changes(m memfold.memories) returns void
 language plpgsql stable
 as $$
@@ -87,6 +87,3 @@ begin
     perform memfold_internal._check_agent_actions(m.tenant_id, m.bucket_id);
 end;
 $$;
-comment on function memfold_internal._check_agent_changes is
-'Before a memory is rejected or reworded: if the caller is an agent, everything that is in force about the memory must be of agents (42501),
-and few enough (MF066).';

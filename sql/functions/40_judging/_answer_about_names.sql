@@ -1,6 +1,10 @@
+-- Answers a question about names, for resolve_judgement(): duplicate links the alias to the name (status obsolete: other
+-- links do not allow it), one and many declare the predicate. Raises 42501 for a role that may not do so and is no
+-- judge.
 create or replace function memfold_internal._answer_about_names(
-    tenant_id text, judgement_id uuid, verdict text, confidence double precision, reason text, model text, input_tokens bigint,
-    output_tokens bigint, cost double precision
+    p_tenant_id text, p_judgement_id uuid, p_verdict text, p_confidence double precision, p_reason text, p_model text,
+    p_input_tokens bigint,
+    p_output_tokens bigint, p_cost double precision
 ) returns memfold.resolution
 language plpgsql volatile
 as $$
@@ -25,32 +29,32 @@ begin
     end if;
     select o.* into j
     from memfold.judgements as o
-    where o.tenant_id = tenant_id collate "C" and o.judgement_id = judgement_id;
+    where o.tenant_id = p_tenant_id collate "C" and o.judgement_id = p_judgement_id;
     v_verdicts := case j.kind when 'identity' then array['duplicate', 'distinct'] else array['one', 'many'] end;
-    if not coalesce(verdict = any(v_verdicts), false) then
+    if not coalesce(p_verdict = any(v_verdicts), false) then
         perform memfold_internal._fail('MF028', 'the verdict does not apply to this question',
-            pg_catalog.format('verdict was %s; the question is of kind %s.', pg_catalog.quote_nullable(verdict), j.kind),
+            pg_catalog.format('verdict was %s; the question is of kind %s.', pg_catalog.quote_nullable(p_verdict), j.kind),
             pg_catalog.format('For kind %s, a verdict is %s or %s; express doubt with a low confidence.', j.kind, v_verdicts[1], v_verdicts[2]));
     end if;
-    perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
-    v_is_sure := confidence >= (memfold_internal._policy(j.tenant_id, j.bucket_id, '*')).confidence_floor;
+    perform memfold_internal._check_answer(p_confidence, p_input_tokens, p_output_tokens, p_cost);
+    v_is_sure := p_confidence >= (memfold_internal._policy(j.tenant_id, j.bucket_id, '*')).confidence_floor;
     if j.kind = 'identity' then
         -- a link made in the meantime closes the question
-        perform memfold_internal._lock_links(tenant_id, j.bucket_id);
+        perform memfold_internal._lock_links(p_tenant_id, j.bucket_id);
     elsif v_is_sure then
         -- takes the keys of buckets, so before the judgement's row
-        v_run_id := memfold_internal._declare(j.tenant_id, j.link ->> 'name', verdict, null);
+        v_run_id := memfold_internal._declare(j.tenant_id, j.link ->> 'name', p_verdict, null);
     end if;
-    j := memfold_internal._waiting_judgement(tenant_id, judgement_id, model, input_tokens, output_tokens, cost);
+    j := memfold_internal._waiting_judgement(p_tenant_id, p_judgement_id, p_model, p_input_tokens, p_output_tokens, p_cost);
     j.status := 'done';
-    j.verdict := verdict;
-    j.confidence := confidence;
-    j.reason := reason;
+    j.verdict := p_verdict;
+    j.confidence := p_confidence;
+    j.reason := p_reason;
     r.action := 'judged';
     if not v_is_sure then
         j.verdict := 'unsure';
-        j.reason := pg_catalog.concat_ws(': ', verdict, reason);
-    elsif verdict = 'duplicate' then
+        j.reason := pg_catalog.concat_ws(': ', p_verdict, p_reason);
+    elsif p_verdict = 'duplicate' then
         begin
             j.run_id := memfold_internal._link(j.tenant_id, j.bucket_id, j.link ->> 'kind',
                 coalesce(j.link ->> 'alias', j.link ->> 'name'), j.link ->> 'name');
@@ -74,6 +78,3 @@ begin
     return r;
 end;
 $$;
-comment on function memfold_internal._answer_about_names is
-'Answers a question about names, for resolve_judgement(): duplicate links the alias to the name (status obsolete: other links do not allow
-it), one and many declare the predicate. Raises 42501 for a role that may not do so and is no judge.';

@@ -1,49 +1,51 @@
-create or replace function memfold_internal._no_judgement(judgement_id uuid) returns void
+-- Raises MF026.
+create or replace function memfold_internal._no_judgement(p_judgement_id uuid) returns void
 language plpgsql volatile parallel safe
 as $$
 begin
     perform memfold_internal._fail('MF026', 'there is no such judgement',
-        pg_catalog.format('judgement_id was %s.', coalesce(judgement_id::text, 'null')),
+        pg_catalog.format('judgement_id was %s.', coalesce(p_judgement_id::text, 'null')),
         'open_judgements lists those that wait; set memfold.tenant_id to their tenant.');
 end;
 $$;
-comment on function memfold_internal._no_judgement is 'Raises MF026.';
 
-create or replace function memfold_internal._check_usage(input_tokens bigint, output_tokens bigint, cost double precision) returns void
+-- Raises MF028 unless tokens and cost are 0 to 1e12: their sums must be numbers as well.
+create or replace function memfold_internal._check_usage(
+    p_input_tokens bigint, p_output_tokens bigint, p_cost double precision
+) returns void
 language plpgsql immutable parallel safe
 as $$
 begin
-    if not coalesce(input_tokens between 0 and 1e12, true) or not coalesce(output_tokens between 0 and 1e12, true)
-        or not coalesce(cost between 0 and 1e12, true)
+    if not coalesce(p_input_tokens between 0 and 1e12, true) or not coalesce(p_output_tokens between 0 and 1e12, true)
+        or not coalesce(p_cost between 0 and 1e12, true)
     then
         perform memfold_internal._fail('MF028', 'the cost of a call is out of range',
-            pg_catalog.format('input_tokens was %s, output_tokens %s, cost %s.', coalesce(input_tokens::text, 'null'),
-                coalesce(output_tokens::text, 'null'), coalesce(cost::text, 'null')),
+            pg_catalog.format('input_tokens was %s, output_tokens %s, cost %s.', coalesce(p_input_tokens::text, 'null'),
+                coalesce(p_output_tokens::text, 'null'), coalesce(p_cost::text, 'null')),
             'Pass the endpoint''s figures, 0 to 1e12, or omit them.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_usage is
-'Raises MF028 unless tokens and cost are 0 to 1e12: their sums must be numbers as well.';
 
+-- Raises MF028 unless the confidence is 0 to 1, and tokens and cost are in their ranges (_check_usage).
 create or replace function memfold_internal._check_answer(
-    confidence double precision, input_tokens bigint, output_tokens bigint, cost double precision
+    p_confidence double precision, p_input_tokens bigint, p_output_tokens bigint, p_cost double precision
 ) returns void
 language plpgsql volatile parallel safe
 as $$
 begin
-    if not coalesce(confidence between 0 and 1, false) then
+    if not coalesce(p_confidence between 0 and 1, false) then
         perform memfold_internal._fail('MF028', 'the confidence is not between 0 and 1',
-            pg_catalog.format('confidence was %s.', coalesce(confidence::text, 'null')), 'Pass a number from 0 to 1.');
+            pg_catalog.format('confidence was %s.', coalesce(p_confidence::text, 'null')), 'Pass a number from 0 to 1.');
     end if;
-    perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
+    perform memfold_internal._check_usage(p_input_tokens, p_output_tokens, p_cost);
 end;
 $$;
-comment on function memfold_internal._check_answer is
-'Raises MF028 unless the confidence is 0 to 1, and tokens and cost are in their ranges (_check_usage).';
 
+-- Locks a judgement that is about to be answered, and returns it with the answering judge and the added cost. Raises
+-- MF026, MF027.
 create or replace function memfold_internal._waiting_judgement(
-    tenant_id text, judgement_id uuid, model text, input_tokens bigint, output_tokens bigint, cost double precision
+    p_tenant_id text, p_judgement_id uuid, p_model text, p_input_tokens bigint, p_output_tokens bigint, p_cost double precision
 ) returns memfold.judgements
 language plpgsql volatile
 as $$
@@ -52,26 +54,25 @@ declare
 begin
     select o.* into j
     from memfold.judgements as o
-    where o.tenant_id = _waiting_judgement.tenant_id collate "C" and o.judgement_id = _waiting_judgement.judgement_id
+    where o.tenant_id = p_tenant_id collate "C" and o.judgement_id = p_judgement_id
     for no key update;
     if not found then
         -- erased with its memories
-        perform memfold_internal._no_judgement(judgement_id);
+        perform memfold_internal._no_judgement(p_judgement_id);
     elsif j.status in ('done', 'obsolete') then
         perform memfold_internal._fail('MF027', 'the judgement is closed',
             pg_catalog.format('Judgement %s is %s%s.', j.judgement_id, j.status, coalesce(': ' || j.verdict, '')),
             'The first answer counts. undo() undoes its effect.');
     end if;
-    j.model := _waiting_judgement.model;
-    j.input_tokens := coalesce(j.input_tokens + _waiting_judgement.input_tokens, j.input_tokens, _waiting_judgement.input_tokens);
-    j.output_tokens := coalesce(j.output_tokens + _waiting_judgement.output_tokens, j.output_tokens, _waiting_judgement.output_tokens);
-    j.cost := coalesce(j.cost + _waiting_judgement.cost, j.cost, _waiting_judgement.cost);
+    j.model := p_model;
+    j.input_tokens := coalesce(j.input_tokens + p_input_tokens, j.input_tokens, p_input_tokens);
+    j.output_tokens := coalesce(j.output_tokens + p_output_tokens, j.output_tokens, p_output_tokens);
+    j.cost := coalesce(j.cost + p_cost, j.cost, p_cost);
     return j;
 end;
 $$;
-comment on function memfold_internal._waiting_judgement is
-'Locks a judgement that is about to be answered, and returns it with the answering judge and the added cost. Raises MF026, MF027.';
 
+-- Records the answer of a judgement and closes it.
 create or replace function memfold_internal._close_judgement(j memfold.judgements) returns void
 language plpgsql volatile
 as $$
@@ -83,4 +84,3 @@ begin
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
 end;
 $$;
-comment on function memfold_internal._close_judgement is 'Records the answer of a judgement and closes it.';

@@ -1,10 +1,11 @@
-create or replace function memfold_internal._is_wordless(content text, canonicalizer text) returns boolean
+-- Whether a text says nothing: it is empty in canonical form, or without its punctuation. Only reads.
+create or replace function memfold_internal._is_wordless(p_content text, p_canonicalizer text) returns boolean
 language plpgsql stable
 as $$
 begin
-    return memfold.canonicalize(content, canonicalizer) = ''
+    return memfold.canonicalize(p_content, p_canonicalizer) = ''
         -- the punctuation of every script in use, spelled out: the contents of a character class depend on the locale
-        or pg_catalog.regexp_replace(memfold_internal._prose_1(content),
+        or pg_catalog.regexp_replace(memfold_internal._prose_1(p_content),
             E'[\\u0001-/:-@\\[-`{-\\u00a1\\u00a7\\u00ab\\u00b6\\u00b7\\u00bb\\u00bf'
             || E'\\u037e\\u0387\\u055a-\\u055f\\u0589\\u058a\\u05be\\u05c0\\u05c3\\u05c6\\u05f3\\u05f4\\u060c\\u061b\\u061d-\\u061f\\u066a-\\u066d\\u06d4'
             || E'\\u0964\\u0965\\u0970\\u0e4f\\u0e5a\\u0e5b\\u104a-\\u104f\\u1360-\\u1368\\u17d4-\\u17da'
@@ -13,10 +14,11 @@ begin
             '', 'g') = '';
 end;
 $$;
-comment on function memfold_internal._is_wordless is
-'Whether a text says nothing: it is empty in canonical form, or without its punctuation. Only reads.';
 
-create or replace function memfold_internal._synthesise(j memfold.judgements, members memfold.memories[]) returns uuid
+-- Stores the judgement's merged text as a memory, unless it already is one, and merges its members (oldest to newest)
+-- into it; returns its id. It has no observation itself: if its merges are undone, it is withdrawn. Null: a person has
+-- rejected that text.
+create or replace function memfold_internal._synthesise(j memfold.judgements, p_members memfold.memories[]) returns uuid
 language plpgsql volatile
 as $$
 declare
@@ -28,11 +30,11 @@ declare
     v_metadata jsonb := '{}'::jsonb;
 begin
     -- what the newest says about its object applies
-    foreach m in array members loop
+    foreach m in array p_members loop
         v_object := coalesce(m.object, v_object);
         v_metadata := v_metadata || m.metadata;
     end loop;
-    m := members[1];
+    m := p_members[1];
     c := memfold_internal._candidate(j.merged_text, j.tenant_id, j.bucket_id, m.memory_type, m.subject, m.predicate, v_object, null, null,
         '{}', 0, 0, null, 'inferred', v_metadata, null);
     select r.* into v_memory
@@ -44,7 +46,7 @@ begin
     elsif v_memory.status = 'rejected' then
         return null;
     end if;
-    foreach m in array members loop
+    foreach m in array p_members loop
         if m.memory_id <> v_memory.memory_id then
             perform memfold_internal._record_relation(j, 'replaced', v_memory.memory_id, m.memory_id, v_created, null);
             v_created := null;
@@ -53,12 +55,11 @@ begin
     return v_memory.memory_id;
 end;
 $$;
-comment on function memfold_internal._synthesise is
-'Stores the judgement''s merged text as a memory, unless it already is one, and merges its members (oldest to newest) into it; returns its
-id. It has no observation itself: if its merges are undone, it is withdrawn. Null: a person has rejected that text.';
 
+-- Merges members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged.
+-- Returns the last ledger row. The caller holds the lock.
 create or replace function memfold_internal._merge_members(
-    j memfold.judgements, members memfold.memories[], leader uuid
+    j memfold.judgements, p_members memfold.memories[], p_leader uuid
 ) returns uuid
 language plpgsql volatile
 as $$
@@ -68,11 +69,11 @@ declare
     v_ids uuid[];
     v_event_id uuid;
 begin
-    if pg_catalog.cardinality(members) = 2 then
-        if leader = (members[1]).memory_id then
-            return memfold_internal._record_relation(j, 'merged', (members[2]).memory_id, leader, null, null);
+    if pg_catalog.cardinality(p_members) = 2 then
+        if p_leader = (p_members[1]).memory_id then
+            return memfold_internal._record_relation(j, 'merged', (p_members[2]).memory_id, p_leader, null, null);
         end if;
-        return memfold_internal._record_relation(j, 'replaced', leader, (members[1]).memory_id, null, null);
+        return memfold_internal._record_relation(j, 'replaced', p_leader, (p_members[1]).memory_id, null, null);
     end if;
     -- derived once, not once per member
     r.tenant_id := j.tenant_id;
@@ -80,19 +81,19 @@ begin
     r.run_id := j.run_id;
     foreach v_action in array array['replaced', 'merged'] loop
         v_ids := array(
-            select m.memory_id from pg_catalog.unnest(members) as m
-            where case v_action when 'replaced' then m.memory_id < leader else m.memory_id > leader end
+            select m.memory_id from pg_catalog.unnest(p_members) as m
+            where case v_action when 'replaced' then m.memory_id < p_leader else m.memory_id > p_leader end
             order by m.memory_id
         );
         continue when v_ids = '{}';
         perform memfold_internal._merge_all(r, 3, memfold_internal._method(j), v_action, v_ids,
-            pg_catalog.array_fill(leader, array[pg_catalog.cardinality(v_ids)]),
+            pg_catalog.array_fill(p_leader, array[pg_catalog.cardinality(v_ids)]),
             pg_catalog.array_fill(j.similarity, array[pg_catalog.cardinality(v_ids)]),
             pg_catalog.array_fill(j.reason, array[pg_catalog.cardinality(v_ids)]),
             pg_catalog.array_fill(j.judgement_id, array[pg_catalog.cardinality(v_ids)]), j.verdict);
     end loop;
     select max(e.event_id::text)::uuid into v_event_id
-    from pg_catalog.unnest(members) as m
+    from pg_catalog.unnest(p_members) as m
     cross join lateral (
         select e.event_id from memfold.memory_events as e
         where e.tenant_id = j.tenant_id and e.memory_id = m.memory_id and e.judgement_id = j.judgement_id
@@ -102,44 +103,44 @@ begin
     return v_event_id;
 end;
 $$;
-comment on function memfold_internal._merge_members is
-'Merges members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged. Returns the last ledger
-row. The caller holds the lock.';
 
+-- Applies a conflict policy to memories (oldest to newest) that answer one question. p_is_judged: a judge has found that
+-- they contradict one another; else they are values of one slot, of which equal ones are no conflict. The caller holds
+-- the lock.
 create or replace function memfold_internal._contradict(
-    j memfold.judgements, members memfold.memories[], conflict text, is_judged boolean
+    j memfold.judgements, p_members memfold.memories[], p_conflict text, p_is_judged boolean
 ) returns memfold.resolution
 language plpgsql volatile
 as $$
 declare
     r memfold.resolution;
     m memfold.memories;
-    v_kept memfold.memories := members[1];
+    v_kept memfold.memories := p_members[1];
     v_id uuid;
 begin
     r.action := 'judged';
-    r.memory_id := (members[pg_catalog.cardinality(members)]).memory_id;
-    if conflict = 'newest_wins' then
+    r.memory_id := (p_members[pg_catalog.cardinality(p_members)]).memory_id;
+    if p_conflict = 'newest_wins' then
         -- a row of a plain INSERT was stated when it was written
-        perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(members) as o where not o.is_ingested;
+        perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(p_members) as o where not o.is_ingested;
         if found then
             perform memfold.derive_scope(array(
-                select o.memory_id from pg_catalog.unnest(members) as o where not o.is_ingested
+                select o.memory_id from pg_catalog.unnest(p_members) as o where not o.is_ingested
             ), j.tenant_id);
         end if;
-        v_id := memfold_internal._stated_last(j.tenant_id, members);
-        select o.* into strict v_kept from pg_catalog.unnest(members) as o where o.memory_id = v_id;
+        v_id := memfold_internal._stated_last(j.tenant_id, p_members);
+        select o.* into strict v_kept from pg_catalog.unnest(p_members) as o where o.memory_id = v_id;
         r.action := 'superseded';
         r.memory_id := v_kept.memory_id;
-    elsif conflict = 'keep_existing' then
+    elsif p_conflict = 'keep_existing' then
         r.action := 'rejected';
         r.memory_id := v_kept.memory_id;
-    elsif conflict = 'review' then
+    elsif p_conflict = 'review' then
         r.action := 'escalated';
     end if;
-    foreach m in array members loop
+    foreach m in array p_members loop
         continue when m.memory_id = v_kept.memory_id;
-        if r.action in ('judged', 'escalated') or not is_judged and memfold_internal._is_same_value(m, v_kept) then
+        if r.action in ('judged', 'escalated') or not p_is_judged and memfold_internal._is_same_value(m, v_kept) then
             r.event_id := memfold_internal._record_relation(j, 'judged', m.memory_id, v_kept.memory_id, null, null);
         elsif r.action = 'rejected' then
             r.event_id := memfold_internal._record_relation(j, 'rejected', m.memory_id, null, null, null);
@@ -147,29 +148,27 @@ begin
             r.event_id := memfold_internal._record_relation(j, 'superseded', v_kept.memory_id, m.memory_id, null, null);
         end if;
     end loop;
-    if r.action = 'escalated' and pg_catalog.cardinality(members) = 2 then
-        perform memfold_internal._queue_judgement(j.tenant_id, 'review', (members[2]).memory_id, v_kept.memory_id, j.similarity, j.guard,
+    if r.action = 'escalated' and pg_catalog.cardinality(p_members) = 2 then
+        perform memfold_internal._queue_judgement(j.tenant_id, 'review', (p_members[2]).memory_id, v_kept.memory_id, j.similarity, j.guard,
             true);
     elsif r.action = 'escalated' then
         j.run_id := null;
         perform memfold_internal._queue_rest(j, 'review', array(
-            select o.memory_id from pg_catalog.unnest(members) as o order by o.memory_id
+            select o.memory_id from pg_catalog.unnest(p_members) as o order by o.memory_id
         ));
     end if;
     return r;
 end;
 $$;
-comment on function memfold_internal._contradict is
-'Applies a conflict policy to memories (oldest to newest) that answer one question. is_judged: a judge has found that they contradict one
-another; else they are values of one slot, of which equal ones are no conflict. The caller holds the lock.';
 
+-- Whether two memories state the same value of their slot: both have an object, and the objects are equal. Only reads.
 create or replace function memfold_internal._is_same_value(a memfold.memories, b memfold.memories) returns boolean
 language sql stable
 return coalesce(memfold.canonicalize(a.object, 'prose/1') = memfold.canonicalize(b.object, 'prose/1'), false);
-comment on function memfold_internal._is_same_value is
-'Whether two memories state the same value of their slot: both have an object, and the objects are equal. Only reads.';
 
-create or replace function memfold_internal._keep_apart(j memfold.judgements, members memfold.memories[]) returns memfold.resolution
+-- The outcome for memories (oldest to newest) that are distinct, or of which the judge is unsure: all are kept, except
+-- unequal values of a slot whose policy refuses another value, or asks a person about it. The caller holds the lock.
+create or replace function memfold_internal._keep_apart(j memfold.judgements, p_members memfold.memories[]) returns memfold.resolution
 language plpgsql volatile
 as $$
 declare
@@ -182,11 +181,11 @@ declare
     v_conflict text;
 begin
     r.action := 'judged';
-    r.memory_id := (members[pg_catalog.cardinality(members)]).memory_id;
+    r.memory_id := (p_members[pg_catalog.cardinality(p_members)]).memory_id;
     for v_scope in
-        select u.scope_key from pg_catalog.unnest(members) as u group by u.scope_key order by min(u.memory_id::text)
+        select u.scope_key from pg_catalog.unnest(p_members) as u group by u.scope_key order by min(u.memory_id::text)
     loop
-        v_slot := array(select u from pg_catalog.unnest(members) as u where u.scope_key = v_scope order by u.memory_id);
+        v_slot := array(select u from pg_catalog.unnest(p_members) as u where u.scope_key = v_scope order by u.memory_id);
         v_oldest := v_slot[1];
         v_conflict := memfold_internal._conflict_of(v_slot);
         -- Values of a slot: one that the policy refuses, or about which it asks a person, who has the last word.
@@ -212,36 +211,35 @@ begin
                 end loop;
             end loop;
         end if;
-        if v_oldest.memory_id <> (members[1]).memory_id then
-            v_event_id := memfold_internal._record_relation(j, 'judged', v_oldest.memory_id, (members[1]).memory_id, null, null);
+        if v_oldest.memory_id <> (p_members[1]).memory_id then
+            v_event_id := memfold_internal._record_relation(j, 'judged', v_oldest.memory_id, (p_members[1]).memory_id, null, null);
         end if;
     end loop;
     r.event_id := coalesce(r.event_id, v_event_id);
     return r;
 end;
 $$;
-comment on function memfold_internal._keep_apart is
-'The outcome for memories (oldest to newest) that are distinct, or of which the judge is unsure: all are kept, except unequal values of a
-slot whose policy refuses another value, or asks a person about it. The caller holds the lock.';
 
-create or replace function memfold_internal._conflict_of(members memfold.memories[]) returns text
+-- The conflict policy for memories (oldest to newest): the predicate's if they are of one scope, else the bucket's. Only
+-- reads.
+create or replace function memfold_internal._conflict_of(p_members memfold.memories[]) returns text
 language plpgsql stable
 as $$
 declare
-    v_newest constant memfold.memories := members[pg_catalog.cardinality(members)];
+    v_newest constant memfold.memories := p_members[pg_catalog.cardinality(p_members)];
     v_conflict constant text := (memfold_internal._policy(v_newest.tenant_id, v_newest.bucket_id, v_newest.memory_type)).conflict;
 begin
-    if exists (select from pg_catalog.unnest(members) as m where m.scope_key <> v_newest.scope_key) then
+    if exists (select from pg_catalog.unnest(p_members) as m where m.scope_key <> v_newest.scope_key) then
         return v_conflict;
     end if;
     return memfold_internal._conflict(v_newest.tenant_id, v_newest.predicate, v_conflict);
 end;
 $$;
-comment on function memfold_internal._conflict_of is
-'The conflict policy for memories (oldest to newest): the predicate''s if they are of one scope, else the bucket''s. Only reads.';
 
+-- Applies a verdict to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them
+-- under it.
 create or replace function memfold_internal._apply_verdict(
-    j memfold.judgements, members uuid[], richer_memory_id uuid
+    j memfold.judgements, p_members uuid[], p_richer_memory_id uuid
 ) returns memfold.resolution
 language plpgsql volatile
 as $$
@@ -256,7 +254,7 @@ declare
     v_conflict text;
     v_forgotten_id uuid;
 begin
-    foreach v_id in array array(select i.id from pg_catalog.unnest(members) as i (id) order by 1) loop
+    foreach v_id in array array(select i.id from pg_catalog.unnest(p_members) as i (id) order by 1) loop
         select x.* into strict m from memfold.memories as x where x.tenant_id = j.tenant_id and x.memory_id = v_id;
         v_members := v_members || m;
         v_forgotten_id := coalesce(v_forgotten_id, case when m.status = 'rejected' then m.memory_id end);
@@ -292,7 +290,7 @@ begin
     elsif j.verdict in ('duplicate', 'refinement') then
         r.memory_id := coalesce(v_forgotten_id, v_oldest.memory_id);
         if j.verdict = 'refinement' and v_forgotten_id is null then
-            select coalesce(richer_memory_id, u.memory_id) into r.memory_id
+            select coalesce(p_richer_memory_id, u.memory_id) into r.memory_id
             from pg_catalog.unnest(v_members) as u
             order by pg_catalog.length(u.content) desc, u.memory_id
             limit 1;
@@ -317,5 +315,3 @@ begin
     return r;
 end;
 $$;
-comment on function memfold_internal._apply_verdict is
-'Applies a verdict to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them under it.';

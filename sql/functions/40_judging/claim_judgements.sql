@@ -1,4 +1,5 @@
-create or replace function memfold_internal._judged_side(tenant_id text, memory_id uuid) returns jsonb
+-- A memory as shown to a judge; provenance is that of its first observation.
+create or replace function memfold_internal._judged_side(p_tenant_id text, p_memory_id uuid) returns jsonb
 language plpgsql stable
 as $$
 begin
@@ -18,13 +19,15 @@ begin
             order by o.event_id
             limit 1
         ) as e on true
-        where m.tenant_id = _judged_side.tenant_id collate "C" and m.memory_id = _judged_side.memory_id
+        where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id
     );
 end;
 $$;
-comment on function memfold_internal._judged_side is 'A memory as shown to a judge; provenance is that of its first observation.';
 
-create or replace function memfold_internal._lease(j memfold.judgements, worker text, lease interval) returns memfold.judgements
+-- Leases one judgement, which the caller has locked, after a check of the present state of its pair: status is leased,
+-- or obsolete, dead (its eighth lease has expired), or open (one of its memories was merged: asked again under another
+-- id).
+create or replace function memfold_internal._lease(j memfold.judgements, p_worker text, p_lease interval) returns memfold.judgements
 language plpgsql volatile
 as $$
 declare
@@ -43,9 +46,9 @@ begin
         n.last_error := coalesce(j.last_error, 'lease expired without an answer');
     else
         n.status := 'leased';
-        n.worker := worker;
+        n.worker := p_worker;
         n.attempts := j.attempts + 1;
-        n.leased_until := pg_catalog.clock_timestamp() + lease;
+        n.leased_until := pg_catalog.clock_timestamp() + p_lease;
         n.next_attempt_at := n.leased_until;
     end if;
     update memfold.judgements as u
@@ -55,12 +58,10 @@ begin
     return n;
 end;
 $$;
-comment on function memfold_internal._lease is
-'Leases one judgement, which the caller has locked, after a check of the present state of its pair: status is leased, or obsolete, dead
-(its eighth lease has expired), or open (one of its memories was merged: asked again under another id).';
 
+-- claim_judgements() across tenants: owned by memfold_queue, the only role that sees the queue of every tenant.
 create or replace function memfold_internal._claim(
-    worker text, max bigint, lease interval, review boolean, only_tenant text, judgement_ids uuid[]
+    p_worker text, p_max bigint, p_lease interval, p_review boolean, p_only_tenant text, p_judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -73,7 +74,7 @@ declare
     v_tenants text[];
     v_tenant text collate "C";
     v_seen bigint := 0;
-    v_left bigint := max;
+    v_left bigint := p_max;
     v_share bigint;
     v_given bigint;
     v_due refcursor;
@@ -82,19 +83,19 @@ declare
     v_sides uuid[];
 begin
     while v_left > 0 and v_seen < 1000 loop
-        if only_tenant is not null then
-            v_tenants := array[only_tenant];
+        if p_only_tenant is not null then
+            v_tenants := array[p_only_tenant];
         else
             -- the next tenants with something in the queue: one index lookup each
             select array_agg(t.tenant_id) into v_tenants
             from (
                 with recursive t (tenant_id) as (
                     select min(q.tenant_id) from memfold.judgements as q
-                    where q.status in ('open', 'leased') and (q.kind = 'review') = review and q.tenant_id > v_last
+                    where q.status in ('open', 'leased') and (q.kind = 'review') = p_review and q.tenant_id > v_last
                     union all
                     select (
                         select min(q.tenant_id) from memfold.judgements as q
-                        where q.status in ('open', 'leased') and (q.kind = 'review') = review and q.tenant_id > t.tenant_id
+                        where q.status in ('open', 'leased') and (q.kind = 'review') = p_review and q.tenant_id > t.tenant_id
                     ) from t where t.tenant_id is not null
                 )
                 select t.tenant_id from t
@@ -114,11 +115,11 @@ begin
         while cardinality(v_tenants) > 0 and v_left > 0 loop
             foreach v_tenant in array v_tenants loop
                 v_given := 0;
-                if judgement_ids is null then
+                if p_judgement_ids is null then
                     open v_due for
                         select q.*
                         from memfold.judgements as q
-                        where q.tenant_id = v_tenant and q.status in ('open', 'leased') and (q.kind = 'review') = review
+                        where q.tenant_id = v_tenant and q.status in ('open', 'leased') and (q.kind = 'review') = p_review
                             and q.next_attempt_at <= clock_timestamp()
                         order by q.next_attempt_at, q.judgement_id
                         limit least(v_share, v_left)
@@ -127,8 +128,8 @@ begin
                     open v_due for
                         select q.*
                         from memfold.judgements as q
-                        where q.tenant_id = v_tenant and q.judgement_id = any(judgement_ids)
-                            and q.status in ('open', 'leased') and (q.kind = 'review') = review
+                        where q.tenant_id = v_tenant and q.judgement_id = any(p_judgement_ids)
+                            and q.status in ('open', 'leased') and (q.kind = 'review') = p_review
                             and q.next_attempt_at <= clock_timestamp()
                         order by q.judgement_id
                         limit least(v_share, v_left)
@@ -138,7 +139,7 @@ begin
                     fetch v_due into j;
                     exit when not found;
                     v_given := v_given + 1;
-                    n := memfold_internal._lease(j, worker, lease);
+                    n := memfold_internal._lease(j, p_worker, p_lease);
                     if n.status = 'open' then
                         -- asked again: the tenant's next turn finds it
                         v_given := v_share;
@@ -153,7 +154,7 @@ begin
                                 select jsonb_agg(memfold_internal._judged_side(n.tenant_id, i.id) order by i.place)
                                 from unnest(n.member_ids) with ordinality as i (id, place)
                             ) end, memfold_internal._shown_link(n.tenant_id, n.link))::memfold.claimed_judgement;
-                        if only_tenant is null then
+                        if p_only_tenant is null then
                             perform set_config('memfold.claimed_tenant', n.tenant_id, false);
                         end if;
                     end if;
@@ -165,23 +166,20 @@ begin
                 exit when v_left <= 0;
             end loop;
         end loop;
-        exit when only_tenant is not null;
+        exit when p_only_tenant is not null;
     end loop;
 end;
 $$;
-comment on function memfold_internal._claim is
-'claim_judgements() across tenants: owned by memfold_queue, the only role that sees the queue of every tenant.';
 
+-- A hook: claim_judgements() without a tenant. On Citus, where no node has every queue, it calls claim_judgements() for
+-- one tenant after the other.
 create or replace function memfold_internal._claim_all_tenants(
-    worker text, max_results bigint, lease interval, review boolean, judgement_ids uuid[]
+    p_worker text, p_max_results bigint, p_lease interval, p_review boolean, p_judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
 language sql volatile
 begin atomic
-    select * from memfold_internal._claim(worker, max_results, lease, review, null, judgement_ids);
+    select * from memfold_internal._claim(p_worker, p_max_results, p_lease, p_review, null, p_judgement_ids);
 end;
-comment on function memfold_internal._claim_all_tenants is
-'A hook: claim_judgements() without a tenant. On Citus, where no node has every queue, it calls claim_judgements() for one tenant after
-the other.';
 
 create or replace function memfold.claim_judgements(
     worker text,

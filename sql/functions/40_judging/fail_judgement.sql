@@ -79,6 +79,8 @@ synthesis with on_judge_failure replace: the newest memory has replaced the othe
 status if it is not leased, or not to this worker. counted => false: the attempt does not count, because the pair was not the cause.
 error: the first 1,000 characters are kept. Tokens and cost are added to those of the judgement. Raises MF026, MF028.';
 
+-- Whether the newest memory replaces the others if the judge of this question fails permanently: by the policy, and if
+-- it is near each of them by their own texts.
 create or replace function memfold_internal._falls_back(j memfold.judgements) returns boolean
 language plpgsql stable
 as $$
@@ -104,12 +106,10 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._falls_back is
-'Whether the newest memory replaces the others if the judge of this question fails permanently: by the policy, and if it is near each of
-them by their own texts.';
 
+-- Whether two memories are near enough by their own texts for a question: by a model's vectors, or by words. Only reads.
 create or replace function memfold_internal._is_pair_near(
-    policy memfold.policies, tenant_id text, memory_id uuid, other_id uuid
+    p_policy memfold.policies, p_tenant_id text, p_memory_id uuid, p_other_id uuid
 ) returns boolean
 language plpgsql stable
 as $$
@@ -119,29 +119,29 @@ begin
         from memfold.memory_vectors as a
         cross join lateral (
             select v.embedding from memfold.memory_vectors as v
-            where v.tenant_id = a.tenant_id and v.memory_id = _is_pair_near.other_id and v.model = a.model
+            where v.tenant_id = a.tenant_id and v.memory_id = p_other_id and v.model = a.model
             offset 0
         ) as b
-        cross join lateral memfold_internal._bands(policy.merge_threshold, policy.judge_threshold, policy.similar_threshold,
+        cross join lateral memfold_internal._bands(p_policy.merge_threshold, p_policy.judge_threshold, p_policy.similar_threshold,
             a.model) as t
         cross join lateral (select memfold_internal._similarity(a.embedding, b.embedding) as similarity offset 0) as s
-        where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
+        where a.tenant_id = p_tenant_id collate "C" and a.memory_id = p_memory_id
             and case when t.score is null then s.similarity >= t.judge_threshold
                 else s.similarity >= t.floor and memfold_internal._pair_score(a.tenant_id, t.score, s.similarity,
-                    _is_pair_near.memory_id, _is_pair_near.other_id) >= t.judge_threshold end
-    ) or policy.lexical_threshold is not null and (
-        select memfold_internal._jaccard(memfold_internal._tokens(a.content, policy.segmenter),
-            memfold_internal._tokens(b.content, policy.segmenter))
-            > policy.lexical_threshold
+                    p_memory_id, p_other_id) >= t.judge_threshold end
+    ) or p_policy.lexical_threshold is not null and (
+        select memfold_internal._jaccard(memfold_internal._tokens(a.content, p_policy.segmenter),
+            memfold_internal._tokens(b.content, p_policy.segmenter))
+            > p_policy.lexical_threshold
         from memfold.memories as a
-        join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _is_pair_near.other_id
-        where a.tenant_id = _is_pair_near.tenant_id collate "C" and a.memory_id = _is_pair_near.memory_id
+        join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = p_other_id
+        where a.tenant_id = p_tenant_id collate "C" and a.memory_id = p_memory_id
     );
 end;
 $$;
-comment on function memfold_internal._is_pair_near is
-'Whether two memories are near enough by their own texts for a question: by a model''s vectors, or by words. Only reads.';
 
+-- Applies the fallback of a synthesis whose judge has failed permanently, if the policy says replace: the newest memory
+-- replaces the others. Returns the judgement's status: done, or obsolete. The caller holds the lock.
 create or replace function memfold_internal._fall_back(j memfold.judgements) returns text
 language plpgsql volatile
 as $$
@@ -166,11 +166,10 @@ begin
     return n.status;
 end;
 $$;
-comment on function memfold_internal._fall_back is
-'Applies the fallback of a synthesis whose judge has failed permanently, if the policy says replace: the newest memory replaces the
-others. Returns the judgement''s status: done, or obsolete. The caller holds the lock.';
 
-create or replace function memfold_internal._fall_back_dead(tenant_id text) returns bigint
+-- Decides one dead question of a synthesis by the policy's on_judge_failure, and returns how many it was (0 or 1): for
+-- maintenance.
+create or replace function memfold_internal._fall_back_dead(p_tenant_id text) returns bigint
 language plpgsql volatile
 as $$
 declare
@@ -180,7 +179,7 @@ begin
     -- those whose lease expired without an answer; one per call, because each takes a separate lock
     for j in
         select o.* from memfold.judgements as o
-        where o.tenant_id = _fall_back_dead.tenant_id collate "C" and o.status = 'dead' and o.kind = 'synthesis'
+        where o.tenant_id = p_tenant_id collate "C" and o.status = 'dead' and o.kind = 'synthesis'
         order by o.judgement_id
     loop
         continue when not memfold_internal._falls_back(j);
@@ -198,5 +197,3 @@ begin
     return v_count;
 end;
 $$;
-comment on function memfold_internal._fall_back_dead is
-'Decides one dead question of a synthesis by the policy''s on_judge_failure, and returns how many it was (0 or 1): for maintenance.';

@@ -1,18 +1,21 @@
-create or replace function memfold_internal._is_outdated(n memfold.judgements, about uuid[], richer_memory_id uuid) returns boolean
+-- Whether an answer about these memories no longer fits those that the question n is now about. A pair if one of its
+-- sides has changed; a cluster that has lost members only if fewer than two of the answered ones are left, or its text
+-- or its richest memory is gone. Only reads.
+create or replace function memfold_internal._is_outdated(n memfold.judgements, p_about uuid[], p_richer_memory_id uuid) returns boolean
 language plpgsql stable
 as $$
 declare
     v_left constant uuid[] := array(
-        select i.id from pg_catalog.unnest(memfold_internal._members(n)) as i (id) where i.id = any(about) order by 1
+        select i.id from pg_catalog.unnest(memfold_internal._members(n)) as i (id) where i.id = any(p_about) order by 1
     );
 begin
     return n.member_ids is null or pg_catalog.cardinality(v_left) < 2
-        or coalesce(richer_memory_id <> all(v_left), false)
+        or coalesce(p_richer_memory_id <> all(v_left), false)
         -- The text of a synthesis contains what all of them say: if a member is gone, unless it was merged with one of the others, it
         -- must not bring back what was rejected or retired.
         or n.kind = 'synthesis' and exists (
             select
-            from pg_catalog.unnest(about) as i (id)
+            from pg_catalog.unnest(p_about) as i (id)
             cross join lateral (
                 select memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
                 where m.tenant_id = n.tenant_id and m.memory_id = i.id
@@ -22,12 +25,10 @@ begin
         );
 end;
 $$;
-comment on function memfold_internal._is_outdated is
-'Whether an answer about these memories no longer fits those that the question n is now about. A pair if one of its sides has changed; a
-cluster that has lost members only if fewer than two of the answered ones are left, or its text or its richest memory is gone. Only
-reads.';
 
-create or replace function memfold_internal._answer_rest(j memfold.judgements, led uuid, rest uuid[]) returns void
+-- The outcome for the members of a cluster that its verdict is not about: each is distinct from the memory that is now
+-- the root of the others, and a separate question is asked about them. The caller holds the lock.
+create or replace function memfold_internal._answer_rest(j memfold.judgements, p_led uuid, p_rest uuid[]) returns void
 language plpgsql volatile
 as $$
 declare
@@ -36,14 +37,14 @@ declare
     v_left uuid[];
 begin
     n.verdict := 'distinct';
-    foreach v_id in array rest loop
-        if exists (select from memfold_internal._memory(j.tenant_id, led) as m where m.status = 'active') then
-            perform memfold_internal._apply_verdict(n, array[least(v_id, led), greatest(v_id, led)], null);
+    foreach v_id in array p_rest loop
+        if exists (select from memfold_internal._memory(j.tenant_id, p_led) as m where m.status = 'active') then
+            perform memfold_internal._apply_verdict(n, array[least(v_id, p_led), greatest(v_id, p_led)], null);
         end if;
     end loop;
     v_left := array(
         select m.memory_id
-        from pg_catalog.unnest(rest) as i (id)
+        from pg_catalog.unnest(p_rest) as i (id)
         cross join lateral memfold_internal._memory(j.tenant_id, i.id) as m
         where m.status = 'active'
         order by 1
@@ -53,9 +54,6 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._answer_rest is
-'The outcome for the members of a cluster that its verdict is not about: each is distinct from the memory that is now the root of the
-others, and a separate question is asked about them. The caller holds the lock.';
 
 create or replace function memfold.resolve_judgement(
     judgement_id uuid,

@@ -1,4 +1,5 @@
-create or replace function memfold_internal._retry_judgements(only_tenant text) returns bigint
+-- retry_judgements() across tenants: owned by memfold_queue.
+create or replace function memfold_internal._retry_judgements(p_only_tenant text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -11,7 +12,7 @@ begin
             select distinct on (o.tenant_id, coalesce(least(o.memory_id, o.other_id), o.judgement_id), greatest(o.memory_id, o.other_id))
                 o.tenant_id, o.judgement_id
             from memfold.judgements as o
-            where o.status = 'dead' and (only_tenant is null or o.tenant_id = only_tenant collate "C")
+            where o.status = 'dead' and (p_only_tenant is null or o.tenant_id = p_only_tenant collate "C")
             order by o.tenant_id, coalesce(least(o.memory_id, o.other_id), o.judgement_id), greatest(o.memory_id, o.other_id), o.judgement_id desc
         ) as d
         join memfold.judgements as j on j.tenant_id = d.tenant_id and j.judgement_id = d.judgement_id
@@ -29,13 +30,11 @@ begin
     return v_count;
 end;
 $$;
-comment on function memfold_internal._retry_judgements is 'retry_judgements() across tenants: owned by memfold_queue.';
 
+-- A hook: retry_judgements() without a tenant. On Citus it calls retry_judgements() for one tenant after the other.
 create or replace function memfold_internal._retry_all_tenants() returns bigint
 language sql volatile
 return memfold_internal._retry_judgements(null);
-comment on function memfold_internal._retry_all_tenants is
-'A hook: retry_judgements() without a tenant. On Citus it calls retry_judgements() for one tenant after the other.';
 
 create or replace function memfold.retry_judgements(
     tenant_id text default nullif(current_setting('memfold.tenant_id', true), '')

@@ -1,25 +1,26 @@
-create or replace function memfold_internal._person(tenant_id text, bucket_id text, reason text) returns memfold.judgements
+-- A manual decision, not an answer to a question, for _record_relation().
+create or replace function memfold_internal._person(p_tenant_id text, p_bucket_id text, p_reason text) returns memfold.judgements
 language plpgsql immutable parallel safe
 as $$
 declare
     j memfold.judgements;
 begin
-    j.tenant_id := tenant_id;
-    j.bucket_id := bucket_id;
-    j.reason := reason;
+    j.tenant_id := p_tenant_id;
+    j.bucket_id := p_bucket_id;
+    j.reason := p_reason;
     return j;
 end;
 $$;
-comment on function memfold_internal._person is 'A manual decision, not an answer to a question, for _record_relation().';
 
-create or replace function memfold_internal._person_result(action text, memory_id uuid, superseded_id uuid, event_id uuid)
+-- The result of a manual decision for the caller.
+create or replace function memfold_internal._person_result(p_action text, p_memory_id uuid, p_superseded_id uuid, p_event_id uuid)
 returns memfold.ingest_result
 language sql immutable parallel safe
 return (
-    action, memory_id, 3, 'person'::text, null::double precision, superseded_id, null::uuid, event_id, null::jsonb
+    p_action, p_memory_id, 3, 'person'::text, null::double precision, p_superseded_id, null::uuid, p_event_id, null::jsonb
 )::memfold.ingest_result;
-comment on function memfold_internal._person_result is 'The result of a manual decision for the caller.';
 
+-- Raises MF034 unless these are two different memories of one bucket.
 create or replace function memfold_internal._check_two_memories(a memfold.memories, b memfold.memories) returns void
 language plpgsql immutable parallel safe
 as $$
@@ -35,26 +36,25 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._check_two_memories is 'Raises MF034 unless these are two different memories of one bucket.';
 
+-- The roots of two memories that a person relates to each other, looked up again under the locks of both. Raises MF001
+-- to MF003, MF018, MF034, MF025.
 create or replace function memfold_internal._authorize_pair(
-    tenant_id text, memory_id uuid, other_id uuid
+    p_tenant_id text, p_memory_id uuid, p_other_id uuid
 ) returns memfold.memories[]
 language plpgsql volatile
 as $$
 declare
     v_pair memfold.memories[];
 begin
-    perform memfold_internal._authorize_tenant(tenant_id);
-    v_pair := array[memfold_internal._memory_root(tenant_id, memory_id, '{}'), memfold_internal._memory_root(tenant_id, other_id, '{}')];
+    perform memfold_internal._authorize_tenant(p_tenant_id);
+    v_pair := array[memfold_internal._memory_root(p_tenant_id, p_memory_id, '{}'), memfold_internal._memory_root(p_tenant_id, p_other_id,
+        '{}')];
     perform memfold_internal._check_two_memories(v_pair[1], v_pair[2]);
-    perform memfold_internal._lock_memories(tenant_id, array[(v_pair[1]).memory_id, (v_pair[2]).memory_id]);
-    v_pair := array[memfold_internal._memory_root(tenant_id, memory_id, '{rejected,withdrawn}'),
-        memfold_internal._memory_root(tenant_id, other_id, '{rejected,withdrawn}')];
+    perform memfold_internal._lock_memories(p_tenant_id, array[(v_pair[1]).memory_id, (v_pair[2]).memory_id]);
+    v_pair := array[memfold_internal._memory_root(p_tenant_id, p_memory_id, '{rejected,withdrawn}'),
+        memfold_internal._memory_root(p_tenant_id, p_other_id, '{rejected,withdrawn}')];
     perform memfold_internal._check_two_memories(v_pair[1], v_pair[2]);
     return v_pair;
 end;
 $$;
-comment on function memfold_internal._authorize_pair is
-'The roots of two memories that a person relates to each other, looked up again under the locks of both. Raises MF001 to MF003, MF018,
-MF034, MF025.';

@@ -1,10 +1,12 @@
-create or replace function memfold_internal._apart_mark(run_id uuid, memory_id uuid) returns uuid
+-- What the rows have in common (judgements.cluster_id) that tell apart the texts which a run, or one event, had merged
+-- into one memory.
+create or replace function memfold_internal._apart_mark(p_run_id uuid, p_memory_id uuid) returns uuid
 language sql immutable parallel safe
-return pg_catalog.md5(run_id::text || memory_id::text)::uuid;
-comment on function memfold_internal._apart_mark is
-'What the rows have in common (judgements.cluster_id) that tell apart the texts which a run, or one event, had merged into one memory.';
+return pg_catalog.md5(p_run_id::text || p_memory_id::text)::uuid;
 
-create or replace function memfold_internal._tell_apart(tenant_id text, event_ids uuid[], reason text) returns void
+-- Records that the texts which an undone run had merged into one memory are distinct from each other: one row per text,
+-- with the same cluster_id for all that had been one memory. The caller holds the lock.
+create or replace function memfold_internal._tell_apart(p_tenant_id text, p_event_ids uuid[], p_reason text) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -15,7 +17,7 @@ begin
         with recursive undone as materialized (
             -- each text with the one that it was merged into
             select coalesce(v.run_id, v.event_id) as run_id, v.bucket_id, v.similarity, v.guard, x.child, x.parent
-            from memfold_internal._events(_tell_apart.tenant_id, event_ids) as v
+            from memfold_internal._events(p_tenant_id, p_event_ids) as v
             cross join lateral (
                 select case v.action when 'merged' then v.memory_id else v.target_id end as child,
                     case v.action when 'merged' then v.target_id else v.memory_id end as parent
@@ -31,7 +33,7 @@ begin
             from (select distinct u.run_id from undone as u) as u
             cross join lateral (
                 select v.* from memfold.memory_events as v
-                where v.tenant_id = _tell_apart.tenant_id collate "C" and v.run_id = u.run_id
+                where v.tenant_id = p_tenant_id collate "C" and v.run_id = u.run_id
                     and v.action in ('merged', 'replaced') and v.tier >= 2
                 offset 0
             ) as v
@@ -52,10 +54,10 @@ begin
         select distinct on (o.run_id, o.child) o.*, u.bucket_id, u.similarity, u.guard, m.scope_key
         from told as o
         join undone as u on u.run_id = o.run_id and u.child = o.child
-        cross join lateral memfold_internal._memory(_tell_apart.tenant_id, o.child) as m
+        cross join lateral memfold_internal._memory(p_tenant_id, o.child) as m
         where not exists (
             select from memfold.judgements as j
-            where j.tenant_id = _tell_apart.tenant_id collate "C" and j.memory_id = o.child and j.cluster_id = o.cluster_id
+            where j.tenant_id = p_tenant_id collate "C" and j.memory_id = o.child and j.cluster_id = o.cluster_id
                 and j.status = 'done'
         )
         order by o.run_id, o.child
@@ -64,17 +66,16 @@ begin
             tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, similarity, guard, verdict, confidence, reason,
             cluster_id, resolved_at
         ) values (
-            _tell_apart.tenant_id, t.bucket_id, t.scope_key, 'review', 'done', t.child, t.top, t.similarity, t.guard, 'distinct', 1,
-            pg_catalog.concat_ws(': ', 'undone', _tell_apart.reason), t.cluster_id, memfold_internal._clock()
+            p_tenant_id, t.bucket_id, t.scope_key, 'review', 'done', t.child, t.top, t.similarity, t.guard, 'distinct', 1,
+            pg_catalog.concat_ws(': ', 'undone', p_reason), t.cluster_id, memfold_internal._clock()
         );
     end loop;
 end;
 $$;
-comment on function memfold_internal._tell_apart is
-'Records that the texts which an undone run had merged into one memory are distinct from each other: one row per text, with the same
-cluster_id for all that had been one memory. The caller holds the lock.';
 
-create or replace function memfold_internal._tell_together(tenant_id text, event_ids uuid[]) returns void
+-- For events that are no longer undone: what told the texts of a merge apart because it was undone no longer counts.
+-- Raises MF032 if a merge that is in force again makes a circle with a later one. The caller holds the lock.
+create or replace function memfold_internal._tell_together(p_tenant_id text, p_event_ids uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -85,7 +86,7 @@ declare
     v_told record;
 begin
     for e in
-        select v.* from memfold_internal._events(_tell_together.tenant_id, event_ids) as v
+        select v.* from memfold_internal._events(p_tenant_id, p_event_ids) as v
         where v.action in ('merged', 'replaced') and v.tier >= 2
     loop
         v_child := case e.action when 'merged' then e.memory_id else e.target_id end;
@@ -111,12 +112,11 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._tell_together is
-'For events that are no longer undone: what told the texts of a merge apart because it was undone no longer counts. Raises MF032 if a
-merge that is in force again makes a circle with a later one. The caller holds the lock.';
 
+-- Makes these events undone, withdrawn or restored (states), unless they already are, and returns the memories
+-- concerned, each with its last new row. p_run_id: the run that does it. The caller holds the locks.
 create or replace function memfold_internal._undo(
-    tenant_id text, event_ids uuid[], states text[], reason text, run_id uuid
+    p_tenant_id text, p_event_ids uuid[], p_states text[], p_reason text, p_run_id uuid
 ) returns setof memfold.undone_memory
 language plpgsql volatile
 -- arrays of ids tempt the planner to replan
@@ -132,87 +132,87 @@ begin
     -- With a statement its turns and its share of sums come or go: under the rows of counters, as a restatement writes them.
     v_sides := array(
         select distinct x.id
-        from unnest(event_ids, states) as i (id, state)
-        cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
+        from unnest(p_event_ids, p_states) as i (id, state)
+        cross join lateral memfold_internal._event(p_tenant_id, i.id) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
         where x.id is not null
             and memfold_internal._withdraws(i.state, v.action, v.tier, v.observation, v.observed_at) <> memfold_internal._withdraws(
-                memfold_internal._undo_state(_undo.tenant_id, i.id), v.action, v.tier, v.observation, v.observed_at)
+                memfold_internal._undo_state(p_tenant_id, i.id), v.action, v.tier, v.observation, v.observed_at)
     );
     if v_sides <> '{}' then
-        perform memfold_internal._lock_texts(_undo.tenant_id, memfold_internal._texts_to_lock(_undo.tenant_id, v_sides || array(
-            select e.into_id from memfold_internal._merges_in_force(_undo.tenant_id, v_sides) as e
+        perform memfold_internal._lock_texts(p_tenant_id, memfold_internal._texts_to_lock(p_tenant_id, v_sides || array(
+            select e.into_id from memfold_internal._merges_in_force(p_tenant_id, v_sides) as e
         )));
     end if;
-    v_changed := memfold_internal._record_undone(_undo.tenant_id, event_ids, states, _undo.reason, _undo.run_id);
+    v_changed := memfold_internal._record_undone(p_tenant_id, p_event_ids, p_states, p_reason, p_run_id);
     if v_changed.undone is null then
         return;
     end if;
-    perform memfold_internal._tell_together(_undo.tenant_id, array(
-        select v.undoes from memfold_internal._events(_undo.tenant_id, v_changed.undo_ids) as v where v.action <> 'undone'
+    perform memfold_internal._tell_together(p_tenant_id, array(
+        select v.undoes from memfold_internal._events(p_tenant_id, v_changed.undo_ids) as v where v.action <> 'undone'
     ));
     v_undone := array(
-        select v.undoes from memfold_internal._events(_undo.tenant_id, v_changed.undo_ids) as v where v.action = 'undone'
+        select v.undoes from memfold_internal._events(p_tenant_id, v_changed.undo_ids) as v where v.action = 'undone'
     );
     v_sides := array(
         select distinct x.id
-        from memfold_internal._events(_undo.tenant_id, v_changed.undone) as v
+        from memfold_internal._events(p_tenant_id, v_changed.undone) as v
         cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
         where x.id is not null
         order by 1
     );
-    perform memfold_internal._derive_all(_undo.tenant_id, v_sides, v_undone = v_changed.undone and not exists (
-        select from memfold_internal._events(_undo.tenant_id, v_undone) as v
+    perform memfold_internal._derive_all(p_tenant_id, v_sides, v_undone = v_changed.undone and not exists (
+        select from memfold_internal._events(p_tenant_id, v_undone) as v
         where v.action not in ('merged', 'replaced') or v.tier is distinct from 2 and v.tier is distinct from 3
     ));
-    perform memfold_internal._settle_rehash_aliases(_undo.tenant_id, v_sides);
+    perform memfold_internal._settle_rehash_aliases(p_tenant_id, v_sides);
 
     -- so that nothing merges or asks about it again
-    perform memfold_internal._tell_apart(_undo.tenant_id, v_undone, _undo.reason);
+    perform memfold_internal._tell_apart(p_tenant_id, v_undone, p_reason);
     -- a question whose answer was withdrawn may be asked again
     for a in
         select v.judgement_id, u.action
         from unnest(v_changed.undone, v_changed.undo_ids, v_changed.earlier) as i (id, undo_id, before)
-        cross join lateral memfold_internal._event(_undo.tenant_id, i.id) as v
-        cross join lateral memfold_internal._event(_undo.tenant_id, i.undo_id) as u
+        cross join lateral memfold_internal._event(p_tenant_id, i.id) as v
+        cross join lateral memfold_internal._event(p_tenant_id, i.undo_id) as u
         where v.judgement_id is not null and v.tier = 3 and 'withdrawn' in (u.action, i.before)
     loop
         update memfold.judgements as j
         set status = case a.action when 'withdrawn' then 'obsolete' else 'done' end
-        where j.tenant_id = _undo.tenant_id collate "C" and j.judgement_id = a.judgement_id and j.verdict is not null
+        where j.tenant_id = p_tenant_id collate "C" and j.judgement_id = a.judgement_id and j.verdict is not null
             and j.status in ('done', 'obsolete');
     end loop;
     return query
-    select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text, _undo.run_id
+    select distinct on (m.memory_id) i.undo_id, m.memory_id, m.status::text, m.content::text, p_run_id
     from unnest(v_changed.undone, v_changed.undo_ids) as i (id, undo_id)
-    cross join lateral memfold_internal._events(_undo.tenant_id, array[i.id]) as v
+    cross join lateral memfold_internal._events(p_tenant_id, array[i.id]) as v
     cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
     -- each by its id: joined, all memories of the tenant were read for each row, 320,000 pages for one of 5,000
-    cross join lateral memfold_internal._memory(_undo.tenant_id, x.id) as m
+    cross join lateral memfold_internal._memory(p_tenant_id, x.id) as m
     order by m.memory_id, i.undo_id desc;
 end;
 $$;
-comment on function memfold_internal._undo is
-'Makes these events undone, withdrawn or restored (states), unless they already are, and returns the memories concerned, each with its last
-new row. run_id: the run that does it. The caller holds the locks.';
 
+-- The event that undo() of a row of the ledger changes (for the row of an undo, the event that it is about), and what
+-- then holds of it. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is undone, or another row about
+-- it followed), 42501. Only reads.
 create or replace function memfold_internal._event_to_undo(
-    tenant_id text, event_id uuid, out event memfold.memory_events, out state text
+    p_tenant_id text, p_event_id uuid, out event memfold.memory_events, out state text
 )
 language plpgsql stable
 as $$
 declare
-    e constant memfold.memory_events := memfold_internal._event(tenant_id, event_id);
+    e constant memfold.memory_events := memfold_internal._event(p_tenant_id, p_event_id);
 begin
     event := e;
     state := 'undone';
     if e.event_id is null then
         perform memfold_internal._fail('MF029', 'there is no such event',
-            pg_catalog.format('event_id was %s.', coalesce(_event_to_undo.event_id::text, 'null')),
+            pg_catalog.format('event_id was %s.', coalesce(p_event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
     elsif e.undoes is not null then
-        event := memfold_internal._event(tenant_id, e.undoes);
-        state := memfold_internal._undo_state(tenant_id, e.undoes, e.event_id);
+        event := memfold_internal._event(p_tenant_id, e.undoes);
+        state := memfold_internal._undo_state(p_tenant_id, e.undoes, e.event_id);
     end if;
     if event.method = 'rehash' then
         perform memfold_internal._fail('MF032', 'the event cannot be undone',
@@ -225,16 +225,13 @@ begin
     elsif exists (
         select from memfold.memory_events as u
         where u.tenant_id = e.tenant_id and u.undoes = event.event_id and u.event_id > e.event_id and e.undoes is not null
-    ) or e.undoes is null and memfold_internal._undo_state(tenant_id, e.event_id) <> 'restored' then
+    ) or e.undoes is null and memfold_internal._undo_state(p_tenant_id, e.event_id) <> 'restored' then
         perform memfold_internal._fail('MF033', 'the event is already undone', pg_catalog.format('event_id was %s.', e.event_id),
             'explain_memory() marks undone events; only the last row about an event can itself be undone.');
     end if;
     perform memfold_internal._check_rank(e.actor);
 end;
 $$;
-comment on function memfold_internal._event_to_undo is
-'The event that undo() of a row of the ledger changes (for the row of an undo, the event that it is about), and what then holds of it.
-Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is undone, or another row about it followed), 42501. Only reads.';
 
 create or replace function memfold.undo(
     event_id uuid,

@@ -1,5 +1,7 @@
+-- What an actor has done to a tenant since a time: events, and what is to hold of them, so that it is as if the actor
+-- had done nothing. Only reads.
 create or replace function memfold_internal._deeds(
-    tenant_id text, actor text, since timestamptz, out event_ids uuid[], out states text[]
+    p_tenant_id text, p_actor text, p_since timestamptz, out event_ids uuid[], out states text[]
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -11,8 +13,8 @@ begin
     from (
         -- what the actor stated or decided
         select e.event_id, 'withdrawn' as state from memfold_internal._ledger as e
-        where e.tenant_id = _deeds.tenant_id collate "C" and e.event_id >= memfold_internal._first_id(since)
-            and e.recorded_at >= since and e.actor = _deeds.actor collate "C" and e.method is distinct from 'rehash'
+        where e.tenant_id = p_tenant_id collate "C" and e.event_id >= memfold_internal._first_id(p_since)
+            and e.recorded_at >= p_since and e.actor = p_actor collate "C" and e.method is distinct from 'rehash'
             -- the row that stands for a plain INSERT is of the one who inserted it
             and e.method is distinct from 'plain'
             and (e.observation and not e.withdrawn or memfold_internal._is_undoable(e.action, e.tier, e.observation) and not e.undone)
@@ -21,28 +23,25 @@ begin
         select u.event_id, b.state
         from (
             select distinct e.undoes as event_id from memfold.memory_events as e
-            where e.tenant_id = _deeds.tenant_id collate "C" and e.event_id >= memfold_internal._first_id(since)
-                and e.recorded_at >= since and e.actor = _deeds.actor collate "C" and e.undoes is not null
+            where e.tenant_id = p_tenant_id collate "C" and e.event_id >= memfold_internal._first_id(p_since)
+                and e.recorded_at >= p_since and e.actor = p_actor collate "C" and e.undoes is not null
         ) as u
-        cross join lateral memfold_internal._events(_deeds.tenant_id, array[u.event_id]) as v
+        cross join lateral memfold_internal._events(p_tenant_id, array[u.event_id]) as v
         cross join lateral (
             -- the last row about it that is not one of the actor's, and whether the last of all is
             select coalesce((array_agg(w.action order by w.event_id desc) filter (where not w.is_deed))[1], 'restored') as state,
                 (array_agg(w.is_deed order by w.event_id desc))[1] as is_last
             from (
-                select o.event_id, o.action, o.actor = _deeds.actor collate "C" and o.recorded_at >= since as is_deed
+                select o.event_id, o.action, o.actor = p_actor collate "C" and o.recorded_at >= p_since as is_deed
                 from memfold.memory_events as o
-                where o.tenant_id = _deeds.tenant_id collate "C" and o.undoes = u.event_id
+                where o.tenant_id = p_tenant_id collate "C" and o.undoes = u.event_id
             ) as w
         ) as b
         where b.is_last and v.method is distinct from 'rehash'
-            and not (v.actor = _deeds.actor collate "C" and v.recorded_at >= since and v.method is distinct from 'plain')
+            and not (v.actor = p_actor collate "C" and v.recorded_at >= p_since and v.method is distinct from 'plain')
     ) as d;
 end;
 $$;
-comment on function memfold_internal._deeds is
-'What an actor has done to a tenant since a time: events, and what is to hold of them, so that it is as if the actor had done nothing. Only
-reads.';
 
 create or replace function memfold.undo_actor(
     actor text,

@@ -1,3 +1,5 @@
+-- Undoes set_predicate(): the rule is again what it was, in a run of its own, which takes up what is stored. Returns no
+-- rows. Raises MF039, 40001, 55P03.
 create or replace function memfold_internal._undo_predicate(r memfold.runs) returns setof memfold.undone_memory
 language plpgsql volatile
 as $$
@@ -36,10 +38,8 @@ begin
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
 end;
 $$;
-comment on function memfold_internal._undo_predicate is
-'Undoes set_predicate(): the rule is again what it was, in a run of its own, which takes up what is stored. Returns no rows. Raises MF039,
-40001, 55P03.';
 
+-- Records the results of a run of kind undo.
 create or replace function memfold_internal._end_undo(r memfold.runs) returns void
 language plpgsql volatile
 as $$
@@ -56,7 +56,6 @@ begin
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
 end;
 $$;
-comment on function memfold_internal._end_undo is 'Records the results of a run of kind undo.';
 
 create or replace function memfold.undo_run(
     run_id uuid,

@@ -1,5 +1,7 @@
+-- After a link is removed: restatements that came under one of the two names, of a text that now has the other, are
+-- withdrawn and made again under their own, at their own times. Returns how many. The caller holds the bucket's lock.
 create or replace function memfold_internal._state_again(
-    tenant_id text, bucket_id text, kind text, alias text, name text, run_id uuid
+    p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text, p_run_id uuid
 ) returns bigint
 language plpgsql volatile
 set lock_timeout = '500ms'
@@ -18,15 +20,15 @@ begin
         ) as l
         cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, l.subject, l.predicate, l.content) as n
         cross join lateral memfold_internal._event(m.tenant_id, l.event_id) as o
-        where m.tenant_id = _state_again.tenant_id collate "C" and m.bucket_id = _state_again.bucket_id collate "C"
-            and case when kind = 'predicate' then memfold_internal._predicate_1(m.predicate) else memfold_internal._prose_1(m.subject) end
-            in (alias collate "C", memfold_internal._link_key(kind, name) collate "C")
+        where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
+            and case when p_kind = 'predicate' then memfold_internal._predicate_1(m.predicate) else memfold_internal._prose_1(m.subject) end
+            in (p_alias collate "C", memfold_internal._link_key(p_kind, p_name) collate "C")
             and (memfold_internal._prose_1(n.subject), memfold_internal._predicate_1(n.predicate))
             is distinct from (memfold_internal._prose_1(m.subject), memfold_internal._predicate_1(m.predicate))
         order by l.event_id
     loop
-        perform memfold_internal._undo(tenant_id, array[e.event_id], '{undone}', 'unlinked', run_id);
-        perform memfold_internal._ingest(memfold_internal._candidate(e.content, tenant_id, bucket_id, e.memory_type, e.subject,
+        perform memfold_internal._undo(p_tenant_id, array[e.event_id], '{undone}', 'unlinked', p_run_id);
+        perform memfold_internal._ingest(memfold_internal._candidate(e.content, p_tenant_id, p_bucket_id, e.memory_type, e.subject,
             e.predicate, e.object, null, null, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.session_id, e.origin,
             e.metadata, e.observed_at, null, e.valid_from, e.valid_until), null);
         v_number := v_number + 1;
@@ -34,11 +36,10 @@ begin
     return v_number;
 end;
 $$;
-comment on function memfold_internal._state_again is
-'After a link is removed: restatements that came under one of the two names, of a text that now has the other, are withdrawn and made
-again under their own, at their own times. Returns how many. The caller holds the bucket''s lock.';
 
-create or replace function memfold_internal._unlink(tenant_id text, bucket_id text, kind text, alias text) returns bigint
+-- Removes a link, and restores the names of texts that came under its alias. Returns how many texts now have another
+-- name. The caller holds the locks (_lock_links). Raises MF064.
+create or replace function memfold_internal._unlink(p_tenant_id text, p_bucket_id text, p_kind text, p_alias text) returns bigint
 language plpgsql volatile
 as $$
 #variable_conflict use_variable
@@ -50,11 +51,11 @@ declare
     v_now timestamptz;
 begin
     delete from memfold.links as l
-    where l.tenant_id = tenant_id collate "C" and l.bucket_id = bucket_id collate "C" and l.kind = kind collate "C"
-        and l.alias = memfold_internal._link_key(kind, alias) collate "C"
+    where l.tenant_id = p_tenant_id collate "C" and l.bucket_id = p_bucket_id collate "C" and l.kind = p_kind collate "C"
+        and l.alias = memfold_internal._link_key(p_kind, p_alias) collate "C"
     returning l.* into v_link;
     if not found then
-        perform memfold_internal._fail('MF064', 'there is no such link', format('%L is not an alias in bucket %s.', alias, bucket_id),
+        perform memfold_internal._fail('MF064', 'there is no such link', format('%L is not an alias in bucket %s.', p_alias, p_bucket_id),
             'The table links lists the aliases of a tenant, each with its bucket (''*'': all).');
     end if;
     select r.* into v_run from memfold.runs as r where r.tenant_id = v_link.tenant_id and r.run_id = v_link.run_id;
@@ -63,21 +64,21 @@ begin
     set name = v_run.arguments ->> 'was'
     where l.tenant_id = v_link.tenant_id and l.bucket_id = v_link.bucket_id
         and v_run.arguments -> 'repointed' ? (l.kind || ' ' || l.alias);
-    perform memfold_internal._keep_names_apart(tenant_id, bucket_id, kind, v_link.alias, v_link.name, v_link.run_id);
-    if bucket_id <> '*' then
-        v_number := memfold_internal._give_back(tenant_id, bucket_id, kind, v_link.name, v_link.run_id);
-        perform memfold_internal._state_again(tenant_id, bucket_id, kind, v_link.alias, v_link.name, v_link.run_id);
+    perform memfold_internal._keep_names_apart(p_tenant_id, p_bucket_id, p_kind, v_link.alias, v_link.name, v_link.run_id);
+    if p_bucket_id <> '*' then
+        v_number := memfold_internal._give_back(p_tenant_id, p_bucket_id, p_kind, v_link.name, v_link.run_id);
+        perform memfold_internal._state_again(p_tenant_id, p_bucket_id, p_kind, v_link.alias, v_link.name, v_link.run_id);
     else
         for v_bucket_id in
             select distinct m.bucket_id from memfold.memories as m
             where m.tenant_id = v_link.tenant_id
-                and case when kind = 'predicate' then memfold_internal._predicate_1(m.predicate) else memfold_internal._prose_1(m.subject) end
-                = memfold_internal._link_key(kind, v_link.name) collate "C"
+                and case when p_kind = 'predicate' then memfold_internal._predicate_1(m.predicate) else memfold_internal._prose_1(m.subject) end
+                = memfold_internal._link_key(p_kind, v_link.name) collate "C"
             order by 1
         loop
-            perform memfold_internal._lock(tenant_id, v_bucket_id, null, v_number = 0);
-            v_number := v_number + memfold_internal._give_back(tenant_id, v_bucket_id, kind, v_link.name, v_link.run_id);
-            perform memfold_internal._state_again(tenant_id, v_bucket_id, kind, v_link.alias, v_link.name, v_link.run_id);
+            perform memfold_internal._lock(p_tenant_id, v_bucket_id, null, v_number = 0);
+            v_number := v_number + memfold_internal._give_back(p_tenant_id, v_bucket_id, p_kind, v_link.name, v_link.run_id);
+            perform memfold_internal._state_again(p_tenant_id, v_bucket_id, p_kind, v_link.alias, v_link.name, v_link.run_id);
         end loop;
     end if;
     -- not in the UPDATE: Citus allows no volatile function there
@@ -88,9 +89,6 @@ begin
     return v_number;
 end;
 $$;
-comment on function memfold_internal._unlink is
-'Removes a link, and restores the names of texts that came under its alias. Returns how many texts now have another name. The caller holds
-the locks (_lock_links). Raises MF064.';
 
 create or replace function memfold.unlink_subject(
     alias text,

@@ -1,5 +1,7 @@
+-- Copies to a new tenant what another one's bucket knew at a time: its policies, its texts and the ledger rows recorded
+-- until then, of which the caller derives the state. Returns the texts. Afterwards memfold.tenant_id is the new tenant.
 create or replace function memfold_internal._copy_known(
-    tenant_id text, bucket_id text, known_at timestamptz, into_tenant text
+    p_tenant_id text, p_bucket_id text, p_known_at timestamptz, p_into_tenant text
 ) returns uuid[]
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -13,9 +15,9 @@ begin
     -- two conditions for the two indexes that begin with a bucket
     v_texts := array(
         select m from memfold.memories as m
-        where (m.tenant_id = _copy_known.tenant_id collate "C" and m.bucket_id = _copy_known.bucket_id collate "C"
+        where (m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
                 and m.content_hash is not null
-            or m.tenant_id = _copy_known.tenant_id collate "C" and m.bucket_id = _copy_known.bucket_id collate "C"
+            or m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
                 and m.content_hash is null)
     );
     v_events := array(
@@ -23,53 +25,52 @@ begin
         from pg_catalog.unnest(v_texts) as m
         cross join lateral (
             select e as event from memfold.memory_events as e
-            where e.tenant_id = _copy_known.tenant_id collate "C" and e.memory_id = m.memory_id and e.recorded_at <= known_at
+            where e.tenant_id = p_tenant_id collate "C" and e.memory_id = m.memory_id and e.recorded_at <= p_known_at
             offset 0
         ) as e
     );
-    v_policies := array(select p from memfold.policies as p where p.tenant_id = _copy_known.tenant_id collate "C");
-    v_predicates := array(select p from memfold.predicates as p where p.tenant_id = _copy_known.tenant_id collate "C");
+    v_policies := array(select p from memfold.policies as p where p.tenant_id = p_tenant_id collate "C");
+    v_predicates := array(select p from memfold.predicates as p where p.tenant_id = p_tenant_id collate "C");
     -- row-level security shows one tenant at a time
-    perform pg_catalog.set_config('memfold.tenant_id', into_tenant, true);
+    perform pg_catalog.set_config('memfold.tenant_id', p_into_tenant, true);
     for v_i in 1..pg_catalog.cardinality(v_policies) loop
-        v_policies[v_i].tenant_id := into_tenant;
+        v_policies[v_i].tenant_id := p_into_tenant;
         v_policies[v_i].rehash_run := null;
     end loop;
     insert into memfold.policies select p.* from pg_catalog.unnest(v_policies) as p;
     insert into memfold.predicates (tenant_id, predicate, cardinality, conflict)
-    select into_tenant, p.predicate, p.cardinality, p.conflict from pg_catalog.unnest(v_predicates) as p;
+    select p_into_tenant, p.predicate, p.cardinality, p.conflict from pg_catalog.unnest(v_predicates) as p;
     -- without a hash, which no state depends on
     insert into memfold.memories (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, key_fields, created_at, is_ingested
     )
-    select into_tenant, m.memory_id, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, m.content, '', m.created_at, true
+    select p_into_tenant, m.memory_id, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, m.content, '', m.created_at, true
     from pg_catalog.unnest(v_texts) as m;
     insert into memfold.memory_events (
         tenant_id, event_id, recorded_at, bucket_id, action, tier, method, memory_id, target_id, observation, source_turn_ids,
         source_confidence, extractor_confidence, observed_at, valid_from, valid_until, verdict, undoes, actor
     )
-    select into_tenant, e.event_id, e.recorded_at, e.bucket_id, e.action, e.tier, e.method, e.memory_id, e.target_id, e.observation,
+    select p_into_tenant, e.event_id, e.recorded_at, e.bucket_id, e.action, e.tier, e.method, e.memory_id, e.target_id, e.observation,
         e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observed_at, e.valid_from, e.valid_until,
         e.verdict, e.undoes, e.actor
     from pg_catalog.unnest(v_events) as e;
     insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
-    select distinct on (t.turn, o.memory_id) into_tenant, t.turn, o.memory_id, o.event_id
+    select distinct on (t.turn, o.memory_id) p_into_tenant, t.turn, o.memory_id, o.event_id
     from memfold_internal._observed as o
     cross join lateral pg_catalog.unnest(o.source_turn_ids) as t (turn)
-    where o.tenant_id = into_tenant
+    where o.tenant_id = p_into_tenant
     order by t.turn, o.memory_id, o.event_id;
     insert into memfold.memory_counters (tenant_id, memory_id)
-    select into_tenant, m.memory_id from pg_catalog.unnest(v_texts) as m;
-    perform memfold_internal._recount(into_tenant, array(select m.memory_id from pg_catalog.unnest(v_texts) as m));
+    select p_into_tenant, m.memory_id from pg_catalog.unnest(v_texts) as m;
+    perform memfold_internal._recount(p_into_tenant, array(select m.memory_id from pg_catalog.unnest(v_texts) as m));
     return array(select m.memory_id from pg_catalog.unnest(v_texts) as m order by m.memory_id);
 end;
 $$;
-comment on function memfold_internal._copy_known is
-'Copies to a new tenant what another one''s bucket knew at a time: its policies, its texts and the ledger rows recorded until then, of
-which the caller derives the state. Returns the texts. Afterwards memfold.tenant_id is the new tenant.';
 
+-- current_memories() by the state of the ledger at p_known_at, as an array. It derives a copy of the bucket under a
+-- temporary tenant, and rolls it back: no other rows are locked or changed. Raises MF001 to MF003, MF022.
 create or replace function memfold_internal._believed_memories(
-    tenant_id text, bucket_id text, as_of timestamptz, known_at timestamptz
+    p_tenant_id text, p_bucket_id text, p_as_of timestamptz, p_known_at timestamptz
 ) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -77,15 +78,15 @@ declare
     v_tenant constant text := 'known ' || memfold_internal._new_id();
     v_told jsonb;
 begin
-    perform memfold_internal._authorize_tenant(tenant_id);
+    perform memfold_internal._authorize_tenant(p_tenant_id);
     if current_setting('transaction_read_only') = 'on' then
         perform memfold_internal._fail('MF022', 'known_at requires a read-write transaction',
             'It derives past state in temporary rows, which it rolls back.',
             'Call it on the primary, in a transaction that is not read-only.');
     end if;
     begin
-        perform memfold_internal._derive_all(v_tenant, memfold_internal._copy_known(tenant_id, bucket_id, known_at, v_tenant));
-        select jsonb_agg(m) into v_told from memfold.current_memories(v_tenant, bucket_id, as_of) as m;
+        perform memfold_internal._derive_all(v_tenant, memfold_internal._copy_known(p_tenant_id, p_bucket_id, p_known_at, v_tenant));
+        select jsonb_agg(m) into v_told from memfold.current_memories(v_tenant, p_bucket_id, p_as_of) as m;
         -- everything is rolled back, except the variable
         raise exception using errcode = 'MFROL';
     exception when sqlstate 'MFROL' then
@@ -95,6 +96,3 @@ begin
 end;
 $$;
 grant execute on function memfold_internal._believed_memories to memfold_app, memfold_auditor;
-comment on function memfold_internal._believed_memories is
-'current_memories() by the state of the ledger at known_at, as an array. It derives a copy of the bucket under a temporary tenant, and
-rolls it back: no other rows are locked or changed. Raises MF001 to MF003, MF022.';

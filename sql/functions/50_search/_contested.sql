@@ -1,4 +1,6 @@
-create or replace function memfold_internal._contested(tenant_id text, memory_ids uuid[])
+-- Those of some memories that have different values of one subject and predicate (slot), of which nobody has said how
+-- many it has, and when each was last stated. Only reads.
+create or replace function memfold_internal._contested(p_tenant_id text, p_memory_ids uuid[])
 returns table (memory_id uuid, slot text, last_seen timestamptz)
 language plpgsql stable rows 1
 as $$
@@ -9,28 +11,28 @@ begin
     for v_group in
         select m.bucket_id || ' ' || m.scope_key as slot, m.bucket_id, min(m.memory_type) as memory_type, min(m.predicate) as predicate,
             array_agg(m.memory_id) as ids, array_agg(m.object) as objects
-        from (select distinct u.id from unnest(memory_ids) as u (id)) as i
-        cross join lateral memfold_internal._memory(_contested.tenant_id, i.id) as m
+        from (select distinct u.id from unnest(p_memory_ids) as u (id)) as i
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         where num_nonnulls(m.subject, m.predicate, m.object) = 3
         group by m.bucket_id, m.scope_key
         having count(*) > 1
     loop
         if (select count(distinct memfold_internal._prose_1(o.object)) > 1 from unnest(v_group.objects) as o (object))
-            and memfold_internal._is_undecided(memfold_internal._policy(tenant_id, v_group.bucket_id, v_group.memory_type),
-                memfold_internal._cardinality(tenant_id, v_group.predicate))
+            and memfold_internal._is_undecided(memfold_internal._policy(p_tenant_id, v_group.bucket_id, v_group.memory_type),
+                memfold_internal._cardinality(p_tenant_id, v_group.predicate))
         then
             return query
             select k.memory_id, v_group.slot, k.last_seen from memfold.memory_totals as k
-            where k.tenant_id = _contested.tenant_id collate "C" and k.memory_id = any(v_group.ids);
+            where k.tenant_id = p_tenant_id collate "C" and k.memory_id = any(v_group.ids);
         end if;
     end loop;
 end;
 $$;
-comment on function memfold_internal._contested is
-'Those of some memories that have different values of one subject and predicate (slot), of which nobody has said how many it has, and when
-each was last stated. Only reads.';
 
-create or replace function memfold_internal._disputes(tenant_id text, memory_ids uuid[]) returns setof memfold_internal.dispute
+-- For each of some memories those that may say otherwise, the newest first, at most three: an open question is about
+-- both, or it is another value of the same subject and predicate, of which nobody has said how many it has. Memories
+-- without any are left out. Only reads.
+create or replace function memfold_internal._disputes(p_tenant_id text, p_memory_ids uuid[]) returns setof memfold_internal.dispute
 language plpgsql stable rows 10
 as $$
 #variable_conflict use_column
@@ -45,42 +47,42 @@ declare
     v_other_ids uuid[];
 begin
     v_found := array(
-        select m from unnest(memory_ids) as i (id)
-        cross join lateral memfold_internal._memory(_disputes.tenant_id, i.id) as m
+        select m from unnest(p_memory_ids) as i (id)
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         where num_nonnulls(m.subject, m.predicate, m.object) = 3
         order by m.bucket_id, m.memory_type
     );
-    v_predicates := memfold_internal._undeclared(tenant_id, array(select m.predicate from unnest(v_found) as m));
+    v_predicates := memfold_internal._undeclared(p_tenant_id, array(select m.predicate from unnest(v_found) as m));
     foreach m in array v_found loop
         continue when m.predicate <> all(v_predicates);
         if v_rules is distinct from m.bucket_id || ' ' || m.memory_type then
             v_rules := m.bucket_id || ' ' || m.memory_type;
-            v_policy := memfold_internal._policy(tenant_id, m.bucket_id, m.memory_type);
+            v_policy := memfold_internal._policy(p_tenant_id, m.bucket_id, m.memory_type);
         end if;
         continue when not memfold_internal._is_undecided(v_policy, null);
-        v_others := memfold_internal._other_values(tenant_id, m.bucket_id, m.scope_key, m.object, null, 3);
+        v_others := memfold_internal._other_values(p_tenant_id, m.bucket_id, m.scope_key, m.object, null, 3);
         v_ids := v_ids || array_fill(m.memory_id, array[cardinality(v_others)]);
         v_other_ids := v_other_ids || v_others;
     end loop;
     -- questions; not those about what was forgotten, which is named nowhere
     if exists (
         select from memfold.judgements as j
-        where j.tenant_id = _disputes.tenant_id collate "C" and j.status in ('open', 'leased')
+        where j.tenant_id = p_tenant_id collate "C" and j.status in ('open', 'leased')
     ) then
         select v_ids || array_agg(i.id), v_other_ids || array_agg(o.memory_id) into v_ids, v_other_ids
-        from unnest(memory_ids) as i (id)
+        from unnest(p_memory_ids) as i (id)
         cross join lateral (
             select p.status, p.cluster_id, p.judgement_id from memfold.judgements as p
-            where p.tenant_id = _disputes.tenant_id collate "C" and p.memory_id = i.id
+            where p.tenant_id = p_tenant_id collate "C" and p.memory_id = i.id
             union
             select p.status, p.cluster_id, p.judgement_id from memfold.judgements as p
-            where p.tenant_id = _disputes.tenant_id collate "C" and p.other_id = i.id
+            where p.tenant_id = p_tenant_id collate "C" and p.other_id = i.id
             offset 0
         ) as p
-        join memfold.judgements as j on j.tenant_id = _disputes.tenant_id collate "C" and j.status in ('open', 'leased')
+        join memfold.judgements as j on j.tenant_id = p_tenant_id collate "C" and j.status in ('open', 'leased')
             and j.judgement_id = case p.status when 'part' then p.cluster_id else p.judgement_id end
         cross join lateral unnest(memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids)) as n (id)
-        cross join lateral memfold_internal._memory(_disputes.tenant_id, n.id) as o
+        cross join lateral memfold_internal._memory(p_tenant_id, n.id) as o
         where o.memory_id <> i.id and o.status in ('active', 'superseded');
     end if;
     return query
@@ -89,6 +91,3 @@ begin
     group by d.memory_id;
 end;
 $$;
-comment on function memfold_internal._disputes is
-'For each of some memories those that may say otherwise, the newest first, at most three: an open question is about both, or it is another
-value of the same subject and predicate, of which nobody has said how many it has. Memories without any are left out. Only reads.';

@@ -1,5 +1,7 @@
+-- What recall reads of the policies and options of a bucket, by type; first '*', for types without their own. Looked up
+-- once per type that has some, not once per memory.
 create or replace function memfold_internal._recall_rules(
-    tenant_id text, bucket_id text, out types text[], out rules memfold_internal.recall_rule[]
+    p_tenant_id text, p_bucket_id text, out types text[], out rules memfold_internal.recall_rule[]
 )
 language plpgsql stable
 -- policies and options are a page or two: search_memories(), which sets it off, read 16 pages more per bucket by their indexes
@@ -16,31 +18,30 @@ begin
     from (
         select p.memory_type
         from memfold.policies as p
-        where p.tenant_id in (_recall_rules.tenant_id collate "C", '*')
-            and p.bucket_id in (_recall_rules.bucket_id collate "C", '*')
+        where p.tenant_id in (p_tenant_id collate "C", '*')
+            and p.bucket_id in (p_bucket_id collate "C", '*')
         union
         select o.memory_type
         from memfold.options as o
-        where o.tenant_id in (_recall_rules.tenant_id collate "C", '*')
-            and o.bucket_id in (_recall_rules.bucket_id collate "C", '*')
+        where o.tenant_id in (p_tenant_id collate "C", '*')
+            and o.bucket_id in (p_bucket_id collate "C", '*')
     ) as t
-    cross join lateral memfold_internal._policy(_recall_rules.tenant_id, _recall_rules.bucket_id, t.memory_type) as p
-    cross join lateral memfold_internal._options(_recall_rules.tenant_id, _recall_rules.bucket_id, t.memory_type) as o;
+    cross join lateral memfold_internal._policy(p_tenant_id, p_bucket_id, t.memory_type) as p
+    cross join lateral memfold_internal._options(p_tenant_id, p_bucket_id, t.memory_type) as o;
 end;
 $$;
-comment on function memfold_internal._recall_rules is
-'What recall reads of the policies and options of a bucket, by type; first ''*'', for types without their own. Looked up once per type
-that has some, not once per memory.';
 
+-- How many texts of a bucket recall compares one by one: of a larger bucket its newest ones, unless there is an index.
+-- Finding the newest ones reads an entry of each anyway: all 100,000 vectors of 384 dimensions take 0.23 s, and so did
+-- the newest 10,000 of them.
 create or replace function memfold_internal._search_limit() returns bigint
 language sql immutable parallel safe
 return 100000;
-comment on function memfold_internal._search_limit is
-'How many texts of a bucket recall compares one by one: of a larger bucket its newest ones, unless there is an index. Finding the newest
-ones reads an entry of each anyway: all 100,000 vectors of 384 dimensions take 0.23 s, and so did the newest 10,000 of them.';
 
+-- Whether a scope (null: the bucket) has more active vectors of a model than recall compares one by one. Reads that many
+-- entries of an index: 8 ms.
 create or replace function memfold_internal._exceeds_search_limit(
-    tenant_id text, bucket_id text, scope_key uuid, embedding_model text
+    p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding_model text
 ) returns boolean
 language plpgsql stable
 -- by the index, as in _exceeds_exact_limit()
@@ -48,51 +49,51 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
-    if scope_key is null then
-        return memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, memfold_internal._search_limit(), null, null);
+    if p_scope_key is null then
+        return memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model, memfold_internal._search_limit(), null,
+            null);
     end if;
     return exists (
         select
         from memfold.memory_vectors as v
-        where v.tenant_id = _exceeds_search_limit.tenant_id collate "C"
-            and v.bucket_id = _exceeds_search_limit.bucket_id collate "C"
-            and v.scope_key = _exceeds_search_limit.scope_key
-            and v.model = embedding_model collate "C"
+        where v.tenant_id = p_tenant_id collate "C"
+            and v.bucket_id = p_bucket_id collate "C"
+            and v.scope_key = p_scope_key
+            and v.model = p_embedding_model collate "C"
             and v.is_live
         offset memfold_internal._search_limit() limit 1
     );
 end;
 $$;
-comment on function memfold_internal._exceeds_search_limit is
-'Whether a scope (null: the bucket) has more active vectors of a model than recall compares one by one. Reads that many entries of an
-index: 8 ms.';
 
-create or replace function memfold_internal._is_large_bucket(tenant_id text, bucket_id text, embedding_model text) returns boolean
+-- Whether recall reads a bucket by the index, or a scope by itself: it has more active vectors than _exact_limit(), or
+-- had them less than a minute ago, when this session counted them. Counting took a sixth of a search, and more where
+-- many rows had changed since the last vacuum (1,600 pages instead of 115). A bucket that has shrunk since is still
+-- searched completely.
+create or replace function memfold_internal._is_large_bucket(p_tenant_id text, p_bucket_id text, p_embedding_model text) returns boolean
 language plpgsql stable
 as $$
 declare
     v_now constant bigint := pg_catalog.date_part('epoch', memfold_internal._clock());
     v_setting constant text := 'memfold.large_' || pg_catalog.to_hex(pg_catalog.hashtextextended(
-        row(tenant_id, bucket_id, embedding_model)::text collate "C", 0));
+        row(p_tenant_id, p_bucket_id, p_embedding_model)::text collate "C", 0));
 begin
     if v_now - nullif(pg_catalog.current_setting(v_setting, true), '')::bigint between 0 and 59 then
         return true;
-    elsif memfold_internal._exceeds_exact_limit(tenant_id, bucket_id, embedding_model, memfold_internal._exact_limit(), null, null) then
+    elsif memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model, memfold_internal._exact_limit(), null,
+        null) then
         perform pg_catalog.set_config(v_setting, v_now::text, false);
         return true;
     end if;
     return false;
 end;
 $$;
-comment on function memfold_internal._is_large_bucket is
-'Whether recall reads a bucket by the index, or a scope by itself: it has more active vectors than _exact_limit(), or had them less than a
-minute ago, when this session counted them. Counting took a sixth of a search, and more where many rows had changed since the last vacuum
-(1,600 pages instead of 115). A bucket that has shrunk since is still searched completely.';
 
+-- _knn_search() for a session, or for a bucket's history (p_session_id null): all of it, however large.
 create or replace function memfold_internal._knn_by_memory(
-    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint,
-    memory_type text, subject text, predicate text, session_id text, metadata jsonb, metadata_path jsonpath,
-    min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[],
+    p_tenant_id text, p_bucket_id text, p_embedding vector, p_embedding_model text, p_max_vectors bigint,
+    p_memory_type text, p_subject text, p_predicate text, p_session_id text, p_metadata jsonb, p_metadata_path jsonpath,
+    p_min_confidence double precision, p_at timestamptz, p_as_of timestamptz, p_types text[], p_rules memfold_internal.recall_rule[],
     out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
 )
@@ -103,52 +104,56 @@ begin
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
     from (
-        select n.root_id, a.id as text_id, memfold_internal._similarity(v.embedding, _knn_by_memory.embedding) as similarity, n.confidence,
+        select n.root_id, a.id as text_id, memfold_internal._similarity(v.embedding, p_embedding) as similarity, n.confidence,
             n.feedback
         from (
             select m.memory_id from memfold.memories as m
-            where _knn_by_memory.session_id is not null
-                and m.tenant_id = _knn_by_memory.tenant_id collate "C" and m.bucket_id = _knn_by_memory.bucket_id collate "C"
-                and m.session_id = _knn_by_memory.session_id collate "C" and m.root_id is null
+            where p_session_id is not null
+                and m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
+                and m.session_id = p_session_id collate "C" and m.root_id is null
             union all
             select m.memory_id from memfold.memories as m
-            where _knn_by_memory.session_id is null
-                and m.tenant_id = _knn_by_memory.tenant_id collate "C" and m.bucket_id = _knn_by_memory.bucket_id collate "C"
+            where p_session_id is null
+                and m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
                 and m.content_hash is not null and m.root_id is null
             union all
             select m.memory_id from memfold.memories as m
-            where _knn_by_memory.session_id is null
-                and m.tenant_id = _knn_by_memory.tenant_id collate "C" and m.bucket_id = _knn_by_memory.bucket_id collate "C"
+            where p_session_id is null
+                and m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
                 and m.content_hash is null and m.root_id is null
         ) as r
-        cross join lateral memfold_internal._recallable(_knn_by_memory.tenant_id, r.memory_id, _knn_by_memory.memory_type,
-            _knn_by_memory.subject, _knn_by_memory.predicate, _knn_by_memory.session_id, _knn_by_memory.metadata, _knn_by_memory.metadata_path,
-            _knn_by_memory.min_confidence, at, as_of, types, rules) as n
+        cross join lateral memfold_internal._recallable(p_tenant_id, r.memory_id, p_memory_type,
+            p_subject, p_predicate, p_session_id, p_metadata, p_metadata_path,
+            p_min_confidence, p_at, p_as_of, p_types, p_rules) as n
         cross join lateral (
             select r.memory_id as id
             union all
             select a.memory_id from memfold.memories as a
-            where a.tenant_id = _knn_by_memory.tenant_id collate "C" and a.root_id = r.memory_id
+            where a.tenant_id = p_tenant_id collate "C" and a.root_id = r.memory_id
             offset 0
         ) as a
         cross join lateral (
             select w.embedding from memfold.memory_vectors as w
-            where w.tenant_id = _knn_by_memory.tenant_id collate "C" and w.memory_id = a.id
-                and w.model = _knn_by_memory.embedding_model collate "C"
+            where w.tenant_id = p_tenant_id collate "C" and w.memory_id = a.id
+                and w.model = p_embedding_model collate "C"
             offset 0
         ) as v
         order by 3 desc, n.root_id
-        limit max_vectors
+        limit p_max_vectors
     ) as s;
 end;
 $$;
-comment on function memfold_internal._knn_by_memory is
-'_knn_search() for a session, or for a bucket''s history (session_id null): all of it, however large.';
 
+-- The p_max_vectors vectors of a bucket nearest to a unit vector among those that recall may show (_recallable), each
+-- (text_ids) with its root: a root appears once for each of its texts. Exact for a session, for p_as_of, for a scope (of
+-- a large bucket; p_scope_key null: no scope) and for the newest 100,000 of a bucket; for all of one with more than
+-- 10,000 approximate, if there is an index. shortfall: why it may not have searched everything: no_index (and the bucket
+-- is too large to be compared), or scan_ended (the index's scan gave up, and the bucket is too large). Null: it has.
+-- Only reads.
 create or replace function memfold_internal._knn_search(
-    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, scope_key uuid,
-    memory_type text, subject text, predicate text, session_id text, metadata jsonb, metadata_path jsonpath,
-    min_confidence double precision, at timestamptz, as_of timestamptz, types text[], rules memfold_internal.recall_rule[],
+    p_tenant_id text, p_bucket_id text, p_embedding vector, p_embedding_model text, p_max_vectors bigint, p_scope_key uuid,
+    p_memory_type text, p_subject text, p_predicate text, p_session_id text, p_metadata jsonb, p_metadata_path jsonpath,
+    p_min_confidence double precision, p_at timestamptz, p_as_of timestamptz, p_types text[], p_rules memfold_internal.recall_rule[],
     out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[], out shortfall text
 )
@@ -156,42 +161,45 @@ language plpgsql stable
 as $$
 declare
     v_newest constant bigint := memfold_internal._search_limit();
-    v_filtered constant boolean := pg_catalog.num_nonnulls(memory_type, subject, predicate, metadata, metadata_path, min_confidence) > 0
-        or exists (select from unnest(rules) as p where p.min_confidence > 0);
+    v_filtered constant boolean := pg_catalog.num_nonnulls(p_memory_type, p_subject, p_predicate, p_metadata, p_metadata_path,
+        p_min_confidence) > 0
+        or exists (select from unnest(p_rules) as p where p.min_confidence > 0);
     v_outgrown boolean := false;
     v_is_scoped boolean;
     v_is_whole boolean;
     v_index oid;
 begin
-    if session_id is not null or as_of is not null then
+    if p_session_id is not null or p_as_of is not null then
         select m.root_ids, m.text_ids, m.similarities, m.confidences, m.feedbacks
         into root_ids, text_ids, similarities, confidences, feedbacks
-        from memfold_internal._knn_by_memory(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
-            predicate, session_id, metadata, metadata_path, min_confidence, at, as_of, types, rules) as m;
+        from memfold_internal._knn_by_memory(p_tenant_id, p_bucket_id, p_embedding, p_embedding_model, p_max_vectors, p_memory_type,
+            p_subject,
+            p_predicate, p_session_id, p_metadata, p_metadata_path, p_min_confidence, p_at, p_as_of, p_types, p_rules) as m;
         return;
     end if;
 
-    v_index := memfold_internal._vector_index(embedding_model);
-    v_outgrown := memfold_internal._is_large_bucket(tenant_id, bucket_id, embedding_model);
+    v_index := memfold_internal._vector_index(p_embedding_model);
+    v_outgrown := memfold_internal._is_large_bucket(p_tenant_id, p_bucket_id, p_embedding_model);
     -- a scope is read separately, unless it is too large for that
-    if v_outgrown and (scope_key is not null or v_index is null)
-        and memfold_internal._exceeds_search_limit(tenant_id, bucket_id, scope_key, embedding_model)
+    if v_outgrown and (p_scope_key is not null or v_index is null)
+        and memfold_internal._exceeds_search_limit(p_tenant_id, p_bucket_id, p_scope_key, p_embedding_model)
     then
         shortfall := 'no_index';
     end if;
-    if v_outgrown and v_index is not null and (scope_key is null or shortfall is not null) then
+    if v_outgrown and v_index is not null and (p_scope_key is null or shortfall is not null) then
         select i.root_ids, i.text_ids, i.similarities, i.confidences, i.feedbacks
         into root_ids, text_ids, similarities, confidences, feedbacks
-        from memfold_internal._indexed_knn_search(tenant_id, bucket_id, embedding, embedding_model, max_vectors, memory_type, subject,
-            predicate, metadata, metadata_path, min_confidence, at, types, rules, v_filtered, v_index) as i;
-        if cardinality(root_ids) = max_vectors then
+        from memfold_internal._indexed_knn_search(p_tenant_id, p_bucket_id, p_embedding, p_embedding_model, p_max_vectors, p_memory_type,
+            p_subject,
+            p_predicate, p_metadata, p_metadata_path, p_min_confidence, p_at, p_types, p_rules, v_filtered, v_index) as i;
+        if cardinality(root_ids) = p_max_vectors then
             shortfall := null;
             return;
-        elsif shortfall is not null or memfold_internal._exceeds_search_limit(tenant_id, bucket_id, null, embedding_model) then
+        elsif shortfall is not null or memfold_internal._exceeds_search_limit(p_tenant_id, p_bucket_id, null, p_embedding_model) then
             shortfall := 'scan_ended';
         end if;
     end if;
-    v_is_scoped := v_outgrown and scope_key is not null;
+    v_is_scoped := v_outgrown and p_scope_key is not null;
     v_is_whole := shortfall is null;
     -- An index scan gives up if nearly everything near belongs to others, or does not pass: then the newest are searched as well.
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
@@ -202,36 +210,36 @@ begin
             (
                 select n.root_id, o.memory_id as text_id, o.similarity, n.confidence, n.feedback
                 from (
-                    select i.memory_id, memfold_internal._similarity(i.embedding, _knn_search.embedding) as similarity
+                    select i.memory_id, memfold_internal._similarity(i.embedding, p_embedding) as similarity
                     from (
                         -- sort only the ids: sorting 100,000 vectors took as long as comparing them
                         select v.memory_id, v.embedding
                         from memfold.memory_vectors as v
                         where not v_is_scoped and v_is_whole
-                            and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
-                            and v.model = _knn_search.embedding_model collate "C" and v.is_live
+                            and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                            and v.model = p_embedding_model collate "C" and v.is_live
                         union all
                         select v.memory_id, v.embedding
                         from memfold.memory_vectors as v
                         where v_is_scoped and v_is_whole
-                            and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
-                            and v.scope_key = _knn_search.scope_key
-                            and v.model = _knn_search.embedding_model collate "C" and v.is_live
+                            and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                            and v.scope_key = p_scope_key
+                            and v.model = p_embedding_model collate "C" and v.is_live
                         union all
                         select n.memory_id, w.embedding
                         from (
                             select v.memory_id
                             from memfold.memory_vectors as v
                             where not v_is_scoped and not v_is_whole
-                                and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
-                                and v.model = _knn_search.embedding_model collate "C" and v.is_live
+                                and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                                and v.model = p_embedding_model collate "C" and v.is_live
                             order by v.memory_id desc
                             limit v_newest
                         ) as n
                         cross join lateral (
                             select v.embedding from memfold.memory_vectors as v
-                            where v.tenant_id = _knn_search.tenant_id collate "C" and v.memory_id = n.memory_id
-                                and v.model = _knn_search.embedding_model collate "C"
+                            where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id
+                                and v.model = p_embedding_model collate "C"
                             offset 0
                         ) as w
                         union all
@@ -240,28 +248,28 @@ begin
                             select v.memory_id
                             from memfold.memory_vectors as v
                             where v_is_scoped and not v_is_whole
-                                and v.tenant_id = _knn_search.tenant_id collate "C" and v.bucket_id = _knn_search.bucket_id collate "C"
-                                and v.scope_key = _knn_search.scope_key
-                                and v.model = _knn_search.embedding_model collate "C" and v.is_live
+                                and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                                and v.scope_key = p_scope_key
+                                and v.model = p_embedding_model collate "C" and v.is_live
                             order by v.memory_id desc
                             limit v_newest
                         ) as n
                         cross join lateral (
                             select v.embedding from memfold.memory_vectors as v
-                            where v.tenant_id = _knn_search.tenant_id collate "C" and v.memory_id = n.memory_id
-                                and v.model = _knn_search.embedding_model collate "C"
+                            where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id
+                                and v.model = p_embedding_model collate "C"
                             offset 0
                         ) as w
                     ) as i
                     order by 2 desc, i.memory_id
                     -- without filters all pass
-                    limit case when not v_filtered then max_vectors end
+                    limit case when not v_filtered then p_max_vectors end
                 ) as o
-                cross join lateral memfold_internal._recallable(_knn_search.tenant_id, o.memory_id, _knn_search.memory_type,
-                    _knn_search.subject, _knn_search.predicate, null, _knn_search.metadata, _knn_search.metadata_path,
-                    _knn_search.min_confidence, at, null, types, rules) as n
+                cross join lateral memfold_internal._recallable(p_tenant_id, o.memory_id, p_memory_type,
+                    p_subject, p_predicate, null, p_metadata, p_metadata_path,
+                    p_min_confidence, p_at, null, p_types, p_rules) as n
                 order by o.similarity desc, o.memory_id
-                limit max_vectors
+                limit p_max_vectors
             )
             union
             select f.root_id, f.text_id, f.similarity, f.confidence, f.feedback
@@ -269,21 +277,18 @@ begin
                 as f (root_id, text_id, similarity, confidence, feedback)
         ) as u
         order by u.similarity desc, u.root_id
-        limit max_vectors
+        limit p_max_vectors
     ) as s;
 end;
 $$;
-comment on function memfold_internal._knn_search is
-'The max_vectors vectors of a bucket nearest to a unit vector among those that recall may show (_recallable), each (text_ids) with its
-root: a root appears once for each of its texts. Exact for a session, for as_of, for a scope (of a large bucket; scope_key null: no scope)
-and for the newest 100,000 of a bucket; for all of one with more than 10,000 approximate, if there is an index. shortfall: why it may not
-have searched everything: no_index (and the bucket is too large to be compared), or scan_ended (the index''s scan gave up, and the bucket
-is too large). Null: it has. Only reads.';
 
+-- _knn_search() over a whole bucket by an index (_vector_index), which rarely misses one. Fewer than p_max_vectors if
+-- the scan gave up: after 4,000 entries, 20,000 with filters.
 create or replace function memfold_internal._indexed_knn_search(
-    tenant_id text, bucket_id text, embedding vector, embedding_model text, max_vectors bigint, memory_type text,
-    subject text, predicate text, metadata jsonb, metadata_path jsonpath, min_confidence double precision, at timestamptz, types text[],
-    rules memfold_internal.recall_rule[], filtered boolean, index_id oid,
+    p_tenant_id text, p_bucket_id text, p_embedding vector, p_embedding_model text, p_max_vectors bigint, p_memory_type text,
+    p_subject text, p_predicate text, p_metadata jsonb, p_metadata_path jsonpath, p_min_confidence double precision, p_at timestamptz,
+    p_types text[],
+    p_rules memfold_internal.recall_rule[], p_filtered boolean, p_index_id oid,
     out root_ids uuid[], out text_ids uuid[], out similarities double precision[], out confidences double precision[],
     out feedbacks double precision[]
 )
@@ -296,20 +301,21 @@ declare
     v_ids uuid[];
     v_similarities double precision[];
 begin
-    if not filtered then
+    if not p_filtered then
         -- Nearly all pass, so the nearest are read by themselves: the query below is planned at each call, 1.2 ms of 4.3.
         select k.memory_ids, k.similarities into v_ids, v_similarities
-        from memfold_internal._indexed_knn_dedup(tenant_id, bucket_id, embedding, embedding_model, max_vectors, null, null, index_id) as k;
+        from memfold_internal._indexed_knn_dedup(p_tenant_id, p_bucket_id, p_embedding, p_embedding_model, p_max_vectors, null, null,
+            p_index_id) as k;
         select array_agg(n.root_id), array_agg(i.id), array_agg(i.similarity), array_agg(n.confidence), array_agg(n.feedback)
         into root_ids, text_ids, similarities, confidences, feedbacks
         from unnest(v_ids, v_similarities) as i (id, similarity)
-        cross join lateral memfold_internal._recallable(_indexed_knn_search.tenant_id, i.id, null, null, null, null, null, null, null, at, null,
-            types, rules) as n;
+        cross join lateral memfold_internal._recallable(p_tenant_id, i.id, null, null, null, null, null, null, null, p_at, null,
+            p_types, p_rules) as n;
     end if;
-    if filtered or cardinality(v_ids) = max_vectors and coalesce(cardinality(root_ids), 0) < max_vectors then
+    if p_filtered or cardinality(v_ids) = p_max_vectors and coalesce(cardinality(root_ids), 0) < p_max_vectors then
         -- on until enough have passed
-        select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(index_id) as t;
-        v_before := memfold_internal._scan_far(embedding, max_vectors, case when filtered then 20000 else 4000 end);
+        select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(p_index_id) as t;
+        v_before := memfold_internal._scan_far(p_embedding, p_max_vectors, case when p_filtered then 20000 else 4000 end);
         execute pg_catalog.format(
             'select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
             ' from ('
@@ -319,14 +325,12 @@ begin
             ' where v.tenant_id = $1 collate "C" and v.bucket_id = $2 collate "C" and v.model = %L and v.is_live'
             ' order by v.embedding::%s operator(%s.<#>) $3::%s'
             ' limit $4) as s',
-            embedding_model, v_type, v_schema, v_type)
+            p_embedding_model, v_type, v_schema, v_type)
         into root_ids, text_ids, similarities, confidences, feedbacks
-        using tenant_id, bucket_id, embedding, max_vectors, memory_type, subject, predicate, metadata, min_confidence, at, types,
-            rules, metadata_path;
+        using p_tenant_id, p_bucket_id, p_embedding, p_max_vectors, p_memory_type, p_subject, p_predicate, p_metadata, p_min_confidence,
+            p_at, p_types,
+            p_rules, p_metadata_path;
         perform memfold_internal._swap_settings(memfold_internal._scan_settings(), v_before);
     end if;
 end;
 $$;
-comment on function memfold_internal._indexed_knn_search is
-'_knn_search() over a whole bucket by an index (_vector_index), which rarely misses one. Fewer than max_vectors if the scan gave up: after
-4,000 entries, 20,000 with filters.';

@@ -1,5 +1,7 @@
+-- The buckets that a search covers, sorted: p_bucket_ids, and those that begin with p_bucket_prefix; p_bucket_id if
+-- neither is given. Raises MF003, MF022.
 create or replace function memfold_internal._search_buckets(
-    tenant_id text, bucket_id text, bucket_ids text[], bucket_prefix text
+    p_tenant_id text, p_bucket_id text, p_bucket_ids text[], p_bucket_prefix text
 ) returns text[]
 language plpgsql stable
 -- by the index, whatever the statistics say
@@ -10,30 +12,30 @@ declare
     v_bucket text;
     v_buckets text[] := array[]::text[];
 begin
-    if num_nonnulls(bucket_ids, bucket_prefix) = 0 then
-        perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
-        return array[bucket_id];
+    if num_nonnulls(p_bucket_ids, p_bucket_prefix) = 0 then
+        perform memfold_internal._check_identifier('bucket_id', p_bucket_id, true);
+        return array[p_bucket_id];
     end if;
-    for v_bucket in select distinct u.id from unnest(bucket_ids) as u (id) limit 1001 loop
+    for v_bucket in select distinct u.id from unnest(p_bucket_ids) as u (id) limit 1001 loop
         perform memfold_internal._check_identifier('bucket_ids', v_bucket, true);
         v_buckets := v_buckets || v_bucket;
     end loop;
-    if bucket_prefix is not null then
-        perform memfold_internal._check_identifier('bucket_prefix', bucket_prefix, true);
-        v_bucket := bucket_prefix;
+    if p_bucket_prefix is not null then
+        perform memfold_internal._check_identifier('bucket_prefix', p_bucket_prefix, true);
+        v_bucket := p_bucket_prefix;
         loop
             -- the next one, by each of the two indexes that begin with a bucket
             v_bucket := least(
                 (select m.bucket_id from memfold.memories as m
-                where m.tenant_id = _search_buckets.tenant_id collate "C" and m.bucket_id >= v_bucket collate "C"
+                where m.tenant_id = p_tenant_id collate "C" and m.bucket_id >= v_bucket collate "C"
                     and m.content_hash is not null
                 order by m.bucket_id limit 1),
                 (select m.bucket_id from memfold.memories as m
-                where m.tenant_id = _search_buckets.tenant_id collate "C" and m.bucket_id >= v_bucket collate "C"
+                where m.tenant_id = p_tenant_id collate "C" and m.bucket_id >= v_bucket collate "C"
                     and m.content_hash is null
                 order by m.bucket_id limit 1)
             );
-            exit when v_bucket is null or not starts_with(v_bucket, bucket_prefix) or cardinality(v_buckets) > 1000;
+            exit when v_bucket is null or not starts_with(v_bucket, p_bucket_prefix) or cardinality(v_buckets) > 1000;
             v_buckets := v_buckets || v_bucket;
             -- its direct successor: no text has a character before this one
             v_bucket := v_bucket || E'\x01';
@@ -42,18 +44,17 @@ begin
     end if;
     if cardinality(v_buckets) > 1000 then
         perform memfold_internal._fail('MF022', 'too many buckets for one search',
-            format('bucket_ids has %s, bucket_prefix was %s.', coalesce(cardinality(bucket_ids), 0), quote_nullable(bucket_prefix)),
+            format('bucket_ids has %s, bucket_prefix was %s.', coalesce(cardinality(p_bucket_ids), 0), quote_nullable(p_bucket_prefix)),
             'A search covers at most 1,000 buckets: name fewer, or a longer prefix.');
     end if;
     return array(select u.id from unnest(v_buckets) as u (id) order by u.id collate "C");
 end;
 $$;
-comment on function memfold_internal._search_buckets is
-'The buckets that a search covers, sorted: bucket_ids, and those that begin with bucket_prefix; bucket_id if neither is given. Raises
-MF003, MF022.';
 
+-- The settings by which the buckets of a search rank and count, one row each, and by which they show two memories as
+-- one: the strictest of them.
 create or replace function memfold_internal._recall_settings(
-    tenant_id text, bucket_ids text[], memory_type text,
+    p_tenant_id text, p_bucket_ids text[], p_memory_type text,
     out rank_confidences double precision[], out rank_feedbacks double precision[], out touches boolean[],
     out threshold double precision, out guard text
 )
@@ -65,9 +66,9 @@ declare
     v_rules memfold_internal.recall_rule[];
     v_rule memfold_internal.recall_rule;
 begin
-    foreach v_bucket in array bucket_ids loop
-        select r.types, r.rules into v_types, v_rules from memfold_internal._recall_rules(tenant_id, v_bucket) as r;
-        v_rule := v_rules[coalesce(array_position(v_types, memory_type), 1)];
+    foreach v_bucket in array p_bucket_ids loop
+        select r.types, r.rules into v_types, v_rules from memfold_internal._recall_rules(p_tenant_id, v_bucket) as r;
+        v_rule := v_rules[coalesce(array_position(v_types, p_memory_type), 1)];
         rank_confidences := rank_confidences || v_rule.rank_confidence;
         rank_feedbacks := rank_feedbacks || v_rule.rank_feedback;
         touches := touches || v_rule.touch;
@@ -76,14 +77,14 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._recall_settings is
-'The settings by which the buckets of a search rank and count, one row each, and by which they show two memories as one: the strictest of
-them.';
 
+-- What a search finds before it ranks: for each bucket (places: which) the p_max_texts texts nearest to a vector
+-- (_knn_search; shares are null), and those with most of a query's words (_word_search; similarities are null).
+-- has_more: one of these, or all together, reached the limit. shortfalls: why some may be missing.
 create or replace function memfold_internal._recall_candidates(
-    tenant_id text, bucket_ids text[], embedding vector, embedding_model text, query text, max_texts bigint,
-    memory_type text, subject text, predicate text, session_id text, metadata jsonb, metadata_path jsonpath,
-    min_confidence double precision, as_of timestamptz,
+    p_tenant_id text, p_bucket_ids text[], p_embedding vector, p_embedding_model text, p_query text, p_max_texts bigint,
+    p_memory_type text, p_subject text, p_predicate text, p_session_id text, p_metadata jsonb, p_metadata_path jsonpath,
+    p_min_confidence double precision, p_as_of timestamptz,
     out places bigint[], out root_ids uuid[], out text_ids uuid[], out similarities double precision[],
     out shares double precision[], out confidences double precision[], out feedbacks double precision[],
     out has_more boolean, out shortfalls text[]
@@ -94,7 +95,7 @@ declare
     v_name record;
     v_subject text;
     v_predicate text;
-    v_at constant timestamptz := coalesce(as_of, pg_catalog.now());
+    v_at constant timestamptz := coalesce(p_as_of, pg_catalog.now());
     v_place bigint := 0;
     v_bucket text;
     v_rules record;
@@ -104,20 +105,20 @@ declare
     v_said bigint := 0;
 begin
     has_more := false;
-    foreach v_bucket in array bucket_ids loop
+    foreach v_bucket in array p_bucket_ids loop
         v_place := v_place + 1;
-        select r.types, r.rules into v_rules from memfold_internal._recall_rules(tenant_id, v_bucket) as r;
+        select r.types, r.rules into v_rules from memfold_internal._recall_rules(p_tenant_id, v_bucket) as r;
         -- links belong to a bucket
         select n.subject, n.predicate into v_name
-        from memfold_internal._resolve_names(tenant_id, v_bucket, _recall_candidates.subject, _recall_candidates.predicate, null) as n;
+        from memfold_internal._resolve_names(p_tenant_id, v_bucket, p_subject, p_predicate, null) as n;
         v_subject := memfold.canonicalize(v_name.subject, 'prose/1');
         v_predicate := memfold_internal._predicate_1(v_name.predicate);
-        if embedding is not null then
+        if p_embedding is not null then
             select n.* into v_found
-            from memfold_internal._knn_search(tenant_id, v_bucket, embedding, embedding_model, max_texts,
-                case when num_nulls(memory_type, subject, predicate) = 0
-                    then memfold_internal._scope_key(v_bucket, memory_type, v_name.subject, v_name.predicate) end,
-                memory_type, v_subject, v_predicate, session_id, metadata, metadata_path, min_confidence, v_at, as_of,
+            from memfold_internal._knn_search(p_tenant_id, v_bucket, p_embedding, p_embedding_model, p_max_texts,
+                case when num_nulls(p_memory_type, p_subject, p_predicate) = 0
+                    then memfold_internal._scope_key(v_bucket, p_memory_type, v_name.subject, v_name.predicate) end,
+                p_memory_type, v_subject, v_predicate, p_session_id, p_metadata, p_metadata_path, p_min_confidence, v_at, p_as_of,
                 v_rules.types, v_rules.rules) as n;
             v_count := coalesce(cardinality(v_found.root_ids), 0);
             places := places || array_fill(v_place, array[v_count]::integer[]);
@@ -127,14 +128,15 @@ begin
             shares := shares || array_fill(null::double precision, array[v_count]::integer[]);
             confidences := confidences || v_found.confidences;
             feedbacks := feedbacks || v_found.feedbacks;
-            has_more := has_more or v_count >= max_texts;
+            has_more := has_more or v_count >= p_max_texts;
             v_near := v_near + v_count;
             shortfalls := shortfalls || v_found.shortfall;
         end if;
-        if query is not null then
+        if p_query is not null then
             select n.* into v_found
-            from memfold_internal._word_search(tenant_id, v_bucket, query, max_texts, memory_type, v_subject, v_predicate, session_id,
-                metadata, metadata_path, min_confidence, v_at, as_of, v_rules.types, v_rules.rules) as n;
+            from memfold_internal._word_search(p_tenant_id, v_bucket, p_query, p_max_texts, p_memory_type, v_subject, v_predicate,
+                p_session_id,
+                p_metadata, p_metadata_path, p_min_confidence, v_at, p_as_of, v_rules.types, v_rules.rules) as n;
             v_count := coalesce(cardinality(v_found.root_ids), 0);
             places := places || array_fill(v_place, array[v_count]::integer[]);
             root_ids := root_ids || v_found.root_ids;
@@ -143,21 +145,18 @@ begin
             shares := shares || v_found.shares;
             confidences := confidences || v_found.confidences;
             feedbacks := feedbacks || v_found.feedbacks;
-            has_more := has_more or v_count >= max_texts;
+            has_more := has_more or v_count >= p_max_texts;
             v_said := v_said + v_count;
             shortfalls := shortfalls || v_found.shortfall;
         end if;
     end loop;
-    has_more := has_more or greatest(v_near, v_said) > max_texts;
+    has_more := has_more or greatest(v_near, v_said) > p_max_texts;
     shortfalls := array(select distinct s.reason from unnest(shortfalls) as s (reason) where s.reason is not null order by 1);
 end;
 $$;
-comment on function memfold_internal._recall_candidates is
-'What a search finds before it ranks: for each bucket (places: which) the max_texts texts nearest to a vector (_knn_search; shares are
-null), and those with most of a query''s words (_word_search; similarities are null). has_more: one of these, or all together, reached the
-limit. shortfalls: why some may be missing.';
 
-create or replace function memfold_internal._notify_incomplete(shortfalls text[], embedding_model text, text_search text)
+-- Explains in a NOTICE (SQLSTATE 01M01) why a search has not covered everything, and what to do.
+create or replace function memfold_internal._notify_incomplete(p_shortfalls text[], p_embedding_model text, p_text_search text)
 returns void
 language plpgsql stable
 as $$
@@ -168,35 +167,36 @@ begin
         -- a subclass of warnings, so that clients can recognize it
         errcode = '01M01',
         detail = array_to_string(array[
-            case when 'no_index' = any(shortfalls) then format(
+            case when 'no_index' = any(p_shortfalls) then format(
                 'Of a bucket with more than %s vectors, and without an index of model %s, the newest were compared.',
-                v_limit, embedding_model) end,
-            case when 'scan_ended' = any(shortfalls) then format(
+                v_limit, p_embedding_model) end,
+            case when 'scan_ended' = any(p_shortfalls) then format(
                 'The scan of the index of model %s ended before enough was found; of a bucket with more than %s vectors the newest were'
-                ' compared as well.', embedding_model, v_limit) end,
-            case when 'near_scan_ended' = any(shortfalls) then format(
+                ' compared as well.', p_embedding_model, v_limit) end,
+            case when 'near_scan_ended' = any(p_shortfalls) then format(
                 'The scan of the index of model %s ended before enough was found; the newest %s vectors were compared as well.',
-                embedding_model, to_char(memfold_internal._exact_limit(), 'FM999,999,999')) end,
-            case when 'no_text_index' = any(shortfalls) then format(
+                p_embedding_model, to_char(memfold_internal._exact_limit(), 'FM999,999,999')) end,
+            case when 'no_text_index' = any(p_shortfalls) then format(
                 'Of a bucket with more than %s texts, and without an index of words, the newest were read.', v_limit) end
         ], ' '),
         hint = array_to_string(array[
-            case when 'no_index' = any(shortfalls) then format(
-                E'As a member of memfold_owner: select memfold.vector_index_ddl(%L) \\gexec', embedding_model) end,
-            case when 'no_text_index' = any(shortfalls) then format(
-                E'As a member of memfold_owner: select memfold.text_index_ddl(%L) \\gexec', text_search) end,
-            case when 'scan_ended' = any(shortfalls) then
+            case when 'no_index' = any(p_shortfalls) then format(
+                E'As a member of memfold_owner: select memfold.vector_index_ddl(%L) \\gexec', p_embedding_model) end,
+            case when 'no_text_index' = any(p_shortfalls) then format(
+                E'As a member of memfold_owner: select memfold.text_index_ddl(%L) \\gexec', p_text_search) end,
+            case when 'scan_ended' = any(p_shortfalls) then
                 'Search with fewer filters, or one session: those are searched completely.' end,
-            case when 'near_scan_ended' = any(shortfalls) then 'Pass a memory_type to search one scope.' end
+            case when 'near_scan_ended' = any(p_shortfalls) then 'Pass a memory_type to search one scope.' end
         ], '; ');
 end;
 $$;
-comment on function memfold_internal._notify_incomplete is
-'Explains in a NOTICE (SQLSTATE 01M01) why a search has not covered everything, and what to do.';
 
+-- The p_max_texts best results of each kind from _recall_candidates(), each root once, and how well it fits, in [0, 1]:
+-- its similarity, or its share of the query's words, or with both their reciprocal ranks, 1 / (60 + rank), scaled so
+-- that the first by both has 1.
 create or replace function memfold_internal._fuse(
-    places bigint[], root_ids uuid[], text_ids uuid[], similarities double precision[], shares double precision[],
-    confidences double precision[], feedbacks double precision[], max_texts bigint, is_hybrid boolean
+    p_places bigint[], p_root_ids uuid[], p_text_ids uuid[], p_similarities double precision[], p_shares double precision[],
+    p_confidences double precision[], p_feedbacks double precision[], p_max_texts bigint, p_is_hybrid boolean
 ) returns table (
     place bigint, id uuid, text_id uuid, similarity double precision, share double precision, confidence double precision,
     feedback double precision, fit double precision
@@ -206,7 +206,7 @@ begin atomic
     select
         f.place, f.id, (array_agg(f.text_id order by f.is_near desc))[1], max(f.similarity), max(f.share),
         max(f.confidence), max(f.feedback),
-        case when is_hybrid then 30.5 * sum(1.0::double precision / (60 + f.rank)) else coalesce(max(f.similarity), max(f.share)) end
+        case when p_is_hybrid then 30.5 * sum(1.0::double precision / (60 + f.rank)) else coalesce(max(f.similarity), max(f.share)) end
     from (
         select b.*, row_number() over (partition by b.is_near order by b.fit desc, b.id) as rank
         from (
@@ -215,34 +215,30 @@ begin atomic
                 u.place, u.id, u.text_id, u.similarity, u.share, u.confidence, u.feedback,
                 u.similarity is not null as is_near, coalesce(u.similarity, u.share) as fit
             from
-                unnest(places, root_ids, text_ids, similarities, shares, confidences, feedbacks)
+                unnest(p_places, p_root_ids, p_text_ids, p_similarities, p_shares, p_confidences, p_feedbacks)
                     as u (place, id, text_id, similarity, share, confidence, feedback)
             order by u.id, u.similarity is null, fit desc, u.text_id <> u.id, u.text_id
         ) as b
     ) as f
-    where f.rank <= max_texts
+    where f.rank <= p_max_texts
     group by f.place, f.id;
 end;
-comment on function memfold_internal._fuse is
-'The max_texts best results of each kind from _recall_candidates(), each root once, and how well it fits, in [0, 1]: its similarity, or
-its share of the query''s words, or with both their reciprocal ranks, 1 / (60 + rank), scaled so that the first by both has 1.';
 
+-- The cosine of a stored text to a unit vector. Null: it has no vector of the model, or the unit vector is null.
 create or replace function memfold_internal._stored_similarity(
-    tenant_id text, memory_id uuid, embedding_model text, unit vector
+    p_tenant_id text, p_memory_id uuid, p_embedding_model text, p_unit vector
 )
 returns double precision
 language plpgsql stable
 as $$
 begin
-    if unit is null then
+    if p_unit is null then
         return null;
     end if;
     return (
-        select memfold_internal._similarity(v.embedding, unit) from memfold.memory_vectors as v
-        where v.tenant_id = _stored_similarity.tenant_id collate "C" and v.memory_id = _stored_similarity.memory_id
-            and v.model = _stored_similarity.embedding_model collate "C"
+        select memfold_internal._similarity(v.embedding, p_unit) from memfold.memory_vectors as v
+        where v.tenant_id = p_tenant_id collate "C" and v.memory_id = p_memory_id
+            and v.model = p_embedding_model collate "C"
     );
 end;
 $$;
-comment on function memfold_internal._stored_similarity is
-'The cosine of a stored text to a unit vector. Null: it has no vector of the model, or the unit vector is null.';

@@ -1,22 +1,23 @@
+-- Jaccard similarity of words at or above which recall shows two memories as one if one of them has no vector.
 create or replace function memfold_internal._same_words() returns double precision
 language sql immutable parallel safe
 return 0.8;
-comment on function memfold_internal._same_words is
-'Jaccard similarity of words at or above which recall shows two memories as one if one of them has no vector.';
 
+-- The positions of pairs of these memories that are alike: by the cosine of their vectors, at least threshold; if one
+-- has no vector of the model, by their words (_same_words).
 create or replace function memfold_internal._alike(
-    tenant_id text, memory_ids uuid[], embedding_model text, threshold double precision, out later bigint[], out earlier bigint[]
+    p_tenant_id text, p_memory_ids uuid[], p_embedding_model text, p_threshold double precision, out later bigint[], out earlier bigint[]
 )
 language plpgsql stable
 as $$
 begin
     with c as materialized (
         select i.place, i.id, v.embedding
-        from unnest(memory_ids) with ordinality as i (id, place)
+        from unnest(p_memory_ids) with ordinality as i (id, place)
         left join lateral (
             select w.embedding from memfold.memory_vectors as w
-            where w.tenant_id = _alike.tenant_id collate "C" and w.memory_id = i.id
-                and w.model = _alike.embedding_model collate "C"
+            where w.tenant_id = p_tenant_id collate "C" and w.memory_id = i.id
+                and w.model = p_embedding_model collate "C"
             offset 0
         ) as v on true
     ),
@@ -26,7 +27,7 @@ begin
         from c
         cross join lateral (
             select memfold_internal._tokens(m.content, 'characters') as words from memfold.memories as m
-            where m.tenant_id = _alike.tenant_id collate "C" and m.memory_id = c.id
+            where m.tenant_id = p_tenant_id collate "C" and m.memory_id = c.id
             offset 0
         ) as t
         where exists (select from c as o where o.embedding is null)
@@ -45,19 +46,19 @@ begin
         select b.place as later, a.place as earlier
         from c as a
         join c as b on b.place > a.place
-        where memfold_internal._similarity(a.embedding, b.embedding) >= threshold
+        where memfold_internal._similarity(a.embedding, b.embedding) >= p_threshold
         union all
         select l.later, l.earlier from alike as l
     ) as p;
 end;
 $$;
-comment on function memfold_internal._alike is
-'The positions of pairs of these memories that are alike: by the cosine of their vectors, at least threshold; if one has no vector of the
-model, by their words (_same_words).';
 
+-- For each of these roots, in order of rank: the position of the best-ranked one that says the same (its own, or that of
+-- the first cluster all of whose members say the same), and the position of the one that is shown. They are alike
+-- (_alike), and nothing else distinguishes them. They may be of several buckets. Only reads.
 create or replace function memfold_internal._recall_clusters(
-    tenant_id text, memory_ids uuid[], confidences double precision[], embedding_model text, threshold double precision,
-    guard text,
+    p_tenant_id text, p_memory_ids uuid[], p_confidences double precision[], p_embedding_model text, p_threshold double precision,
+    p_guard text,
     out clusters bigint[], out best bigint[]
 )
 language plpgsql stable
@@ -72,9 +73,10 @@ declare
     v_clean boolean;
     v_folded bigint[];
 begin
-    clusters := array(select pg_catalog.generate_subscripts(memory_ids, 1));
+    clusters := array(select pg_catalog.generate_subscripts(p_memory_ids, 1));
     best := clusters;
-    select p.later, p.earlier into v_later, v_earlier from memfold_internal._alike(tenant_id, memory_ids, embedding_model, threshold) as p;
+    select p.later, p.earlier into v_later, v_earlier from memfold_internal._alike(p_tenant_id, p_memory_ids, p_embedding_model,
+    p_threshold) as p;
     if v_later is null then
         return;
     end if;
@@ -85,10 +87,10 @@ begin
                 memfold_internal._predicate_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object,
                 m.object as given_object, k.on_timeline
             from (select distinct u.place from unnest(v_later || v_earlier) as u (place)) as i
-            cross join lateral memfold_internal._memory(_recall_clusters.tenant_id, memory_ids[i.place]) as m
+            cross join lateral memfold_internal._memory(p_tenant_id, p_memory_ids[i.place]) as m
             cross join lateral (
                 select t.on_timeline from memfold.memory_totals as t
-                where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = memory_ids[i.place]
+                where t.tenant_id = p_tenant_id collate "C" and t.memory_id = p_memory_ids[i.place]
                 offset 0
             ) as k
         ),
@@ -100,18 +102,18 @@ begin
                 select c.memory_id as id
                 union all
                 select a.memory_id from memfold.memories as a
-                where a.tenant_id = _recall_clusters.tenant_id collate "C" and a.root_id = c.memory_id
+                where a.tenant_id = p_tenant_id collate "C" and a.root_id = c.memory_id
                 offset 0
             ) as t
             cross join lateral (
                 select j.other_id from memfold.judgements as j
-                where j.tenant_id = _recall_clusters.tenant_id collate "C" and j.memory_id = t.id
+                where j.tenant_id = p_tenant_id collate "C" and j.memory_id = t.id
                     and j.status = 'done' and j.verdict in ('contradiction', 'distinct')
                 offset 0
             ) as j
             cross join lateral (
                 select memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
-                where m.tenant_id = _recall_clusters.tenant_id collate "C" and m.memory_id = j.other_id
+                where m.tenant_id = p_tenant_id collate "C" and m.memory_id = j.other_id
                 offset 0
             ) as o
         ),
@@ -121,7 +123,7 @@ begin
             from c
             cross join lateral (
                 select j.cluster_id from memfold.judgements as j
-                where j.tenant_id = _recall_clusters.tenant_id collate "C" and j.memory_id = c.memory_id
+                where j.tenant_id = p_tenant_id collate "C" and j.memory_id = c.memory_id
                     and j.cluster_id is not null and j.status = 'done' and j.verdict in ('contradiction', 'distinct')
                 offset 0
             ) as j
@@ -137,7 +139,7 @@ begin
             -- two answers to one question differ, unless they are known to be the same answer
             and not (a.memory_type = b.memory_type and a.subject is not distinct from b.subject and (a.object = b.object) is not true
                 and (a.on_timeline and b.on_timeline
-                    or a.predicate is not null and memfold_internal._is_single(_recall_clusters.tenant_id, a.predicate)))
+                    or a.predicate is not null and memfold_internal._is_single(p_tenant_id, a.predicate)))
             and not exists (
                 select from judged as j
                 where j.id in (a.memory_id, b.memory_id) and j.other in (a.memory_id, b.memory_id)
@@ -152,9 +154,9 @@ begin
         for v_cluster in select distinct clusters[u.place] from unnest(v_near.places) as u (place) order by 1 loop
             v_members := array_positions(clusters, v_cluster);
             v_clean := v_members <@ v_near.places;
-            if v_clean and guard = 'on' then
+            if v_clean and p_guard = 'on' then
                 foreach v_member in array v_members loop
-                    v_clean := memfold_internal._guard_pair(tenant_id, v_near.content,
+                    v_clean := memfold_internal._guard_pair(p_tenant_id, v_near.content,
                         v_near.contents[array_position(v_near.places, v_member)], v_near.object,
                         v_near.objects[array_position(v_near.places, v_member)],
                         case v_near.buckets[array_position(v_near.places, v_member)] when v_near.bucket_id then v_near.bucket_id end) = '{}';
@@ -172,12 +174,12 @@ begin
         best := array(
             select pg_catalog.first_value(u.place) over (partition by u.cluster
                 order by m.completeness desc, u.confidence desc, m.last_seen desc, u.id desc)
-            from unnest(clusters, memory_ids, confidences) with ordinality as u (cluster, id, confidence, place)
+            from unnest(clusters, p_memory_ids, p_confidences) with ordinality as u (cluster, id, confidence, place)
             left join lateral (
                 select pg_catalog.length(memfold_internal._prose_1(t.content)) as completeness, k.last_seen
                 from memfold.memories as t
                 join memfold.memory_totals as k on k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
-                where t.tenant_id = _recall_clusters.tenant_id collate "C" and t.memory_id = u.id
+                where t.tenant_id = p_tenant_id collate "C" and t.memory_id = u.id
                     and u.cluster = any(v_folded)
                 offset 0
             ) as m on true
@@ -186,7 +188,3 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._recall_clusters is
-'For each of these roots, in order of rank: the position of the best-ranked one that says the same (its own, or that of the first cluster
-all of whose members say the same), and the position of the one that is shown. They are alike (_alike), and nothing else distinguishes
-them. They may be of several buckets. Only reads.';

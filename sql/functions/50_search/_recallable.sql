@@ -1,7 +1,10 @@
+-- The root of a text, if recall may show it at a time (it is current then): with its effective confidence then, and its
+-- feedback in (0, 1). Null: no such filter; subject and predicate are canonical. types, p_rules: those of the bucket
+-- (_recall_rules). Inlined by its callers, so that the scans of vectors continue until enough have passed.
 create or replace function memfold_internal._recallable(
-    tenant_id text, memory_id uuid, memory_type text, subject text, predicate text, session_id text, metadata jsonb,
-    metadata_path jsonpath, min_confidence double precision, at timestamptz, as_of timestamptz, types text[],
-    rules memfold_internal.recall_rule[]
+    p_tenant_id text, p_memory_id uuid, p_memory_type text, p_subject text, p_predicate text, p_session_id text, p_metadata jsonb,
+    p_metadata_path jsonpath, p_min_confidence double precision, p_at timestamptz, p_as_of timestamptz, p_types text[],
+    p_rules memfold_internal.recall_rule[]
 ) returns table (root_id uuid, confidence double precision, feedback double precision)
 language sql stable rows 1
 -- not a parsed body: the view that it reads is dropped while Citus distributes tables
@@ -11,14 +14,14 @@ as $$
     from (
         select memfold_internal._root(m.memory_id, m.root_id) as id
         from memfold.memories as m
-        where m.tenant_id = _recallable.tenant_id collate "C" and m.memory_id = _recallable.memory_id
+        where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id
         offset 0
     ) as t
     cross join
         lateral (
             select m.memory_id, m.memory_type, m.subject, m.predicate, m.session_id, m.metadata, m.status
             from memfold.memories as m
-            where m.tenant_id = _recallable.tenant_id collate "C" and m.memory_id = t.id
+            where m.tenant_id = p_tenant_id collate "C" and m.memory_id = t.id
             offset 0
         ) as r
     cross join
@@ -27,12 +30,12 @@ as $$
                 c.on_timeline, c.independent, c.source_confidence, c.extractor_confidence, c.first_seen, c.last_seen,
                 c.last_accessed, c.helpful_count, c.harmful_count
             from memfold.memory_totals as c
-            where c.tenant_id = _recallable.tenant_id collate "C" and c.memory_id = t.id
+            where c.tenant_id = p_tenant_id collate "C" and c.memory_id = t.id
             offset 0
         ) as k
     cross join
         lateral (
-            select rules[coalesce(pg_catalog.array_position(types, r.memory_type), 1)] as p
+            select p_rules[coalesce(pg_catalog.array_position(p_types, r.memory_type), 1)] as p
             where true
             offset 0
         ) as q
@@ -47,45 +50,41 @@ as $$
                 case when r.memory_type = any((q.p).protected_types) then 0 else (q.p).decay_rate end as decay_rate,
                 (q.p).decay_floor,
                 (q.p).decay_interval,
-                coalesce(_recallable.min_confidence, (q.p).min_confidence) as least_confidence
+                coalesce(p_min_confidence, (q.p).min_confidence) as least_confidence
             where true
             offset 0
         ) as c
     cross join
         lateral (
             select
-                memfold_internal._effective(c.confidence, c.last_used, at, c.decay_rate, c.decay_floor, c.decay_interval) as confidence
+                memfold_internal._effective(c.confidence, c.last_used, p_at, c.decay_rate, c.decay_floor, c.decay_interval) as confidence
             where true
             offset 0
         ) as e
     where
         case
-            when as_of is null then r.status = 'active'
+            when p_as_of is null then r.status = 'active'
             else r.status in ('active', 'superseded')
         end
         and case
-            when not k.on_timeline then as_of is null or k.first_seen <= as_of
+            when not k.on_timeline then p_as_of is null or k.first_seen <= p_as_of
             else exists (
                 select
                 from memfold.memory_intervals as i
                 where
-                    i.tenant_id = _recallable.tenant_id collate "C" and i.memory_id = r.memory_id
+                    i.tenant_id = p_tenant_id collate "C" and i.memory_id = r.memory_id
                     -- what was stated last is current, even if the clock was ahead then
-                    and i.valid_from <= coalesce(as_of, greatest(at, k.last_seen))
-                    and (i.valid_to > coalesce(as_of, greatest(at, k.last_seen)) or i.valid_to is null)
+                    and i.valid_from <= coalesce(p_as_of, greatest(p_at, k.last_seen))
+                    and (i.valid_to > coalesce(p_as_of, greatest(p_at, k.last_seen)) or i.valid_to is null)
             )
         end
-        and (_recallable.memory_type is null or r.memory_type = _recallable.memory_type collate "C")
-        and (_recallable.session_id is null or r.session_id = _recallable.session_id collate "C")
-        and (_recallable.subject is null or memfold_internal._prose_1(r.subject) = _recallable.subject collate "C")
-        and (_recallable.predicate is null or memfold_internal._predicate_1(r.predicate) = _recallable.predicate collate "C")
-        and (_recallable.metadata is null or r.metadata @> _recallable.metadata)
-        and (_recallable.metadata_path is null or r.metadata @@ _recallable.metadata_path)
+        and (p_memory_type is null or r.memory_type = p_memory_type collate "C")
+        and (p_session_id is null or r.session_id = p_session_id collate "C")
+        and (p_subject is null or memfold_internal._prose_1(r.subject) = p_subject collate "C")
+        and (p_predicate is null or memfold_internal._predicate_1(r.predicate) = p_predicate collate "C")
+        and (p_metadata is null or r.metadata @> p_metadata)
+        and (p_metadata_path is null or r.metadata @@ p_metadata_path)
         -- sums of doubles must not decide at a threshold
         and e.confidence >= c.least_confidence - 1e-9
     offset 0;
 $$;
-comment on function memfold_internal._recallable is
-'The root of a text, if recall may show it at a time (it is current then): with its effective confidence then, and its feedback in
-(0, 1). Null: no such filter; subject and predicate are canonical. types, rules: those of the bucket (_recall_rules). Inlined by its
-callers, so that the scans of vectors continue until enough have passed.';

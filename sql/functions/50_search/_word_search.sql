@@ -1,4 +1,8 @@
-create or replace function memfold_internal._indexed_words(tenant_id text, keys bigint[], text_search regconfig)
+-- By an index of words (_text_index): the memories of a tenant that have each word, with the length of their texts in
+-- bytes. The keys (_word_keys) contain tenant and bucket, which the caller must be authorized for; p_tenant_id tells
+-- Citus the shard. Owned by memfold_queue: comparisons of arrays are not leakproof, so that under row-level security the
+-- index would not be used.
+create or replace function memfold_internal._indexed_words(p_tenant_id text, p_keys bigint[], p_text_search regconfig)
 returns table (memory_id uuid, key bigint, size integer)
 language plpgsql stable strict security definer rows 1000 set search_path = pg_catalog, pg_temp
 -- by the index, whatever the statistics say
@@ -14,16 +18,13 @@ begin
         ' @> array[k.key]'
         -- In a collation that no index has: one that begins with the tenant would read all of it, and split each text into words.
         ' and t.tenant_id = $2 collate "POSIX"'
-        ' offset 0) as m', text_search::text)
-    using keys, tenant_id;
+        ' offset 0) as m', p_text_search::text)
+    using p_keys, p_tenant_id;
 end;
 $$;
-comment on function memfold_internal._indexed_words is
-'By an index of words (_text_index): the memories of a tenant that have each word, with the length of their texts in bytes. The keys
-(_word_keys) contain tenant and bucket, which the caller must be authorized for; tenant_id tells Citus the shard. Owned by memfold_queue:
-comparisons of arrays are not leakproof, so that under row-level security the index would not be used.';
 
-create or replace function memfold_internal._exceeds_text_limit(tenant_id text, bucket_id text) returns boolean
+-- Whether a bucket has more texts than recall reads for their words. Reads that many entries of an index.
+create or replace function memfold_internal._exceeds_text_limit(p_tenant_id text, p_bucket_id text) returns boolean
 language plpgsql stable
 set enable_seqscan = off
 set jit = off
@@ -32,28 +33,31 @@ begin
     return exists (
         select
         from memfold.memories as m
-        where m.tenant_id = _exceeds_text_limit.tenant_id collate "C" and m.bucket_id = _exceeds_text_limit.bucket_id collate "C"
+        where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
             and m.content_hash is not null
         offset memfold_internal._search_limit() limit 1
     );
 end;
 $$;
-comment on function memfold_internal._exceeds_text_limit is
-'Whether a bucket has more texts than recall reads for their words. Reads that many entries of an index.';
 
+-- The p_max_texts texts of a bucket that have most of a query's words, among those that recall may show (_recallable),
+-- each with its root. share: of the words' weights, in [0, 1], slightly lower for longer texts. By an index of words;
+-- without one by reading the bucket's texts, only the newest 100,000 if there are more (shortfall: no_text_index). Only
+-- reads.
 create or replace function memfold_internal._word_search(
-    tenant_id text, bucket_id text, query text, max_texts bigint, memory_type text, subject text, predicate text, session_id text,
-    metadata jsonb, metadata_path jsonpath, min_confidence double precision, at timestamptz, as_of timestamptz,
-    types text[], rules memfold_internal.recall_rule[],
+    p_tenant_id text, p_bucket_id text, p_query text, p_max_texts bigint, p_memory_type text, p_subject text, p_predicate text,
+    p_session_id text,
+    p_metadata jsonb, p_metadata_path jsonpath, p_min_confidence double precision, p_at timestamptz, p_as_of timestamptz,
+    p_types text[], p_rules memfold_internal.recall_rule[],
     out root_ids uuid[], out text_ids uuid[], out shares double precision[], out confidences double precision[],
     out feedbacks double precision[], out shortfall text
 )
 language plpgsql stable
 as $$
 declare
-    v_config constant regconfig := (memfold_internal._options(tenant_id, bucket_id, '*')).text_search::regconfig;
-    v_words constant text[] := memfold_internal._query_words(query, v_config);
-    v_keys constant bigint[] := memfold_internal._word_keys(tenant_id, bucket_id, v_words);
+    v_config constant regconfig := (memfold_internal._options(p_tenant_id, p_bucket_id, '*')).text_search::regconfig;
+    v_words constant text[] := memfold_internal._query_words(p_query, v_config);
+    v_keys constant bigint[] := memfold_internal._word_keys(p_tenant_id, p_bucket_id, v_words);
     v_is_indexed constant boolean := memfold_internal._text_index(v_config) is not null;
     v_any tsquery;
     v_pattern text;
@@ -73,15 +77,15 @@ begin
             ), '|');
         end if;
         -- a session has few, and as_of is a scan of the bucket, however large
-        v_source := case when session_id is not null then 'session' else 'bucket' end;
-        if num_nonnulls(session_id, as_of) = 0 and memfold_internal._exceeds_text_limit(tenant_id, bucket_id) then
+        v_source := case when p_session_id is not null then 'session' else 'bucket' end;
+        if num_nonnulls(p_session_id, p_as_of) = 0 and memfold_internal._exceeds_text_limit(p_tenant_id, p_bucket_id) then
             v_source := 'newest';
             shortfall := 'no_text_index';
         end if;
     end if;
     with hits as materialized (
         select i.memory_id, i.key, i.size
-        from memfold_internal._indexed_words(tenant_id, case when v_is_indexed then v_keys end, v_config) as i
+        from memfold_internal._indexed_words(p_tenant_id, case when v_is_indexed then v_keys end, v_config) as i
         union all
         select t.memory_id, w.key, t.size
         from (
@@ -90,41 +94,41 @@ begin
             from (
                 select m.memory_id, m.content, m.subject, m.predicate, m.object
                 from memfold.memories as m
-                where v_source = 'bucket' and m.tenant_id = _word_search.tenant_id collate "C"
-                    and m.bucket_id = _word_search.bucket_id collate "C" and m.content_hash is not null
+                where v_source = 'bucket' and m.tenant_id = p_tenant_id collate "C"
+                    and m.bucket_id = p_bucket_id collate "C" and m.content_hash is not null
                 union all
                 select m.memory_id, m.content, m.subject, m.predicate, m.object
                 from memfold.memories as m
-                where v_source in ('bucket', 'newest') and m.tenant_id = _word_search.tenant_id collate "C"
-                    and m.bucket_id = _word_search.bucket_id collate "C" and m.content_hash is null
+                where v_source in ('bucket', 'newest') and m.tenant_id = p_tenant_id collate "C"
+                    and m.bucket_id = p_bucket_id collate "C" and m.content_hash is null
                 union all
                 select m.memory_id, m.content, m.subject, m.predicate, m.object
                 from (
                     select b.memory_id
                     from (
                         select m.memory_id from memfold.memories as m
-                        where v_source = 'newest' and m.tenant_id = _word_search.tenant_id collate "C"
-                            and m.bucket_id = _word_search.bucket_id collate "C" and m.content_hash is not null
+                        where v_source = 'newest' and m.tenant_id = p_tenant_id collate "C"
+                            and m.bucket_id = p_bucket_id collate "C" and m.content_hash is not null
                         offset 0
                     ) as b
                     order by b.memory_id desc
                     limit memfold_internal._search_limit()
                 ) as n
-                cross join lateral memfold_internal._memory(_word_search.tenant_id, n.memory_id) as m
+                cross join lateral memfold_internal._memory(p_tenant_id, n.memory_id) as m
                 union all
                 select a.memory_id, a.content, a.subject, a.predicate, a.object
                 from memfold.memories as m
                 cross join lateral (
                     select t.* from memfold.memories as t
-                    where t.tenant_id = _word_search.tenant_id collate "C" and t.memory_id = m.memory_id
+                    where t.tenant_id = p_tenant_id collate "C" and t.memory_id = m.memory_id
                     union all
                     select t.* from memfold.memories as t
-                    where t.tenant_id = _word_search.tenant_id collate "C" and t.root_id = m.memory_id
+                    where t.tenant_id = p_tenant_id collate "C" and t.root_id = m.memory_id
                     offset 0
                 ) as a
-                where v_source = 'session' and m.tenant_id = _word_search.tenant_id collate "C"
-                    and m.bucket_id = _word_search.bucket_id collate "C"
-                    and m.session_id = _word_search.session_id collate "C" and m.root_id is null
+                where v_source = 'session' and m.tenant_id = p_tenant_id collate "C"
+                    and m.bucket_id = p_bucket_id collate "C"
+                    and m.session_id = p_session_id collate "C" and m.root_id is null
             ) as r
             cross join lateral (
                 select lower(r.content || coalesce(' ' || r.subject, '') || coalesce(' ' || r.predicate, '')
@@ -168,15 +172,11 @@ begin
             select r.memory_id, r.share * (1 - 0.2 * r.size / (r.size + 1)) as share from ranked as r
             order by 2 desc, r.memory_id
         ) as o
-        cross join lateral memfold_internal._recallable(_word_search.tenant_id, o.memory_id, _word_search.memory_type,
-            _word_search.subject, _word_search.predicate, _word_search.session_id, _word_search.metadata, _word_search.metadata_path,
-            _word_search.min_confidence, at, as_of, types, rules) as n
+        cross join lateral memfold_internal._recallable(p_tenant_id, o.memory_id, p_memory_type,
+            p_subject, p_predicate, p_session_id, p_metadata, p_metadata_path,
+            p_min_confidence, p_at, p_as_of, p_types, p_rules) as n
         order by o.share desc, o.memory_id
-        limit max_texts
+        limit p_max_texts
     ) as s;
 end;
 $$;
-comment on function memfold_internal._word_search is
-'The max_texts texts of a bucket that have most of a query''s words, among those that recall may show (_recallable), each with its root.
-share: of the words'' weights, in [0, 1], slightly lower for longer texts. By an index of words; without one by reading the bucket''s
-texts, only the newest 100,000 if there are more (shortfall: no_text_index). Only reads.';

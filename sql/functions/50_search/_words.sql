@@ -1,82 +1,82 @@
 -- An index of words holds what these return: like a canonicalizer they are never edited, but replaced by new versions. A restore builds
 -- the index as memfold_owner before it grants anything: so names are bound by SQL bodies, and PL/pgSQL calls only built-in functions.
+-- The words of a text by a text search configuration. capitals, p_fold_from, p_fold_to: the data of prose/1 for letter
+-- case.
 create or replace function memfold_internal._text_words(
-    content text, text_search regconfig, capitals text, fold_from text, fold_to text
+    p_content text, p_text_search regconfig, p_capitals text, p_fold_from text, p_fold_to text
 ) returns tsvector
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_text text collate "C" := content;
+    v_text text collate "C" := p_content;
     v_capitals text collate "C";
 begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
         -- letter case does not depend on the server's locale
         v_text := pg_catalog.lower(pg_catalog.normalize(v_text, 'NFKC') collate "C");
-        v_capitals := pg_catalog.regexp_replace(v_text, '[^' || capitals || ']+', '', 'g');
+        v_capitals := pg_catalog.regexp_replace(v_text, '[^' || p_capitals || ']+', '', 'g');
         if v_capitals <> '' then
-            v_text := pg_catalog.translate(v_text, v_capitals, pg_catalog.translate(v_capitals, fold_from, fold_to));
+            v_text := pg_catalog.translate(v_text, v_capitals, pg_catalog.translate(v_capitals, p_fold_from, p_fold_to));
         end if;
         -- Han, Hiragana and Katakana are written without spaces: each character is a word, as for the lexical tier
         v_text := pg_catalog.regexp_replace(
             pg_catalog.regexp_replace(v_text, E'[\u3000-\u303f]', ' ', 'g'),
             E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g');
     end if;
-    return pg_catalog.to_tsvector(text_search, v_text);
+    return pg_catalog.to_tsvector(p_text_search, v_text);
 end;
 $$;
-comment on function memfold_internal._text_words is
-'The words of a text by a text search configuration. capitals, fold_from, fold_to: the data of prose/1 for letter case.';
 
+-- The words by which recall finds a memory: those of its text, subject, predicate and object. Inlined.
 create or replace function memfold_internal._word_vector(
-    content text, subject text, predicate text, object text, text_search regconfig
+    p_content text, p_subject text, p_predicate text, p_object text, p_text_search regconfig
 ) returns tsvector
 language sql immutable parallel safe
 -- Without an index of words each search parses every text: a fact is shorter, and a longer text must not make all searches slow.
 return memfold_internal._text_words(
-    pg_catalog.left(content, 8000) || coalesce(' ' || subject, '') || coalesce(' ' || predicate, '') || coalesce(' ' || object, ''),
-    text_search, memfold_internal._capitals_1(), memfold_internal._fold_from_1(), memfold_internal._fold_to_1()
+    pg_catalog.left(p_content, 8000) || coalesce(' ' || p_subject, '') || coalesce(' ' || p_predicate, '') || coalesce(' ' || p_object, ''),
+    p_text_search, memfold_internal._capitals_1(), memfold_internal._fold_from_1(), memfold_internal._fold_to_1()
 );
-comment on function memfold_internal._word_vector is
-'The words by which recall finds a memory: those of its text, subject, predicate and object. Inlined.';
 
-create or replace function memfold_internal._word_keys(of_tenant text, of_bucket text, words text[]) returns bigint[]
+-- A number for each word in a bucket: with them an index over all memories finds those of one bucket.
+create or replace function memfold_internal._word_keys(p_of_tenant text, p_of_bucket text, p_words text[]) returns bigint[]
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_seed constant bigint := pg_catalog.hashtextextended(of_bucket collate "C", pg_catalog.hashtextextended(of_tenant collate "C", 0));
+    v_seed constant bigint := pg_catalog.hashtextextended(p_of_bucket collate "C", pg_catalog.hashtextextended(p_of_tenant collate "C", 0));
 begin
     return array(
-        select pg_catalog.hashtextextended(w.word collate "C", v_seed) from pg_catalog.unnest(words) with ordinality as w (word, place)
+        select pg_catalog.hashtextextended(w.word collate "C", v_seed) from pg_catalog.unnest(p_words) with ordinality as w (word, place)
         order by w.place
     );
 end;
 $$;
-comment on function memfold_internal._word_keys is
-'A number for each word in a bucket: with them an index over all memories finds those of one bucket.';
 
+-- The words of a memory by a text search configuration, as numbers (_word_keys): the contents of an index of words
+-- (create_text_index). Inlined.
 create or replace function memfold_internal._memory_words(
-    of_tenant text, of_bucket text, content text, subject text, predicate text, object text, text_search regconfig
+    p_of_tenant text, p_of_bucket text, p_content text, p_subject text, p_predicate text, p_object text, p_text_search regconfig
 ) returns bigint[]
 language sql immutable parallel safe
 return memfold_internal._word_keys(
-    of_tenant, of_bucket, pg_catalog.tsvector_to_array(memfold_internal._word_vector(content, subject, predicate, object, text_search))
+    p_of_tenant, p_of_bucket,
+    pg_catalog.tsvector_to_array(memfold_internal._word_vector(p_content, p_subject, p_predicate, p_object, p_text_search))
 );
-comment on function memfold_internal._memory_words is
-'The words of a memory by a text search configuration, as numbers (_word_keys): the contents of an index of words (create_text_index).
-Inlined.';
 
-create or replace function memfold_internal._query_words(query text, text_search regconfig) returns text[]
+-- The words of a query that are searched for: the first 64; for configuration simple without English stop words, unless
+-- there are no others.
+create or replace function memfold_internal._query_words(p_query text, p_text_search regconfig) returns text[]
 language plpgsql immutable parallel safe
 as $$
 declare
     v_words text[] := array(
         select w.lexeme
-        from pg_catalog.unnest(memfold_internal._word_vector(query, null, null, null, text_search)) as w
+        from pg_catalog.unnest(memfold_internal._word_vector(p_query, null, null, null, p_text_search)) as w
         order by w.positions[1], w.lexeme
     );
     v_telling text[];
 begin
-    if text_search = 'pg_catalog.simple'::regconfig then
+    if p_text_search = 'pg_catalog.simple'::regconfig then
         -- which has no stop words: the English ones match nearly everything
         v_telling := array(
             select w.word from pg_catalog.unnest(v_words) with ordinality as w (word, place)
@@ -90,24 +90,21 @@ begin
     return v_words[1:64];
 end;
 $$;
-comment on function memfold_internal._query_words is
-'The words of a query that are searched for: the first 64; for configuration simple without English stop words, unless there are no
-others.';
 
-create or replace function memfold_internal._text_index_name(text_search regconfig) returns text
+-- The name of the index of words by a text search configuration.
+create or replace function memfold_internal._text_index_name(p_text_search regconfig) returns text
 language sql stable parallel safe
 return 'memories_words_' || pg_catalog.left(
-    pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(text_search::text, 'UTF8')), 'hex'), 32
+    pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_text_search::text, 'UTF8')), 'hex'), 32
 );
-comment on function memfold_internal._text_index_name is 'The name of the index of words by a text search configuration.';
 
-create or replace function memfold_internal._text_index(text_search regconfig) returns oid
+-- The valid index of words by a configuration. Null: there is none.
+create or replace function memfold_internal._text_index(p_text_search regconfig) returns oid
 language sql stable parallel safe
 begin atomic
     select i.indexrelid
     from pg_catalog.pg_index as i
     where
-        i.indexrelid = pg_catalog.to_regclass('memfold.' || memfold_internal._text_index_name(text_search))::oid
+        i.indexrelid = pg_catalog.to_regclass('memfold.' || memfold_internal._text_index_name(p_text_search))::oid
         and i.indisvalid and i.indrelid = 'memfold.memories'::pg_catalog.regclass;
 end;
-comment on function memfold_internal._text_index is 'The valid index of words by a configuration. Null: there is none.';

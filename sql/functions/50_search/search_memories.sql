@@ -1,21 +1,23 @@
+-- What search_memories() returns, all of it as of one moment: with rules that count it as used (touches). Only reads.
 -- Longer than 150 lines: one loop that widens the search until enough results are left; its rounds share the page.
 create or replace function memfold_internal._search(
-    query_embedding vector, embedding_model text, tenant_id text, bucket_id text, max_results bigint, memory_type text, subject text,
-    predicate text, session_id text, metadata jsonb, min_confidence double precision, as_of timestamptz, deduplicate boolean,
-    dedup_threshold double precision, show_collapsed boolean, query text, bucket_ids text[], bucket_prefix text,
-    metadata_path jsonpath, min_similarity double precision
+    p_query_embedding vector, p_embedding_model text, p_tenant_id text, p_bucket_id text, p_max_results bigint, p_memory_type text,
+    p_subject text,
+    p_predicate text, p_session_id text, p_metadata jsonb, p_min_confidence double precision, p_as_of timestamptz, p_deduplicate boolean,
+    p_dedup_threshold double precision, p_show_collapsed boolean, p_query text, p_bucket_ids text[], p_bucket_prefix text,
+    p_metadata_path jsonpath, p_min_similarity double precision
 ) returns table (found memfold.found_memory, touches boolean)
 language plpgsql stable rows 10
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     -- values out of range are reported below
-    v_most constant bigint := 48 * greatest(least(max_results, 1000), 1);
-    v_fetch bigint := 3 * greatest(least(max_results, 1000), 1);
+    v_most constant bigint := 48 * greatest(least(p_max_results, 1000), 1);
+    v_fetch bigint := 3 * greatest(least(p_max_results, 1000), 1);
     v_buckets text[];
     v_settings record;
-    v_model text := embedding_model;
+    v_model text := p_embedding_model;
     v_threshold double precision;
     v_unit memfold.memory_vectors.embedding%type;
     v_found record;
@@ -32,39 +34,39 @@ declare
     v_shown bigint;
     v_disputes memfold_internal.dispute[];
 begin
-    v_buckets := memfold_internal._search_buckets(tenant_id, bucket_id, _search.bucket_ids, _search.bucket_prefix);
-    if num_nonnulls(_search.memory_type, _search.subject, _search.predicate,
-        _search.session_id) > 0
+    v_buckets := memfold_internal._search_buckets(p_tenant_id, p_bucket_id, p_bucket_ids, p_bucket_prefix);
+    if num_nonnulls(p_memory_type, p_subject, p_predicate,
+        p_session_id) > 0
     then
-        perform memfold_internal._check_identifier('memory_type', _search.memory_type, false);
-        perform memfold_internal._check_identifier('subject', _search.subject, false);
-        perform memfold_internal._check_identifier('predicate', _search.predicate, false);
-        perform memfold_internal._check_identifier('session_id', _search.session_id, false);
+        perform memfold_internal._check_identifier('memory_type', p_memory_type, false);
+        perform memfold_internal._check_identifier('subject', p_subject, false);
+        perform memfold_internal._check_identifier('predicate', p_predicate, false);
+        perform memfold_internal._check_identifier('session_id', p_session_id, false);
     end if;
-    if query_embedding is null and coalesce(btrim(_search.query), '') = '' then
+    if p_query_embedding is null and coalesce(btrim(p_query), '') = '' then
         perform memfold_internal._fail('MF022', 'the query is missing',
-            format('query_embedding was null, and query %s.', quote_nullable(_search.query)),
+            format('query_embedding was null, and query %s.', quote_nullable(p_query)),
             'Pass the vector of the query, its text, or both.');
-    elsif not coalesce(max_results between 1 and 1000 and coalesce(dedup_threshold, 0) between 0 and 1
-        and coalesce(_search.min_confidence, 0) between 0 and 1 and coalesce(min_similarity, 0) between 0 and 1, false)
+    elsif not coalesce(p_max_results between 1 and 1000 and coalesce(p_dedup_threshold, 0) between 0 and 1
+        and coalesce(p_min_confidence, 0) between 0 and 1 and coalesce(p_min_similarity, 0) between 0 and 1, false)
     then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
-            format('max_results was %s, dedup_threshold %s, min_confidence %s, min_similarity %s.', coalesce(max_results::text, 'null'),
-                coalesce(dedup_threshold::text, 'null'), coalesce(_search.min_confidence::text, 'null'),
-                coalesce(min_similarity::text, 'null')),
+            format('max_results was %s, dedup_threshold %s, min_confidence %s, min_similarity %s.', coalesce(p_max_results::text, 'null'),
+                coalesce(p_dedup_threshold::text, 'null'), coalesce(p_min_confidence::text, 'null'),
+                coalesce(p_min_similarity::text, 'null')),
             'max_results is 1 to 1000; min_similarity 0 to 1; dedup_threshold and min_confidence are 0 to 1, or null to use the bucket''s options.');
-    elsif jsonb_typeof(_search.metadata) <> 'object' then
+    elsif jsonb_typeof(p_metadata) <> 'object' then
         perform memfold_internal._fail('MF022', 'the metadata is not an object',
-            format('It is a JSON %s.', jsonb_typeof(_search.metadata)),
+            format('It is a JSON %s.', jsonb_typeof(p_metadata)),
             'Pass a JSON object that the metadata of a memory must contain.');
-    elsif _search.metadata_path::text ~ '^(strict )?[$@]' then
+    elsif p_metadata_path::text ~ '^(strict )?[$@]' then
         perform memfold_internal._fail('MF022', 'metadata_path is not a condition',
-            format('It is the path %s, which is neither true nor false.', _search.metadata_path),
+            format('It is the path %s, which is neither true nor false.', p_metadata_path),
             'Write a comparison, such as $.year > 2020, $.done == true or exists($.tags[*] ? (@ == "work")).');
     end if;
-    if query_embedding is not null then
-        perform memfold_internal._check_embedding(query_embedding, embedding_model);
-        v_unit := memfold_internal._unit(query_embedding);
+    if p_query_embedding is not null then
+        perform memfold_internal._check_embedding(p_query_embedding, p_embedding_model);
+        v_unit := memfold_internal._unit(p_query_embedding);
     elsif v_model is null then
         -- the model whose vectors decide that memories are shown as one: the one in use, if there is only one
         select min(m.model) into v_model from memfold.embedding_models as m where m.replaced_by is null having count(*) = 1;
@@ -72,18 +74,18 @@ begin
     if v_buckets = '{}' then
         return;
     end if;
-    select s.* into v_settings from memfold_internal._recall_settings(tenant_id, v_buckets, _search.memory_type) as s;
-    if coalesce(deduplicate, true) then
-        v_threshold := coalesce(dedup_threshold, v_settings.threshold, (
+    select s.* into v_settings from memfold_internal._recall_settings(p_tenant_id, v_buckets, p_memory_type) as s;
+    if coalesce(p_deduplicate, true) then
+        v_threshold := coalesce(p_dedup_threshold, v_settings.threshold, (
             select m.judge_threshold from memfold.embedding_models as m where m.model = v_model collate "C"
         ));
     end if;
 
     loop
         select c.* into v_found
-        from memfold_internal._recall_candidates(tenant_id, v_buckets, v_unit, v_model, _search.query, v_fetch,
-            _search.memory_type, _search.subject, _search.predicate, _search.session_id,
-            _search.metadata, _search.metadata_path, _search.min_confidence, as_of) as c;
+        from memfold_internal._recall_candidates(p_tenant_id, v_buckets, v_unit, v_model, p_query, v_fetch,
+            p_memory_type, p_subject, p_predicate, p_session_id,
+            p_metadata, p_metadata_path, p_min_confidence, p_as_of) as c;
         select array_agg(r.id), array_agg(r.text_id), array_agg(r.place), array_agg(r.score), array_agg(r.similarity),
             array_agg(r.share), array_agg(r.confidence)
         into v_ids, v_texts, v_places, v_scores, v_similarities, v_shares, v_confidences
@@ -96,60 +98,60 @@ begin
                         + v_settings.rank_confidences[b.place] * b.confidence + v_settings.rank_feedbacks[b.place] * b.feedback as score
                 from memfold_internal._fuse(v_found.places, v_found.root_ids, v_found.text_ids, v_found.similarities, v_found.shares,
                     v_found.confidences, v_found.feedbacks, v_fetch,
-                    v_unit is not null and _search.query is not null) as b
+                    v_unit is not null and p_query is not null) as b
             ) as f
             left join memfold_internal._contested(v_tenant_id, v_found.root_ids) as c on c.memory_id = f.id
-            where min_similarity is null or min_similarity <= case when v_unit is null then f.share else coalesce(f.similarity,
-                memfold_internal._stored_similarity(v_tenant_id, f.text_id, _search.embedding_model, v_unit)) end
+            where p_min_similarity is null or p_min_similarity <= case when v_unit is null then f.share else coalesce(f.similarity,
+                memfold_internal._stored_similarity(v_tenant_id, f.text_id, p_embedding_model, v_unit)) end
             window w as (partition by c.slot)
             order by score desc, c.last_seen desc nulls last, f.similarity desc nulls last, f.id desc
         ) as r;
         exit when v_ids is null;
         v_clusters := array(select generate_subscripts(v_ids, 1));
         v_best := v_clusters;
-        if coalesce(deduplicate, true) and cardinality(v_ids) > 1 then
+        if coalesce(p_deduplicate, true) and cardinality(v_ids) > 1 then
             select c.clusters, c.best into v_clusters, v_best
-            from memfold_internal._recall_clusters(tenant_id, v_ids, v_confidences, v_model, v_threshold, v_settings.guard) as c;
+            from memfold_internal._recall_clusters(p_tenant_id, v_ids, v_confidences, v_model, v_threshold, v_settings.guard) as c;
         end if;
         select max(c.cluster), count(*) into v_last, v_shown
         from (
-            select distinct u.cluster from unnest(v_clusters) as u (cluster) order by 1 limit max_results
+            select distinct u.cluster from unnest(v_clusters) as u (cluster) order by 1 limit p_max_results
         ) as c;
-        exit when v_shown = max_results or not v_found.has_more or v_fetch >= v_most
+        exit when v_shown = p_max_results or not v_found.has_more or v_fetch >= v_most
             -- what is farther away is not near enough either
-            or min_similarity is not null and num_nulls(v_unit, _search.query) = 1
+            or p_min_similarity is not null and num_nulls(v_unit, p_query) = 1
             and cardinality(v_ids) < (select count(distinct u.id) from unnest(v_found.root_ids) as u (id));
         v_fetch := 4 * v_fetch;
     end loop;
-    if v_ids is null and min_similarity is not null and v_found.root_ids <> '{}' then
+    if v_ids is null and p_min_similarity is not null and v_found.root_ids <> '{}' then
         raise notice 'nothing is near enough' using
             errcode = '01M02',
-            detail = format('min_similarity was %s; the nearest has %s.', min_similarity, (
+            detail = format('min_similarity was %s; the nearest has %s.', p_min_similarity, (
                 select max(u.near) from unnest(case when v_unit is null then v_found.shares else v_found.similarities end) as u (near)
             )),
             hint = 'Lower min_similarity, or ask otherwise.';
     end if;
     if v_found.shortfalls <> '{}' then
         perform memfold_internal._notify_incomplete(v_found.shortfalls, v_model, (
-            select min((memfold_internal._options(tenant_id, u.id, '*')).text_search) from unnest(v_buckets) as u (id)
+            select min((memfold_internal._options(p_tenant_id, u.id, '*')).text_search) from unnest(v_buckets) as u (id)
         ));
     end if;
 
-    if as_of is null then
+    if p_as_of is null then
         v_disputes := array(
             select d from memfold_internal._disputes(v_tenant_id, array(
                 select i.id from unnest(v_ids, v_clusters, v_best) with ordinality as i (id, cluster, best, place)
-                where i.cluster <= v_last and (show_collapsed or i.best = i.place)
+                where i.cluster <= v_last and (p_show_collapsed or i.best = i.place)
             )) as d
         );
     end if;
     return query
     select (i.id, m.content, m.memory_type, m.subject, m.predicate, m.object,
-        case when show_collapsed then i.score else v_scores[i.cluster] end,
+        case when p_show_collapsed then i.score else v_scores[i.cluster] end,
         case when i.text_id = i.id and i.similarity is not null then i.similarity else memfold_internal._stored_similarity(
-            v_tenant_id, i.id, _search.embedding_model, v_unit) end,
+            v_tenant_id, i.id, p_embedding_model, v_unit) end,
         i.text_id, coalesce(i.similarity, memfold_internal._stored_similarity(
-            v_tenant_id, i.text_id, _search.embedding_model, v_unit)),
+            v_tenant_id, i.text_id, p_embedding_model, v_unit)),
         i.confidence,
         k.observations - 1, m.metadata, m.session_id, k.first_seen, k.last_seen, o.ids, cardinality(o.ids),
         case when i.best <> i.place then v_ids[i.best] end,
@@ -159,7 +161,7 @@ begin
         m.bucket_id, i.share, v_found.shortfalls = '{}',
         case when k.on_timeline then (
             select max(t.valid_from) from memfold.memory_intervals as t
-            where t.tenant_id = v_tenant_id and t.memory_id = i.id and t.valid_from <= coalesce(as_of, greatest(now(), k.last_seen))
+            where t.tenant_id = v_tenant_id and t.memory_id = i.id and t.valid_from <= coalesce(p_as_of, greatest(now(), k.last_seen))
         ) else k.first_seen end,
         coalesce(d.others, '{}'))::memfold.found_memory,
         i.best = i.place and v_settings.touches[i.rules]
@@ -180,12 +182,10 @@ begin
         offset 0
     ) as o
     left join unnest(v_disputes) as d on d.memory_id = i.id
-    where i.cluster <= v_last and (show_collapsed or i.best = i.place)
+    where i.cluster <= v_last and (p_show_collapsed or i.best = i.place)
     order by i.cluster, i.best <> i.place, i.place;
 end;
 $$;
-comment on function memfold_internal._search is
-'What search_memories() returns, all of it as of one moment: with rules that count it as used (touches). Only reads.';
 
 create or replace function memfold.search_memories(
     query_embedding vector default null,

@@ -1,11 +1,13 @@
 -- The parts of suggest_links(): which names may mean the same, by their words and by the statements about them.
 
-create or replace function memfold_internal._name_words(name text) returns text[]
+-- The words of a name (canonical).
+create or replace function memfold_internal._name_words(p_name text) returns text[]
 language sql immutable parallel safe
-return pg_catalog.array_remove(pg_catalog.string_to_array(pg_catalog.translate(name, '.,;:/_-()''"', '           '), ' '), '');
-comment on function memfold_internal._name_words is 'The words of a name (canonical).';
+return pg_catalog.array_remove(pg_catalog.string_to_array(pg_catalog.translate(p_name, '.,;:/_-()''"', '           '), ' '), '');
 
-create or replace function memfold_internal._name_relation(alias text[], name text[]) returns text
+-- How a shorter name may abbreviate a longer one, by their words: contained (all of its words occur there), initials
+-- (some occur by their first letter, and one in full). Null: it does not.
+create or replace function memfold_internal._name_relation(p_alias text[], p_name text[]) returns text
 language plpgsql immutable parallel safe
 as $$
 declare
@@ -15,23 +17,23 @@ declare
     v_words integer := 0;
     v_found integer;
 begin
-    if alias <@ name then
-        return case when pg_catalog.cardinality(alias) < pg_catalog.cardinality(name) then 'contained' end;
+    if p_alias <@ p_name then
+        return case when pg_catalog.cardinality(p_alias) < pg_catalog.cardinality(p_name) then 'contained' end;
     end if;
     -- each word of the alias, or its initial, in the order of the name
-    foreach v_word in array alias loop
+    foreach v_word in array p_alias loop
         v_found := null;
-        for v_i in v_place + 1..pg_catalog.cardinality(name) loop
-            if name[v_i] = v_word or pg_catalog.length(v_word) = 1 and pg_catalog.starts_with(name[v_i], v_word) then
+        for v_i in v_place + 1..pg_catalog.cardinality(p_name) loop
+            if p_name[v_i] = v_word or pg_catalog.length(v_word) = 1 and pg_catalog.starts_with(p_name[v_i], v_word) then
                 v_found := v_i;
                 exit;
             end if;
         end loop;
         if v_found is null then
             return null;
-        elsif name[v_found] = v_word and pg_catalog.length(v_word) > 1 then
+        elsif p_name[v_found] = v_word and pg_catalog.length(v_word) > 1 then
             v_words := v_words + 1;
-        elsif name[v_found] <> v_word then
+        elsif p_name[v_found] <> v_word then
             v_initials := v_initials + 1;
         end if;
         v_place := v_found;
@@ -39,26 +41,26 @@ begin
     return case when v_initials > 0 and v_words > 0 then 'initials' end;
 end;
 $$;
-comment on function memfold_internal._name_relation is
-'How a shorter name may abbreviate a longer one, by their words: contained (all of its words occur there), initials (some occur by their
-first letter, and one in full). Null: it does not.';
 
-create or replace function memfold_internal._names_clash(tenant_id text, name text, other text, is_related boolean) returns boolean
+-- Whether the guard distinguishes two names: each is a name that the other is not, or they differ by a number or the
+-- like. p_is_related: one is the other by its words, or their first letters (_name_relation), which is no clash of
+-- names.
+create or replace function memfold_internal._names_clash(p_tenant_id text, p_name text, p_other text, p_is_related boolean) returns boolean
 language plpgsql stable
 as $$
 begin
     -- inside a sentence, where a capital indicates a name
     return exists (
-        select from pg_catalog.unnest(memfold_internal._guard(tenant_id, 'It is about ' || name, 'It is about ' || other)) as s (signal)
-        where s.signal !~ '^(name|identifier): ' or s.signal ~ ' <> ' and not is_related
+        select from pg_catalog.unnest(memfold_internal._guard(p_tenant_id, 'It is about ' || p_name,
+            'It is about ' || p_other)) as s (signal)
+        where s.signal !~ '^(name|identifier): ' or s.signal ~ ' <> ' and not p_is_related
     );
 end;
 $$;
-comment on function memfold_internal._names_clash is
-'Whether the guard distinguishes two names: each is a name that the other is not, or they differ by a number or the like. is_related: one
-is the other by its words, or their first letters (_name_relation), which is no clash of names.';
 
-create or replace function memfold_internal._subject_facts(tenant_id text, bucket_id text)
+-- The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and the
+-- statement (form), which is the content without the name at its beginning. Only reads.
+create or replace function memfold_internal._subject_facts(p_tenant_id text, p_bucket_id text)
 returns table (
     memory_id uuid, memory_type text, subject text, spelled text, predicate text, object text, content text, canonical text, form text
 )
@@ -76,18 +78,17 @@ begin
             memfold_internal._predicate_1(m.predicate) as predicate, memfold_internal._prose_1(m.object) as object, m.content::text,
             memfold_internal._prose_1(m.content) as canonical
         from memfold.memories as m
-        where m.tenant_id = _subject_facts.tenant_id collate "C" and m.bucket_id = _subject_facts.bucket_id collate "C"
+        where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
             and m.status = 'active'
         order by m.memory_id desc
         limit 50000
     ) as f;
 end;
 $$;
-comment on function memfold_internal._subject_facts is
-'The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and the statement (form),
-which is the content without the name at its beginning. Only reads.';
 
-create or replace function memfold_internal._near_facts(tenant_id text, bucket_id text)
+-- Pairs of facts of two subjects that say the same by their vectors (at or above the model's merge threshold), with a
+-- clean guard; among the newest 1,000 that have a subject and a vector. Only reads.
+create or replace function memfold_internal._near_facts(p_tenant_id text, p_bucket_id text)
 returns table (subject text, other text, memory_id uuid, other_id uuid)
 language plpgsql stable rows 100
 as $$
@@ -96,8 +97,8 @@ begin
     return query
     with newest as materialized (
         select f.*, v.model, v.embedding, e.merge_threshold
-        from memfold_internal._subject_facts(_near_facts.tenant_id, _near_facts.bucket_id) as f
-        join memfold.memory_vectors as v on v.tenant_id = _near_facts.tenant_id collate "C" and v.memory_id = f.memory_id
+        from memfold_internal._subject_facts(p_tenant_id, p_bucket_id) as f
+        join memfold.memory_vectors as v on v.tenant_id = p_tenant_id collate "C" and v.memory_id = f.memory_id
         join memfold.embedding_models as e on e.model = v.model
         where f.subject is not null
         order by f.memory_id desc
@@ -109,10 +110,7 @@ begin
         and b.predicate is not distinct from a.predicate and b.form <> a.form and (a.object <> b.object) is not true
     where memfold_internal._similarity(a.embedding, b.embedding) >= a.merge_threshold
         -- the guard over the statements only, because the names are compared elsewhere
-        and memfold_internal._guard(_near_facts.tenant_id,
+        and memfold_internal._guard(p_tenant_id,
             pg_catalog.right(a.content, pg_catalog.length(a.form)), pg_catalog.right(b.content, pg_catalog.length(b.form))) = '{}';
 end;
 $$;
-comment on function memfold_internal._near_facts is
-'Pairs of facts of two subjects that say the same by their vectors (at or above the model''s merge threshold), with a clean guard; among
-the newest 1,000 that have a subject and a vector. Only reads.';

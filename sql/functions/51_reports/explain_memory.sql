@@ -1,22 +1,21 @@
+-- The features that contribute most to a pair's score (calibrations.score), in log-odds. Reads no table: SECURITY
+-- DEFINER so that a role that may read memories needs no right to the functions that it calls. Null: there is no score.
 create or replace function memfold_internal._explain_pair(
-    tenant_id text, score jsonb, similarity double precision, guard text[], content text, other_content text
+    p_tenant_id text, p_score jsonb, p_similarity double precision, p_guard text[], p_content text, p_other_content text
 ) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
     return (
         select string_agg(format('%s %s', coalesce(s.feature, 'any pair'), to_char(s.contribution, 'FMSG990.00')), ', ' order by s.place)
-        from memfold_internal._explain_score(score, memfold_internal._pair_features(
-            _explain_pair.tenant_id, similarity, content, other_content, guard))
+        from memfold_internal._explain_score(p_score, memfold_internal._pair_features(
+            p_tenant_id, p_similarity, p_content, p_other_content, p_guard))
             with ordinality as s (feature, feature_value, contribution, place)
         where s.place <= 6
     );
 end;
 $$;
 grant execute on function memfold_internal._explain_pair to memfold_app, memfold_auditor;
-comment on function memfold_internal._explain_pair is
-'The features that contribute most to a pair''s score (calibrations.score), in log-odds. Reads no table: SECURITY DEFINER so that a role
-that may read memories needs no right to the functions that it calls. Null: there is no score.';
 
 -- Longer than 150 lines: a life is told in one order, section by section.
 create or replace function memfold.explain_memory(

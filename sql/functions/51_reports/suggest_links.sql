@@ -1,11 +1,12 @@
-create or replace function memfold_internal._suggested_subjects(tenant_id text, bucket_id text) returns setof memfold.link_suggestion
+-- Pairs of subjects for suggest_links(). Only reads.
+create or replace function memfold_internal._suggested_subjects(p_tenant_id text, p_bucket_id text) returns setof memfold.link_suggestion
 language plpgsql stable
 as $$
 #variable_conflict use_column
 begin
     return query
     with facts as materialized (
-        select * from memfold_internal._subject_facts(_suggested_subjects.tenant_id, _suggested_subjects.bucket_id)
+        select * from memfold_internal._subject_facts(p_tenant_id, p_bucket_id)
     ),
     names as materialized (
         select f.subject, pg_catalog.mode() within group (order by f.spelled) as spelled, count(*) as facts,
@@ -40,7 +41,7 @@ begin
             -- statements made about many names are not evidence
             where a.tellers <= 20
             union
-            select n.* from memfold_internal._near_facts(_suggested_subjects.tenant_id, _suggested_subjects.bucket_id) as n
+            select n.* from memfold_internal._near_facts(p_tenant_id, p_bucket_id) as n
         ) as x
     ),
     shared as materialized (
@@ -96,7 +97,7 @@ begin
             'pairs', coalesce(pg_catalog.to_jsonb(s.pairs), '[]'), 'memory_ids', s.ids, 'name_memory_ids', s.name_ids)
     from scored as s
     where s.score >= 0.5
-        and not memfold_internal._names_clash(_suggested_subjects.tenant_id, s.spelled, s.name_spelled, s.relation is not null)
+        and not memfold_internal._names_clash(p_tenant_id, s.spelled, s.name_spelled, s.relation is not null)
     union all
     select 'subject', null, n.spelled, 0.7, array['beginning'],
         pg_catalog.jsonb_build_object('facts', count(*), 'name_facts', n.facts, 'memory_ids',
@@ -112,9 +113,9 @@ begin
     group by n.subject, n.spelled, n.facts, n.ids;
 end;
 $$;
-comment on function memfold_internal._suggested_subjects is 'Pairs of subjects for suggest_links(). Only reads.';
 
-create or replace function memfold_internal._suggested_predicates(tenant_id text, bucket_id text) returns setof memfold.link_suggestion
+-- Pairs of predicates for suggest_links(). Only reads.
+create or replace function memfold_internal._suggested_predicates(p_tenant_id text, p_bucket_id text) returns setof memfold.link_suggestion
 language plpgsql stable
 as $$
 #variable_conflict use_column
@@ -124,7 +125,7 @@ begin
         select distinct on (f.memory_type, f.subject, f.predicate, f.value) f.*
         from (
             select o.*, coalesce(o.object, o.form) as value
-            from memfold_internal._subject_facts(_suggested_predicates.tenant_id, _suggested_predicates.bucket_id) as o
+            from memfold_internal._subject_facts(p_tenant_id, p_bucket_id) as o
             where o.subject is not null and o.predicate is not null
         ) as f
         order by f.memory_type, f.subject, f.predicate, f.value, f.memory_id
@@ -132,7 +133,7 @@ begin
     names as materialized (
         select f.predicate, count(*) as facts, (pg_catalog.array_agg(f.memory_id order by f.memory_id desc))[1:5] as ids, (
             select pg_catalog.mode() within group (order by m.predicate) from memfold.memories as m
-            where m.tenant_id = _suggested_predicates.tenant_id collate "C" and m.memory_id = any(pg_catalog.array_agg(f.memory_id))
+            where m.tenant_id = p_tenant_id collate "C" and m.memory_id = any(pg_catalog.array_agg(f.memory_id))
         ) as spelled
         from facts as f
         group by f.predicate
@@ -153,11 +154,10 @@ begin
     where s.facts >= 2 and s.facts * 2 >= a.facts and (a.facts, a.predicate) < (b.facts, b.predicate)
         -- likes and does not like have the same objects
         and not exists (
-            select from pg_catalog.unnest(memfold_internal._guard(_suggested_predicates.tenant_id, 'it ' || a.predicate, 'it ' || b.predicate)) as g (signal)
+            select from pg_catalog.unnest(memfold_internal._guard(p_tenant_id, 'it ' || a.predicate, 'it ' || b.predicate)) as g (signal)
         );
 end;
 $$;
-comment on function memfold_internal._suggested_predicates is 'Pairs of predicates for suggest_links(). Only reads.';
 
 create or replace function memfold.suggest_links(
     tenant_id text default current_setting('memfold.tenant_id', true),

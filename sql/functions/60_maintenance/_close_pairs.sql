@@ -1,11 +1,12 @@
-create or replace function memfold_internal._most_used_model(tenant_id text, bucket_id text) returns text
+-- The embedding model with the most active vectors in a bucket. Null: there is none.
+create or replace function memfold_internal._most_used_model(p_tenant_id text, p_bucket_id text) returns text
 language plpgsql stable
 as $$
 begin
     return (
         select v.model
         from memfold.memory_vectors as v
-        where v.tenant_id = _most_used_model.tenant_id collate "C" and v.bucket_id = _most_used_model.bucket_id collate "C"
+        where v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
             and v.is_live
         group by v.model
         order by pg_catalog.count(*) desc, v.model
@@ -13,25 +14,26 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._most_used_model is
-'The embedding model with the most active vectors in a bucket. Null: there is none.';
 
-create or replace function memfold_internal._maintenance_model(tenant_id text, bucket_id text, embedding_model text) returns text
+-- The embedding model that maintenance of a bucket compares by. Raises MF003, MF013.
+create or replace function memfold_internal._maintenance_model(p_tenant_id text, p_bucket_id text, p_embedding_model text) returns text
 language plpgsql stable
 as $$
 begin
-    perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
-    if embedding_model is not null then
-        perform memfold_internal._check_embedding(null, embedding_model);
+    perform memfold_internal._check_identifier('bucket_id', p_bucket_id, true);
+    if p_embedding_model is not null then
+        perform memfold_internal._check_embedding(null, p_embedding_model);
     end if;
-    return coalesce(embedding_model, memfold_internal._most_used_model(tenant_id, bucket_id));
+    return coalesce(p_embedding_model, memfold_internal._most_used_model(p_tenant_id, p_bucket_id));
 end;
 $$;
-comment on function memfold_internal._maintenance_model is
-'The embedding model that maintenance of a bucket compares by. Raises MF003, MF013.';
 
+-- The active roots of a bucket that maintenance may compare with one another, oldest first: those of one type and
+-- subject, or, p_by_policy, of one scope of tier 2; with their policy, and the strictest of their options. Omits
+-- protected types, and memories without a hash or without a vector of the model. p_memory_ids: only these; null: all.
+-- Only reads.
 create or replace function memfold_internal._maintenance_groups(
-    tenant_id text, bucket_id text, embedding_model text, by_policy boolean, memory_ids uuid[]
+    p_tenant_id text, p_bucket_id text, p_embedding_model text, p_by_policy boolean, p_memory_ids uuid[]
 ) returns table (group_ids uuid[], policy memfold.policies, consolidate_threshold double precision, max_cluster_size bigint)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -41,36 +43,36 @@ begin
     with texts as materialized (
         select m.memory_id, m.memory_type, m.scope_key, m.subject
         from memfold.memories as m
-        where m.tenant_id = _maintenance_groups.tenant_id collate "C" and m.bucket_id = _maintenance_groups.bucket_id collate "C"
+        where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
-            and _maintenance_groups.memory_ids is null
+            and p_memory_ids is null
         union all
         select m.memory_id, m.memory_type, m.scope_key, m.subject
-        from pg_catalog.unnest(_maintenance_groups.memory_ids) as i (id)
-        cross join lateral memfold_internal._memory(_maintenance_groups.tenant_id, i.id) as m
-        where m.bucket_id = _maintenance_groups.bucket_id collate "C"
+        from pg_catalog.unnest(p_memory_ids) as i (id)
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
+        where m.bucket_id = p_bucket_id collate "C"
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
         select t.memory_type, p as rule, pg_catalog.concat_ws(' ', p.tenant_id, p.bucket_id, p.memory_type) as name,
             o.consolidate_threshold, o.max_cluster_size
         from (select distinct x.memory_type from texts as x) as t
-        cross join lateral memfold_internal._policy(_maintenance_groups.tenant_id, _maintenance_groups.bucket_id, t.memory_type) as p
-        cross join lateral memfold_internal._options(_maintenance_groups.tenant_id, _maintenance_groups.bucket_id, t.memory_type) as o
+        cross join lateral memfold_internal._policy(p_tenant_id, p_bucket_id, t.memory_type) as p
+        cross join lateral memfold_internal._options(p_tenant_id, p_bucket_id, t.memory_type) as o
         where t.memory_type <> all(o.protected_types)
     ),
     placed as (
         select t.memory_id, r.rule, r.consolidate_threshold, r.max_cluster_size,
-            case when not by_policy then t.memory_type else r.name end as kind,
-            case when not by_policy then memfold_internal._prose_1(t.subject)
+            case when not p_by_policy then t.memory_type else r.name end as kind,
+            case when not p_by_policy then memfold_internal._prose_1(t.subject)
                 when (r.rule).scope = 'predicate' then t.scope_key::text end as scope
         from texts as t
         join rules as r on r.memory_type = t.memory_type
         -- from each to its vector, whatever the statistics say
         cross join lateral (
             select from memfold.memory_vectors as v
-            where v.tenant_id = _maintenance_groups.tenant_id collate "C" and v.memory_id = t.memory_id
-                and v.model = _maintenance_groups.embedding_model collate "C"
+            where v.tenant_id = p_tenant_id collate "C" and v.memory_id = t.memory_id
+                and v.model = p_embedding_model collate "C"
             offset 0
         ) as v
     )
@@ -84,13 +86,12 @@ begin
     order by (pg_catalog.array_agg(p.memory_id order by p.memory_id))[1];
 end;
 $$;
-comment on function memfold_internal._maintenance_groups is
-'The active roots of a bucket that maintenance may compare with one another, oldest first: those of one type and subject, or, by_policy,
-of one scope of tier 2; with their policy, and the strictest of their options. Omits protected types, and memories without a hash or
-without a vector of the model. memory_ids: only these; null: all. Only reads.';
 
+-- The pairs among p_memory_ids with a cosine of at least threshold, by position (a < b). Up to 1,000 memories are
+-- compared each with each; of more, each with its 20 nearest by a temporary index: time grows as n log n, and pairs may
+-- be missed.
 create or replace function memfold_internal._close_pairs(
-    tenant_id text, memory_ids uuid[], embedding_model text, threshold double precision
+    p_tenant_id text, p_memory_ids uuid[], p_embedding_model text, p_threshold double precision
 ) returns table (a integer, b integer, similarity double precision)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -98,7 +99,7 @@ as $$
 declare
     v_a integer[];
     v_b integer[];
-    v_size constant integer := pg_catalog.cardinality(memory_ids);
+    v_size constant integer := pg_catalog.cardinality(p_memory_ids);
     v_names constant text[] := array[
         'hnsw.ef_search', 'hnsw.iterative_scan', 'maintenance_work_mem', 'enable_seqscan', 'enable_sort', 'jit'
     ];
@@ -109,23 +110,23 @@ declare
     v_table text;
 begin
     select m.dimensions into v_dimensions
-    from memfold.embedding_models as m where m.model = embedding_model collate "C";
+    from memfold.embedding_models as m where m.model = p_embedding_model collate "C";
     if v_size <= 1000 or v_dimensions > 4000 then
         return query
         with v as materialized (
             select i.place::integer as place, x.embedding
-            from pg_catalog.unnest(memory_ids) with ordinality as i (id, place)
+            from pg_catalog.unnest(p_memory_ids) with ordinality as i (id, place)
             cross join lateral (
                 select x.embedding from memfold.memory_vectors as x
-                where x.tenant_id = _close_pairs.tenant_id collate "C" and x.memory_id = i.id
-                    and x.model = embedding_model collate "C"
+                where x.tenant_id = p_tenant_id collate "C" and x.memory_id = i.id
+                    and x.model = p_embedding_model collate "C"
                 offset 0
             ) as x
         )
         select v.place, w.place, memfold_internal._similarity(v.embedding, w.embedding)
         from v
         join v as w on w.place > v.place
-        where memfold_internal._similarity(v.embedding, w.embedding) >= threshold;
+        where memfold_internal._similarity(v.embedding, w.embedding) >= p_threshold;
         return;
     end if;
 
@@ -136,7 +137,7 @@ begin
     join pg_catalog.pg_type as t on t.oid = a.atttypid
     where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
     perform memfold_internal._norm(v.embedding)
-    from memfold.memory_vectors as v where v.tenant_id = _close_pairs.tenant_id collate "C" limit 1;
+    from memfold.memory_vectors as v where v.tenant_id = p_tenant_id collate "C" limit 1;
     -- in addition to the vector, a node has its links, and their copies while the graph grows
     v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
     v_before := memfold_internal._swap_settings(v_names, array['24', 'off',
@@ -159,7 +160,7 @@ begin
         ' cross join lateral ('
         ' select x.embedding from memfold.memory_vectors as x'
         ' where x.tenant_id = $2 collate "C" and x.memory_id = i.id and x.model = $3 collate "C" offset 0) as x',
-        v_table, v_schema, v_dimensions) using memory_ids, tenant_id, embedding_model;
+        v_table, v_schema, v_dimensions) using p_memory_ids, p_tenant_id, p_embedding_model;
     execute pg_catalog.format('create index on %s using hnsw (embedding %s.halfvec_ip_ops) with (m = 12, ef_construction = 32)',
         v_table, v_schema);
     execute pg_catalog.format(
@@ -171,34 +172,32 @@ begin
         ' select n.place, n.embedding operator(%2$s.<#>) m.embedding as distance from %1$s as n'
         ' order by n.embedding operator(%2$s.<#>) m.embedding limit 21) as n'
         ' where n.place <> m.place and n.distance <= $1) as n',
-        v_table, v_schema) into v_a, v_b using 0.01 - threshold;
+        v_table, v_schema) into v_a, v_b using 0.01 - p_threshold;
     return query
     select n.a, n.b, s.similarity
     from unnest(v_a, v_b) as n (a, b)
     cross join lateral (
         select x.embedding from memfold.memory_vectors as x
-        where x.tenant_id = _close_pairs.tenant_id collate "C" and x.memory_id = memory_ids[n.a]
-            and x.model = embedding_model collate "C"
+        where x.tenant_id = p_tenant_id collate "C" and x.memory_id = p_memory_ids[n.a]
+            and x.model = p_embedding_model collate "C"
         offset 0
     ) as x
     cross join lateral (
         select y.embedding from memfold.memory_vectors as y
-        where y.tenant_id = _close_pairs.tenant_id collate "C" and y.memory_id = memory_ids[n.b]
-            and y.model = embedding_model collate "C"
+        where y.tenant_id = p_tenant_id collate "C" and y.memory_id = p_memory_ids[n.b]
+            and y.model = p_embedding_model collate "C"
         offset 0
     ) as y
     cross join lateral (select memfold_internal._similarity(x.embedding, y.embedding) as similarity offset 0) as s
-    where s.similarity >= threshold;
+    where s.similarity >= p_threshold;
     execute 'drop table ' || v_table;
     perform memfold_internal._swap_settings(v_names, v_before);
 end;
 $$;
-comment on function memfold_internal._close_pairs is
-'The pairs among memory_ids with a cosine of at least threshold, by position (a < b). Up to 1,000 memories are compared each with each; of
-more, each with its 20 nearest by a temporary index: time grows as n log n, and pairs may be missed.';
 
+-- Cosine of two memories by the vectors of one model. Null: one of them has none. Only reads.
 create or replace function memfold_internal._similarity_of(
-    tenant_id text, memory_id uuid, other_id uuid, embedding_model text
+    p_tenant_id text, p_memory_id uuid, p_other_id uuid, p_embedding_model text
 ) returns double precision
 language plpgsql stable
 as $$
@@ -206,12 +205,10 @@ begin
     return (
         select memfold_internal._similarity(v.embedding, w.embedding)
         from memfold.memory_vectors as v, memfold.memory_vectors as w
-        where v.tenant_id = _similarity_of.tenant_id collate "C" and v.memory_id = _similarity_of.memory_id
-            and v.model = _similarity_of.embedding_model collate "C"
-            and w.tenant_id = _similarity_of.tenant_id collate "C" and w.memory_id = _similarity_of.other_id
-            and w.model = _similarity_of.embedding_model collate "C"
+        where v.tenant_id = p_tenant_id collate "C" and v.memory_id = p_memory_id
+            and v.model = p_embedding_model collate "C"
+            and w.tenant_id = p_tenant_id collate "C" and w.memory_id = p_other_id
+            and w.model = p_embedding_model collate "C"
     );
 end;
 $$;
-comment on function memfold_internal._similarity_of is
-'Cosine of two memories by the vectors of one model. Null: one of them has none. Only reads.';

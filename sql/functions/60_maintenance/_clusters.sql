@@ -1,4 +1,6 @@
-create or replace function memfold_internal._waiting(tenant_id text, bucket_id text) returns uuid[]
+-- The memories of a bucket with an open question whether they say the same as an older one: until it is answered,
+-- maintenance skips them.
+create or replace function memfold_internal._waiting(p_tenant_id text, p_bucket_id text) returns uuid[]
 language plpgsql stable
 as $$
 begin
@@ -6,26 +8,27 @@ begin
         select distinct i.id
         from memfold.judgements as j
         cross join lateral pg_catalog.unnest((memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids))[2:]) as i (id)
-        where j.tenant_id = _waiting.tenant_id collate "C" and j.bucket_id = _waiting.bucket_id collate "C"
+        where j.tenant_id = p_tenant_id collate "C" and j.bucket_id = p_bucket_id collate "C"
             and j.status in ('open', 'leased')
     );
 end;
 $$;
-comment on function memfold_internal._waiting is
-'The memories of a bucket with an open question whether they say the same as an older one: until it is answered, maintenance skips them.';
 
+-- Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each which members are to be
+-- compared: the first is the leader of those near it, the first of the others of those near that one, and so on.
+-- similarity_to_leader null: near a member of the leader's, not near the leader.
 create or replace function memfold_internal._clusters(
-    a integer[], b integer[], similarity double precision[], size integer
+    a integer[], b integer[], p_similarity double precision[], p_size integer
 ) returns table (cluster integer, member integer, leader integer, similarity_to_leader double precision)
 language plpgsql immutable rows 1000
 as $$
 declare
     v_edges constant integer := coalesce(pg_catalog.cardinality(a), 0);
-    v_cluster integer[] := pg_catalog.array_fill(0, array[size]);
-    v_leader integer[] := pg_catalog.array_fill(0, array[size]);
-    v_led integer[] := pg_catalog.array_fill(0, array[size]);
-    v_similarity double precision[] := pg_catalog.array_fill(null::double precision, array[size]);
-    v_nearest double precision[] := pg_catalog.array_fill(null::double precision, array[size]);
+    v_cluster integer[] := pg_catalog.array_fill(0, array[p_size]);
+    v_leader integer[] := pg_catalog.array_fill(0, array[p_size]);
+    v_led integer[] := pg_catalog.array_fill(0, array[p_size]);
+    v_similarity double precision[] := pg_catalog.array_fill(null::double precision, array[p_size]);
+    v_nearest double precision[] := pg_catalog.array_fill(null::double precision, array[p_size]);
     v_from integer;
     v_to integer;
     v_here integer;
@@ -42,7 +45,7 @@ begin
         if v_leader[v_from] = v_from and v_leader[v_to] = 0 then
             v_leader[v_to] := v_from;
             v_led[v_from] := v_led[v_from] + 1;
-            v_similarity[v_to] := similarity[e];
+            v_similarity[v_to] := p_similarity[e];
         end if;
         -- union-find; 0 stands for itself
         v_here := v_from;
@@ -73,14 +76,14 @@ begin
             v_from := case v_turn when 1 then a[e] else b[e] end;
             v_to := case v_turn when 1 then b[e] else a[e] end;
             if (v_leader[v_from] = 0 or v_led[v_from] = 0 and v_similarity[v_from] is null)
-                and v_similarity[v_to] is not null and similarity[e] > coalesce(v_nearest[v_from], -2)
+                and v_similarity[v_to] is not null and p_similarity[e] > coalesce(v_nearest[v_from], -2)
             then
-                v_nearest[v_from] := similarity[e];
+                v_nearest[v_from] := p_similarity[e];
                 v_leader[v_from] := v_leader[v_to];
             end if;
         end loop;
     end loop;
-    for v_member in 1..size loop
+    for v_member in 1..p_size loop
         if v_leader[v_member] not in (0, v_member) then
             v_here := v_member;
             while v_cluster[v_here] <> 0 loop
@@ -95,13 +98,13 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._clusters is
-'Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each which members are to be compared: the first
-is the leader of those near it, the first of the others of those near that one, and so on. similarity_to_leader null: near a member of the
-leader''s, not near the leader.';
 
+-- Clusters of 1..size in which every two are near, from pairs (a, b) with their p_similarity: the nearest pair first,
+-- then any that is near all of them, up to p_max_size. A remaining element is paired with its nearest neighbour, so that
+-- everything with a pair is in some question. lowest: the least similarity of two members. The same pairs give the same
+-- clusters.
 create or replace function memfold_internal._cliques(
-    a integer[], b integer[], similarity double precision[], size integer, max_size bigint
+    a integer[], b integer[], p_similarity double precision[], p_size integer, p_max_size bigint
 ) returns table (members integer[], lowest double precision)
 language plpgsql immutable rows 100
 as $$
@@ -111,11 +114,11 @@ declare
     v_near double precision[];
     -- where the neighbours of each begin
     v_begin integer[];
-    v_used boolean[] := pg_catalog.array_fill(false, array[size]);
+    v_used boolean[] := pg_catalog.array_fill(false, array[p_size]);
     -- for the growing cluster: how many of its members each is near, and how near the farthest of them
-    v_cluster integer[] := pg_catalog.array_fill(0, array[size]);
-    v_count integer[] := pg_catalog.array_fill(0, array[size]);
-    v_lowest double precision[] := pg_catalog.array_fill(0::double precision, array[size]);
+    v_cluster integer[] := pg_catalog.array_fill(0, array[p_size]);
+    v_count integer[] := pg_catalog.array_fill(0, array[p_size]);
+    v_lowest double precision[] := pg_catalog.array_fill(0::double precision, array[p_size]);
     v_number integer := 0;
     v_member integer;
     v_next integer;
@@ -125,20 +128,20 @@ begin
         return;
     end if;
     v_edges := array(
-        select e.place::integer from unnest(a, b, similarity) with ordinality as e (a, b, similarity, place)
+        select e.place::integer from unnest(a, b, p_similarity) with ordinality as e (a, b, similarity, place)
         order by e.similarity desc, least(e.a, e.b), greatest(e.a, e.b)
     );
     select pg_catalog.array_agg(n.there order by n.here, n.similarity desc, n.there),
         pg_catalog.array_agg(n.similarity order by n.here, n.similarity desc, n.there)
     into v_to, v_near
     from (
-        select e.a as here, e.b as there, e.similarity from unnest(a, b, similarity) as e (a, b, similarity)
+        select e.a as here, e.b as there, e.similarity from unnest(a, b, p_similarity) as e (a, b, similarity)
         union all
-        select e.b, e.a, e.similarity from unnest(a, b, similarity) as e (a, b, similarity)
+        select e.b, e.a, e.similarity from unnest(a, b, p_similarity) as e (a, b, similarity)
     ) as n;
     v_begin := array(
         select (1 + pg_catalog.sum(coalesce(d.n, 0)) over (order by p.place) - coalesce(d.n, 0))::integer
-        from pg_catalog.generate_series(1, size + 1) as p (place)
+        from pg_catalog.generate_series(1, p_size + 1) as p (place)
         left join (
             select n.here, pg_catalog.count(*) as n from unnest(a || b) as n (here) group by n.here
         ) as d on d.here = p.place
@@ -149,7 +152,7 @@ begin
         continue when v_used[a[v_place]] or v_used[b[v_place]];
         v_number := v_number + 1;
         members := array[]::integer[];
-        lowest := similarity[v_place];
+        lowest := p_similarity[v_place];
         v_member := least(a[v_place], b[v_place]);
         v_next := greatest(a[v_place], b[v_place]);
         loop
@@ -167,7 +170,7 @@ begin
                 v_count[v_to[i]] := v_count[v_to[i]] + 1;
                 v_lowest[v_to[i]] := least(v_lowest[v_to[i]], v_near[i]);
             end loop;
-            exit when pg_catalog.cardinality(members) >= max_size;
+            exit when pg_catalog.cardinality(members) >= p_max_size;
             if v_next is null then
                 -- of those near to all, the one nearest to the first
                 for i in v_begin[members[1]]..v_begin[members[1] + 1] - 1 loop
@@ -185,7 +188,7 @@ begin
         return next;
     end loop;
     -- one that is near only to members of clusters: paired with the nearest of them
-    for v_here in 1..size loop
+    for v_here in 1..p_size loop
         if not v_used[v_here] and v_begin[v_here + 1] > v_begin[v_here] then
             v_next := v_to[v_begin[v_here]];
             members := array[least(v_here, v_next), greatest(v_here, v_next)];
@@ -195,7 +198,3 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._cliques is
-'Clusters of 1..size in which every two are near, from pairs (a, b) with their similarity: the nearest pair first, then any that is near
-all of them, up to max_size. A remaining element is paired with its nearest neighbour, so that everything with a pair is in some question.
-lowest: the least similarity of two members. The same pairs give the same clusters.';

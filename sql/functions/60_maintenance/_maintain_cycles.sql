@@ -1,65 +1,66 @@
 -- A pass iterates over the buckets of a tenant, as many per call as fit into one second. Time since the epoch is divided into cycles of
 -- an interval: in each bucket a task is done by the first pass that begins in another cycle than the previous pass. So nothing needs to
 -- be stored per bucket.
-create or replace function memfold_internal._in_new_cycle(cycle interval, previous timestamptz, started timestamptz) returns boolean
+-- Whether a pass that began at started is in another cycle than the previous pass (null: there was none).
+create or replace function memfold_internal._in_new_cycle(p_cycle interval, p_previous timestamptz, p_started timestamptz) returns boolean
 language sql immutable parallel safe
-return cycle > interval '0' and (
-    previous is null
-    or pg_catalog.floor(extract(epoch from previous) / extract(epoch from cycle))
-    <> pg_catalog.floor(extract(epoch from started) / extract(epoch from cycle))
+return p_cycle > interval '0' and (
+    p_previous is null
+    or pg_catalog.floor(extract(epoch from p_previous) / extract(epoch from p_cycle))
+    <> pg_catalog.floor(extract(epoch from p_started) / extract(epoch from p_cycle))
 );
-comment on function memfold_internal._in_new_cycle is
-'Whether a pass that began at started is in another cycle than the previous pass (null: there was none).';
 
+-- Does what the options of a bucket say is due since the previous pass, in a pass that began at started. Returns how
+-- many memories were merged, asked about or pruned, and how many names asked about; does at most one call of each
+-- function.
 create or replace function memfold_internal._maintain_bucket(
-    tenant_id text, bucket_id text, previous timestamptz, started timestamptz
+    p_tenant_id text, p_bucket_id text, p_previous timestamptz, p_started timestamptz
 ) returns bigint
 language plpgsql volatile
 as $$
 declare
-    o constant memfold.options := memfold_internal._options(tenant_id, bucket_id, '*');
+    o constant memfold.options := memfold_internal._options(p_tenant_id, p_bucket_id, '*');
     v_number bigint := 0;
 begin
-    if memfold_internal._in_new_cycle(o.sweep_interval, previous, started) then
+    if memfold_internal._in_new_cycle(o.sweep_interval, p_previous, p_started) then
         v_number := v_number + (
             select pg_catalog.count(*) filter (where s.action <> 'keep')
-            from memfold.sweep_duplicates(tenant_id, bucket_id, dry_run => false) as s
+            from memfold.sweep_duplicates(p_tenant_id, p_bucket_id, dry_run => false) as s
         );
     end if;
-    if memfold_internal._in_new_cycle(o.consolidate_interval, previous, started) then
+    if memfold_internal._in_new_cycle(o.consolidate_interval, p_previous, p_started) then
         v_number := v_number + (
-            select pg_catalog.count(*) from memfold.consolidate(tenant_id, bucket_id, dry_run => false)
+            select pg_catalog.count(*) from memfold.consolidate(p_tenant_id, p_bucket_id, dry_run => false)
         );
     end if;
-    if memfold_internal._in_new_cycle(o.prune_interval, previous, started) then
+    if memfold_internal._in_new_cycle(o.prune_interval, p_previous, p_started) then
         v_number := v_number + (
-            select pg_catalog.count(*) from memfold.prune_memories(tenant_id, bucket_id, dry_run => false)
+            select pg_catalog.count(*) from memfold.prune_memories(p_tenant_id, p_bucket_id, dry_run => false)
         );
     end if;
-    if memfold_internal._in_new_cycle(o.link_interval, previous, started) then
-        v_number := v_number + memfold.ask_links(tenant_id, bucket_id);
+    if memfold_internal._in_new_cycle(o.link_interval, p_previous, p_started) then
+        v_number := v_number + memfold.ask_links(p_tenant_id, p_bucket_id);
     end if;
     return v_number;
 end;
 $$;
-comment on function memfold_internal._maintain_bucket is
-'Does what the options of a bucket say is due since the previous pass, in a pass that began at started. Returns how many memories were
-merged, asked about or pruned, and how many names asked about; does at most one call of each function.';
 
-create or replace function memfold_internal._maintain_cycles(tenant_id text, after jsonb) returns memfold_internal.maintenance_step
+-- A part of a pass over the buckets of a tenant: does for each what its options say is due. p_after: the position of the
+-- pass (bucket_id), when it began (started), and when the previous one did (previous).
+create or replace function memfold_internal._maintain_cycles(p_tenant_id text, p_after jsonb) returns memfold_internal.maintenance_step
 language plpgsql volatile
 as $$
 declare
     v_step memfold_internal.maintenance_step;
     v_now constant timestamptz := memfold_internal._clock();
-    v_started constant timestamptz := coalesce((after ->> 'started')::timestamptz, v_now);
-    v_previous constant timestamptz := (after ->> 'previous')::timestamptz;
-    v_bucket_id text collate "C" := coalesce(after ->> 'bucket_id', '');
+    v_started constant timestamptz := coalesce((p_after ->> 'started')::timestamptz, v_now);
+    v_previous constant timestamptz := (p_after ->> 'previous')::timestamptz;
+    v_bucket_id text collate "C" := coalesce(p_after ->> 'bucket_id', '');
     v_until constant timestamptz := clock_timestamp() + interval '1 second';
 begin
     v_step.number := 0;
     v_step.is_left := false;
-    v_step.after := after;
+    v_step.after := p_after;
     if not exists (
         select from memfold.options as o
         where greatest(o.consolidate_interval, o.sweep_interval, o.prune_interval, o.link_interval) > interval '0'
@@ -67,9 +68,9 @@ begin
         return v_step;
     end if;
     loop
-        v_bucket_id := memfold_internal._next_bucket(tenant_id, v_bucket_id);
+        v_bucket_id := memfold_internal._next_bucket(p_tenant_id, v_bucket_id);
         exit when v_bucket_id is null or pg_catalog.clock_timestamp() > v_until;
-        v_step.number := v_step.number + memfold_internal._maintain_bucket(tenant_id, v_bucket_id, v_previous, v_started);
+        v_step.number := v_step.number + memfold_internal._maintain_bucket(p_tenant_id, v_bucket_id, v_previous, v_started);
         v_step.after := pg_catalog.jsonb_build_object('previous', v_previous, 'started', v_started, 'bucket_id', v_bucket_id);
         v_step.is_left := true;
         -- its writes hold the bucket's lock until the call ends
@@ -82,6 +83,3 @@ begin
     return v_step;
 end;
 $$;
-comment on function memfold_internal._maintain_cycles is
-'A part of a pass over the buckets of a tenant: does for each what its options say is due. after: the position of the pass (bucket_id),
-when it began (started), and when the previous one did (previous).';

@@ -1,51 +1,59 @@
+-- The pairs of a group that are near enough for a question, by their positions in ids (a < b): merges if they merge
+-- unless guard or veto prevents it. ids: the one to keep first: the oldest, or, if newer texts replace older ones, the
+-- last stated (said_at: when). p_waiting: those of an open judgement are left out. a is null: there are none.
 create or replace function memfold_internal._sweep_pairs(
-    tenant_id text, memory_ids uuid[], policy memfold.policies, embedding_model text, score text, merge_threshold double precision,
-    judge_threshold double precision, floor double precision, waiting uuid[],
+    p_tenant_id text, p_memory_ids uuid[], p_policy memfold.policies, p_embedding_model text, p_score text,
+    p_merge_threshold double precision,
+    p_judge_threshold double precision, p_floor double precision, p_waiting uuid[],
     out ids uuid[], out said_at timestamptz[], out a integer[], out b integer[], out similarities double precision[], out merges boolean[]
 )
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 begin
-    ids := memory_ids;
-    if policy.on_merge = 'replace' then
-        select pg_catalog.array_agg(k.memory_id order by k.last_seen desc, k.memory_id desc),
-            pg_catalog.array_agg(k.last_seen order by k.last_seen desc, k.memory_id desc)
+    ids := p_memory_ids;
+    if p_policy.on_merge = 'replace' then
+        select pg_catalog.array_agg(s.id order by s.said_at desc, s.id desc), pg_catalog.array_agg(s.said_at order by s.said_at desc, s.id desc)
         into ids, said_at
-        from pg_catalog.unnest(memory_ids) as i (id)
-        cross join lateral (
-            select k.memory_id, k.last_seen from memfold.memory_totals as k
-            where k.tenant_id = _sweep_pairs.tenant_id collate "C" and k.memory_id = i.id
-            offset 0
-        ) as k;
+        from (
+            select i.id, coalesce(k.last_seen, m.created_at) as said_at
+            from pg_catalog.unnest(p_memory_ids) as i (id)
+            cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
+            left join lateral (
+                select k.last_seen from memfold.memory_totals as k
+                where k.tenant_id = p_tenant_id collate "C" and k.memory_id = i.id
+                offset 0
+            ) as k on true
+        ) as s;
     end if;
     select pg_catalog.array_agg(e.a order by e.a, e.b), pg_catalog.array_agg(e.b order by e.a, e.b),
         pg_catalog.array_agg(e.similarity order by e.a, e.b), pg_catalog.array_agg(e.merges order by e.a, e.b)
     into a, b, similarities, merges
     from (
-        select p.a, p.b, p.similarity, s.value >= judge_threshold as unclear,
-            s.value > merge_threshold or s.value = merge_threshold and policy.merge_inclusive as merges
-        from memfold_internal._close_pairs(tenant_id, ids, embedding_model, floor) as p
+        select p.a, p.b, p.similarity, s.value >= p_judge_threshold as unclear,
+            s.value > p_merge_threshold or s.value = p_merge_threshold and p_policy.merge_inclusive as merges
+        from memfold_internal._close_pairs(p_tenant_id, ids, p_embedding_model, p_floor) as p
         cross join lateral (
-            select case when score is null then p.similarity else memfold_internal._pair_score(
-                tenant_id, score, p.similarity, greatest(ids[p.a], ids[p.b]), least(ids[p.a], ids[p.b])) end as value
+            select case when p_score is null then p.similarity else memfold_internal._pair_score(
+                p_tenant_id, p_score, p.similarity, greatest(ids[p.a], ids[p.b]), least(ids[p.a], ids[p.b])) end as value
             offset 0
         ) as s
-        where not memfold_internal._was_asked(tenant_id, ids[p.b], ids[p.a])
+        where not memfold_internal._was_asked(p_tenant_id, ids[p.b], ids[p.a])
             -- a table of hashes; an array cannot be hashed
-            and ids[p.a] not in (select w.id from pg_catalog.unnest(waiting) as w (id))
-            and ids[p.b] not in (select w.id from pg_catalog.unnest(waiting) as w (id))
+            and ids[p.a] not in (select w.id from pg_catalog.unnest(p_waiting) as w (id))
+            and ids[p.b] not in (select w.id from pg_catalog.unnest(p_waiting) as w (id))
     ) as e
     where e.unclear or e.merges;
 end;
 $$;
-comment on function memfold_internal._sweep_pairs is
-'The pairs of a group that are near enough for a question, by their positions in ids (a < b): merges if they merge unless guard or veto
-prevents it. ids: the one to keep first: the oldest, or, if newer texts replace older ones, the last stated (said_at: when). waiting: those
-of an open judgement are left out. a is null: there are none.';
 
+-- The decisions of the bucket's policies about stored memories. With leader_id, a merge: the single element of
+-- member_ids is merged into it, by their own similarity, with guard and veto passed; action is that of the pair
+-- (_decide_pair). Else a cluster (oldest to newest) to be asked about; is_mergeable: some of its members are near enough
+-- to merge; similarity is the least in it. method: whether the cosine (vector) or a score decides. Merges after the
+-- first p_max_operations are omitted, and nothing is asked about them.
 create or replace function memfold_internal._sweep_plan(
-    tenant_id text, bucket_id text, embedding_model text, memory_ids uuid[], max_operations bigint
+    p_tenant_id text, p_bucket_id text, p_embedding_model text, p_memory_ids uuid[], p_max_operations bigint
 ) returns table (
     member_ids uuid[], leader_id uuid, similarity double precision, guard text[], method text, action text,
     policy memfold.policies, is_mergeable boolean
@@ -77,19 +85,19 @@ declare
     v_pair record;
     v_is_newer boolean;
     -- the root of each is still open
-    v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
+    v_waiting constant uuid[] := memfold_internal._waiting(p_tenant_id, p_bucket_id);
 begin
     for v_group in
         select g.group_ids as ids, g.policy, g.max_cluster_size, b.score, b.merge_threshold, b.judge_threshold, b.floor
-        from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, true, memory_ids) as g
+        from memfold_internal._maintenance_groups(p_tenant_id, p_bucket_id, p_embedding_model, true, p_memory_ids) as g
         cross join lateral memfold_internal._bands((g.policy).merge_threshold, (g.policy).judge_threshold,
-            (g.policy).similar_threshold, embedding_model) as b
+            (g.policy).similar_threshold, p_embedding_model) as b
     loop
         v_policy := v_group.policy;
         v_size := pg_catalog.cardinality(v_group.ids);
         v_method := case when v_group.score is null then 'vector' else 'score' end;
         select p.ids, p.said_at, p.a, p.b, p.similarities, p.merges into v_ids, v_said, v_a, v_b, v_near, v_merges
-        from memfold_internal._sweep_pairs(tenant_id, v_group.ids, v_policy, embedding_model, v_group.score, v_group.merge_threshold,
+        from memfold_internal._sweep_pairs(p_tenant_id, v_group.ids, v_policy, p_embedding_model, v_group.score, v_group.merge_threshold,
             v_group.judge_threshold, v_group.floor, v_waiting) as p;
         continue when v_a is null;
 
@@ -117,17 +125,17 @@ begin
                     o.object as other_object
                 from edges as e
                 cross join lateral memfold_internal._clusters(e.a, e.b, e.similarity, v_size) as c
-                cross join lateral memfold_internal._memory(_sweep_plan.tenant_id, v_ids[c.member]) as m
-                cross join lateral memfold_internal._memory(_sweep_plan.tenant_id, v_ids[c.leader]) as o
+                cross join lateral memfold_internal._memory(p_tenant_id, v_ids[c.member]) as m
+                cross join lateral memfold_internal._memory(p_tenant_id, v_ids[c.leader]) as o
                 where e.a is not null and c.similarity_to_leader is not null
                 order by c.similarity_to_leader desc, c.member
             loop
-                if v_count > max_operations then
+                if v_count > p_max_operations then
                     -- more than one call does: left to the next
                     v_members := v_members || v_fold.member;
                     continue;
                 end if;
-                v_check := memfold_internal._check_merge(tenant_id, bucket_id, v_policy, v_fold.content, v_fold.other_content,
+                v_check := memfold_internal._check_merge(p_tenant_id, p_bucket_id, v_policy, v_fold.content, v_fold.other_content,
                     v_fold.object, v_fold.other_object, null, true);
                 v_is_newer := v_ids[v_fold.member] > v_ids[v_fold.leader];
                 v_pair := memfold_internal._decide_pair(v_policy, v_check.mergeable, false, v_fold.content, v_said[v_fold.member],
@@ -173,9 +181,3 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._sweep_plan is
-'The decisions of the bucket''s policies about stored memories. With leader_id, a merge: the single element of member_ids is merged into
-it, by their own similarity, with guard and veto passed; action is that of the pair (_decide_pair). Else a cluster (oldest to newest) to be
-asked about; is_mergeable: some of its members are near enough to merge; similarity is the least in it.
-method: whether the cosine (vector) or a score decides. Merges after the first max_operations are omitted, and nothing is asked about
-them.';

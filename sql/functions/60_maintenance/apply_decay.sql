@@ -57,7 +57,9 @@ on the last run, so repeated runs do not add up. Rows that have not begun to dec
 Handles at most max_operations rows (1 to 1,000,000) per call; the result says how many remain: call it again with the same time until
 none do. Records a run of kind decay. Raises MF001 to MF003, MF022.';
 
-create or replace function memfold_internal._decayed(tenant_id text, bucket_id text, as_of timestamptz, memory_ids uuid[])
+-- The active memories whose stored decay differs from that at a time, with the new value; null: decay has not begun.
+-- p_memory_ids: only these; null: those of the bucket, '*': of the tenant. Only reads.
+create or replace function memfold_internal._decayed(p_tenant_id text, p_bucket_id text, p_as_of timestamptz, p_memory_ids uuid[])
 returns table (memory_id uuid, confidence double precision, decayed_at timestamptz)
 language plpgsql stable
 -- by their index, even if the statistics are missing
@@ -73,16 +75,16 @@ begin
         from (
             select distinct m.bucket_id, m.memory_type
             from memfold.memories as m
-            where m.tenant_id = _decayed.tenant_id collate "C" and _decayed.bucket_id in (m.bucket_id, '*')
-                and (m.memory_id = any(memory_ids) or memory_ids is null)
+            where m.tenant_id = p_tenant_id collate "C" and p_bucket_id in (m.bucket_id, '*')
+                and (m.memory_id = any(p_memory_ids) or p_memory_ids is null)
         ) as g
-        cross join lateral memfold_internal._policy(_decayed.tenant_id, g.bucket_id, g.memory_type) as p
-        cross join lateral memfold_internal._decay(_decayed.tenant_id, g.bucket_id, g.memory_type) as d
+        cross join lateral memfold_internal._policy(p_tenant_id, g.bucket_id, g.memory_type) as p
+        cross join lateral memfold_internal._decay(p_tenant_id, g.bucket_id, g.memory_type) as d
     )
     select e.memory_id, e.confidence, e.decayed_at
     from (
-        select c.memory_id, c.decayed_confidence, c.decayed_at, case when c.last_used + c.decay_interval < as_of and c.decay_rate > 0
-            then memfold_internal._effective(c.confidence, c.last_used, as_of, c.decay_rate, c.decay_floor, c.decay_interval)
+        select c.memory_id, c.decayed_confidence, c.decayed_at, case when c.last_used + c.decay_interval < p_as_of and c.decay_rate > 0
+            then memfold_internal._effective(c.confidence, c.last_used, p_as_of, c.decay_rate, c.decay_floor, c.decay_interval)
             end as confidence
         from (
             select k.memory_id, k.decayed_confidence, k.decayed_at, greatest(k.last_accessed, k.last_seen) as last_used,
@@ -92,8 +94,8 @@ begin
             from memfold.memories as m
             join kinds as g on g.bucket_id = m.bucket_id and g.memory_type = m.memory_type
             join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-            where m.tenant_id = _decayed.tenant_id collate "C" and m.status = 'active'
-                and (m.memory_id = any(memory_ids) or memory_ids is null)
+            where m.tenant_id = p_tenant_id collate "C" and m.status = 'active'
+                and (m.memory_id = any(p_memory_ids) or p_memory_ids is null)
                 and (g.decay_rate > 0 or k.decayed_confidence is not null)
             offset 0
         ) as c
@@ -101,6 +103,3 @@ begin
     where e.confidence is distinct from e.decayed_confidence;
 end;
 $$;
-comment on function memfold_internal._decayed is
-'The active memories whose stored decay differs from that at a time, with the new value; null: decay has not begun. memory_ids: only
-these; null: those of the bucket, ''*'': of the tenant. Only reads.';

@@ -1,22 +1,25 @@
-create or replace function memfold_internal._answered(tenant_id text, judgement_ids uuid[], verdict text) returns void
+-- Closes judgements that a person answered together.
+create or replace function memfold_internal._answered(p_tenant_id text, p_judgement_ids uuid[], p_verdict text) returns void
 language plpgsql volatile
 as $$
 declare
     v_id uuid;
 begin
     -- One by one, here and below: a join with the ids reads all judgements if the statistics are new.
-    foreach v_id in array judgement_ids loop
+    foreach v_id in array p_judgement_ids loop
         update memfold.judgements as o
-        set status = 'done', verdict = _answered.verdict, confidence = 1, reason = 'approved with its run', model = null,
+        set status = 'done', verdict = p_verdict, confidence = 1, reason = 'approved with its run', model = null,
             resolved_at = memfold_internal._clock()
-        where o.tenant_id = _answered.tenant_id collate "C" and o.judgement_id = v_id;
+        where o.tenant_id = p_tenant_id collate "C" and o.judgement_id = v_id;
     end loop;
 end;
 $$;
-comment on function memfold_internal._answered is 'Closes judgements that a person answered together.';
 
+-- Merges the pairs of judgements that a person answered together: the newer into the older (action merged), or the older
+-- into the newer (replaced). Returns how many. A judgement with a side that another one has just merged stays open and
+-- is checked again.
 create or replace function memfold_internal._merge_answered(
-    r memfold.runs, action text, judgement_ids uuid[], verdict text
+    r memfold.runs, p_action text, p_judgement_ids uuid[], p_verdict text
 ) returns bigint
 language plpgsql volatile
 as $$
@@ -26,31 +29,28 @@ declare
     v_similarities double precision[];
     v_places integer[];
 begin
-    if judgement_ids = '{}' then
+    if p_judgement_ids = '{}' then
         return 0;
     end if;
-    select pg_catalog.array_agg(case when action = 'merged' then s.newer else s.older end order by i.place),
-        pg_catalog.array_agg(case when action = 'merged' then s.older else s.newer end order by i.place),
+    select pg_catalog.array_agg(case when p_action = 'merged' then s.newer else s.older end order by i.place),
+        pg_catalog.array_agg(case when p_action = 'merged' then s.older else s.newer end order by i.place),
         pg_catalog.array_agg(j.similarity order by i.place)
     into v_children, v_parents, v_similarities
-    from pg_catalog.unnest(judgement_ids) with ordinality as i (id, place)
+    from pg_catalog.unnest(p_judgement_ids) with ordinality as i (id, place)
     cross join lateral (
         select j.memory_id, j.other_id, j.similarity from memfold.judgements as j
         where j.tenant_id = r.tenant_id and j.judgement_id = i.id
         offset 0
     ) as j
     cross join lateral (select greatest(j.memory_id, j.other_id) as newer, least(j.memory_id, j.other_id) as older) as s;
-    v_places := memfold_internal._merge_all(r, 3, 'person', action, v_children, v_parents, v_similarities,
-        pg_catalog.array_fill('approved with its run'::text, array[pg_catalog.cardinality(judgement_ids)]), judgement_ids,
-        verdict);
-    perform memfold_internal._answered(r.tenant_id, array(select judgement_ids[p.place] from pg_catalog.unnest(v_places) as p (place)),
-        verdict);
+    v_places := memfold_internal._merge_all(r, 3, 'person', p_action, v_children, v_parents, v_similarities,
+        pg_catalog.array_fill('approved with its run'::text, array[pg_catalog.cardinality(p_judgement_ids)]), p_judgement_ids,
+        p_verdict);
+    perform memfold_internal._answered(r.tenant_id, array(select p_judgement_ids[p.place] from pg_catalog.unnest(v_places) as p (place)),
+        p_verdict);
     return pg_catalog.cardinality(v_places);
 end;
 $$;
-comment on function memfold_internal._merge_answered is
-'Merges the pairs of judgements that a person answered together: the newer into the older (action merged), or the older into the newer
-(replaced). Returns how many. A judgement with a side that another one has just merged stays open and is checked again.';
 
 create or replace function memfold.approve_run(
     run_id uuid,

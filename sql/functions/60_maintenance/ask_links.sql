@@ -1,4 +1,6 @@
-create or replace function memfold_internal._take_up_some(tenant_id text) returns memfold_internal.maintenance_step
+-- Takes up a hundred texts under the alias of one link that is not taken up, of one bucket, or a hundred memories of a
+-- predicate whose rule has changed: its writes hold the bucket's lock until the call ends.
+create or replace function memfold_internal._take_up_some(p_tenant_id text) returns memfold_internal.maintenance_step
 language plpgsql volatile
 as $$
 declare
@@ -10,7 +12,7 @@ begin
     v_step.is_left := false;
     select r.* into v_run
     from memfold.runs as r
-    where r.tenant_id = _take_up_some.tenant_id collate "C" and r.kind = 'predicate' and r.status = 'open'
+    where r.tenant_id = p_tenant_id collate "C" and r.kind = 'predicate' and r.status = 'open'
     order by r.run_id
     limit 1;
     if found then
@@ -21,19 +23,16 @@ begin
     select l.* into v_link
     from memfold.links as l
     join memfold.runs as r on r.tenant_id = l.tenant_id and r.run_id = l.run_id
-    where l.tenant_id = _take_up_some.tenant_id collate "C" and r.status = 'open'
+    where l.tenant_id = p_tenant_id collate "C" and r.status = 'open'
     order by l.bucket_id, l.kind, l.alias
     limit 1;
     if found then
-        v_step.number := memfold_internal._take_up_batch(tenant_id, v_link.bucket_id, v_link.kind, v_link.alias, 100);
+        v_step.number := memfold_internal._take_up_batch(p_tenant_id, v_link.bucket_id, v_link.kind, v_link.alias, 100);
         v_step.is_left := true;
     end if;
     return v_step;
 end;
 $$;
-comment on function memfold_internal._take_up_some is
-'Takes up a hundred texts under the alias of one link that is not taken up, of one bucket, or a hundred memories of a predicate whose rule
-has changed: its writes hold the bucket''s lock until the call ends.';
 
 create or replace function memfold.ask_links(
     tenant_id text default current_setting('memfold.tenant_id', true),

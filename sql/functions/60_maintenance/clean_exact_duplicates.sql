@@ -1,4 +1,6 @@
-create or replace function memfold_internal._exact_duplicates(tenant_id text, bucket_id text)
+-- The active memories of a bucket to which the present rules give the hash of another one, which is kept: the most
+-- confident, then the newest. Only reads.
+create or replace function memfold_internal._exact_duplicates(p_tenant_id text, p_bucket_id text)
 returns table (memory_id uuid, keep_id uuid)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -9,17 +11,17 @@ begin
         -- two conditions for the two indexes that begin with a bucket
         select m.*
         from memfold.memories as m
-        where (m.tenant_id = _exact_duplicates.tenant_id collate "C"
-                and m.bucket_id = _exact_duplicates.bucket_id collate "C" and m.content_hash is not null
-            or m.tenant_id = _exact_duplicates.tenant_id collate "C"
-                and m.bucket_id = _exact_duplicates.bucket_id collate "C" and m.content_hash is null)
+        where (m.tenant_id = p_tenant_id collate "C"
+                and m.bucket_id = p_bucket_id collate "C" and m.content_hash is not null
+            or m.tenant_id = p_tenant_id collate "C"
+                and m.bucket_id = p_bucket_id collate "C" and m.content_hash is null)
             and m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
         select k.kind, p.*
         from (select distinct t.memory_type as kind from texts as t) as k
-        cross join lateral memfold_internal._policy(_exact_duplicates.tenant_id, _exact_duplicates.bucket_id, k.kind) as p
-        cross join lateral memfold_internal._options(_exact_duplicates.tenant_id, _exact_duplicates.bucket_id, k.kind) as o
+        cross join lateral memfold_internal._policy(p_tenant_id, p_bucket_id, k.kind) as p
+        cross join lateral memfold_internal._options(p_tenant_id, p_bucket_id, k.kind) as o
         where k.kind <> all(o.protected_types)
     ),
     hashed as (
@@ -48,13 +50,10 @@ begin
         window w as (partition by h.hash order by h.confidence desc, h.created_at desc, h.memory_id desc)
     )
     select d.memory_id, d.keep_id from ranked as d
-    where d.memory_id <> d.keep_id and not memfold_internal._was_asked(_exact_duplicates.tenant_id, d.memory_id, d.keep_id)
+    where d.memory_id <> d.keep_id and not memfold_internal._was_asked(p_tenant_id, d.memory_id, d.keep_id)
     order by d.memory_id;
 end;
 $$;
-comment on function memfold_internal._exact_duplicates is
-'The active memories of a bucket to which the present rules give the hash of another one, which is kept: the most confident, then the
-newest. Only reads.';
 
 create or replace function memfold.clean_exact_duplicates(
     tenant_id text default current_setting('memfold.tenant_id', true),

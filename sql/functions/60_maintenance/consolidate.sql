@@ -1,5 +1,7 @@
+-- What consolidate() would ask: clusters of memories (oldest to newest) in which every two are near, with their least
+-- similarity. Omits two that were asked about together, and memories that wait for a judgement.
 create or replace function memfold_internal._consolidation_questions(
-    tenant_id text, bucket_id text, embedding_model text, threshold double precision
+    p_tenant_id text, p_bucket_id text, p_embedding_model text, p_threshold double precision
 ) returns table (member_ids uuid[], similarity double precision, on_ambiguous text)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -7,19 +9,19 @@ as $$
 declare
     v_group record;
     -- the root of each is still open
-    v_waiting constant uuid[] := memfold_internal._waiting(tenant_id, bucket_id);
+    v_waiting constant uuid[] := memfold_internal._waiting(p_tenant_id, p_bucket_id);
 begin
     for v_group in
         select g.group_ids as ids, g.policy, g.max_cluster_size,
-            coalesce(_consolidation_questions.threshold, g.consolidate_threshold) as threshold
-        from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, false, null) as g
+            coalesce(p_threshold, g.consolidate_threshold) as threshold
+        from memfold_internal._maintenance_groups(p_tenant_id, p_bucket_id, p_embedding_model, false, null) as g
     loop
         return query
         with edges as (
             select pg_catalog.array_agg(p.a order by p.a, p.b) as a, pg_catalog.array_agg(p.b order by p.a, p.b) as b,
                 pg_catalog.array_agg(p.similarity order by p.a, p.b) as similarity
-            from memfold_internal._close_pairs(tenant_id, v_group.ids, embedding_model, v_group.threshold) as p
-            where not memfold_internal._was_asked(tenant_id, v_group.ids[p.b], v_group.ids[p.a])
+            from memfold_internal._close_pairs(p_tenant_id, v_group.ids, p_embedding_model, v_group.threshold) as p
+            where not memfold_internal._was_asked(p_tenant_id, v_group.ids[p.b], v_group.ids[p.a])
                 -- a table of hashes; an array cannot be hashed
                 and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
@@ -33,9 +35,6 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._consolidation_questions is
-'What consolidate() would ask: clusters of memories (oldest to newest) in which every two are near, with their least similarity. Omits two
-that were asked about together, and memories that wait for a judgement.';
 
 create or replace function memfold.consolidate(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -1,4 +1,7 @@
-create or replace function memfold_internal._session_texts(tenant_id text, bucket_id text, session_id text)
+-- The active memories of a session that may be merged, in order of creation. kind: only those of one kind are compared;
+-- standing: 1 is the first to be kept: by on_merge => 'replace', the last stated; else by confidence, access_count and
+-- age, the newest first. Only reads.
+create or replace function memfold_internal._session_texts(p_tenant_id text, p_bucket_id text, p_session_id text)
 returns table (
     kind text, memory_id uuid, content text, object text, tokens text[], last_seen timestamptz, standing bigint, rule memfold.policies,
     session_threshold double precision
@@ -14,15 +17,15 @@ begin
     with texts as materialized (
         select m.*
         from memfold.memories as m
-        where m.tenant_id = _session_texts.tenant_id collate "C" and m.bucket_id = _session_texts.bucket_id collate "C"
-            and m.session_id = _session_texts.session_id collate "C"
+        where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
+            and m.session_id = p_session_id collate "C"
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
         select t.memory_type, p as rule, o.protected_confidence, o.session_threshold
         from (select distinct x.memory_type from texts as x) as t
-        cross join lateral memfold_internal._policy(_session_texts.tenant_id, _session_texts.bucket_id, t.memory_type) as p
-        cross join lateral memfold_internal._options(_session_texts.tenant_id, _session_texts.bucket_id, t.memory_type) as o
+        cross join lateral memfold_internal._policy(p_tenant_id, p_bucket_id, t.memory_type) as p
+        cross join lateral memfold_internal._options(p_tenant_id, p_bucket_id, t.memory_type) as o
         where t.memory_type <> all(o.protected_types)
     )
     select t.memory_type || case when (r.rule).scope = 'predicate' then ' ' || t.scope_key else '' end, t.memory_id,
@@ -45,12 +48,10 @@ begin
     order by t.created_at, t.memory_id;
 end;
 $$;
-comment on function memfold_internal._session_texts is
-'The active memories of a session that may be merged, in order of creation. kind: only those of one kind are compared; standing: 1 is the
-first to be kept: by on_merge => ''replace'', the last stated; else by confidence, access_count and age, the newest first. Only reads.';
 
+-- The merges of end_session(): greedy clusters in which every two are near by the words of their texts. Only reads.
 create or replace function memfold_internal._session_merges(
-    tenant_id text, bucket_id text, session_id text,
+    p_tenant_id text, p_bucket_id text, p_session_id text,
     out considered bigint, out clusters bigint, out memory_ids uuid[], out into_ids uuid[],
     out similarities double precision[], out average_similarity double precision
 )
@@ -75,7 +76,7 @@ begin
     for g in
         with texts as materialized (
             select t.*, pg_catalog.row_number() over (partition by t.kind) as place
-            from memfold_internal._session_texts(tenant_id, bucket_id, session_id) as t
+            from memfold_internal._session_texts(p_tenant_id, p_bucket_id, p_session_id) as t
         ),
         words as (
             select t.kind, t.place, w.word from texts as t cross join lateral pg_catalog.unnest(t.tokens) as w (word)
@@ -95,13 +96,13 @@ begin
                 select s.n::double precision / (pg_catalog.cardinality(a.tokens) + pg_catalog.cardinality(b.tokens) - s.n)
                     as similarity
             ) as j
-            cross join lateral memfold_internal._check_merge(_session_merges.tenant_id, _session_merges.bucket_id, a.rule, a.content,
+            cross join lateral memfold_internal._check_merge(p_tenant_id, p_bucket_id, a.rule, a.content,
                 b.content, a.object, b.object, null, j.similarity > a.session_threshold) as m
             -- either may stay: each is decided about as if it were the newer
             cross join lateral memfold_internal._decide_pair(a.rule, m.mergeable, false, b.content, null, a.content, null, true) as p
             cross join lateral memfold_internal._decide_pair(a.rule, m.mergeable, false, a.content, null, b.content, null, true) as q
             where j.similarity > a.session_threshold
-                and not memfold_internal._was_asked(_session_merges.tenant_id, a.memory_id, b.memory_id)
+                and not memfold_internal._was_asked(p_tenant_id, a.memory_id, b.memory_id)
                 and p.action in ('merged', 'replaced') and q.action in ('merged', 'replaced')
         ),
         refined as (
@@ -168,8 +169,6 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._session_merges is
-'The merges of end_session(): greedy clusters in which every two are near by the words of their texts. Only reads.';
 
 create or replace function memfold.end_session(
     session_id text,

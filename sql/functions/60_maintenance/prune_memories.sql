@@ -1,6 +1,8 @@
+-- The memories that prune_memories() would retire, the least confident first. p_memory_ids: only these; null: all. Only
+-- reads.
 create or replace function memfold_internal._prunable(
-    tenant_id text, bucket_id text, max_confidence double precision, unused_for interval, max_operations bigint,
-    memory_ids uuid[]
+    p_tenant_id text, p_bucket_id text, p_max_confidence double precision, p_unused_for interval, p_max_operations bigint,
+    p_memory_ids uuid[]
 ) returns table (
     memory_id uuid, content text, confidence double precision, last_used timestamptz, helpful_count bigint,
     harmful_count bigint, reason text
@@ -16,20 +18,20 @@ begin
     with texts as materialized (
         select m.memory_id, m.memory_type, m.content::text as content, m.predicate::text as predicate
         from memfold.memories as m
-        where m.tenant_id = _prunable.tenant_id collate "C" and m.bucket_id = _prunable.bucket_id collate "C"
-            and m.root_id is null and m.status = 'active' and _prunable.memory_ids is null
+        where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
+            and m.root_id is null and m.status = 'active' and p_memory_ids is null
         union all
         select m.memory_id, m.memory_type, m.content, m.predicate
-        from pg_catalog.unnest(_prunable.memory_ids) as i (id)
-        cross join lateral memfold_internal._memory(_prunable.tenant_id, i.id) as m
+        from pg_catalog.unnest(p_memory_ids) as i (id)
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         where m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
         select t.memory_type as kind, p.weight_source, p.weight_extractor, p.weight_repetition, o.decay_rate, o.decay_floor,
             o.decay_interval
         from (select distinct x.memory_type from texts as x) as t
-        cross join lateral memfold_internal._policy(_prunable.tenant_id, _prunable.bucket_id, t.memory_type) as p
-        cross join lateral memfold_internal._options(_prunable.tenant_id, _prunable.bucket_id, t.memory_type) as o
+        cross join lateral memfold_internal._policy(p_tenant_id, p_bucket_id, t.memory_type) as p
+        cross join lateral memfold_internal._options(p_tenant_id, p_bucket_id, t.memory_type) as o
         where t.memory_type <> all(o.protected_types)
     ),
     used as (
@@ -43,11 +45,11 @@ begin
         join rules as p on p.kind = t.memory_type
         cross join lateral (
             select k.* from memfold.memory_totals as k
-            where k.tenant_id = _prunable.tenant_id collate "C" and k.memory_id = t.memory_id
+            where k.tenant_id = p_tenant_id collate "C" and k.memory_id = t.memory_id
                 -- there the most recent statement holds, whether or not it is used
                 and not (k.on_timeline and (
-                    memfold_internal._is_slot(_prunable.tenant_id, _prunable.bucket_id, t.memory_type, t.predicate)
-                    or memfold_internal._related(_prunable.tenant_id, array[t.memory_id]) <> '{}'))
+                    memfold_internal._is_slot(p_tenant_id, p_bucket_id, t.memory_type, t.predicate)
+                    or memfold_internal._related(p_tenant_id, array[t.memory_id]) <> '{}'))
             offset 0
         ) as k
         cross join lateral (select greatest(k.last_accessed, k.last_seen) as last_used) as u
@@ -55,20 +57,18 @@ begin
     select u.memory_id, u.content, u.confidence, u.last_used, u.helpful_count, u.harmful_count,
         case when u.harmful_count > u.helpful_count + 2
             then pg_catalog.format('harmful: %s reports, helpful: %s', u.harmful_count, u.helpful_count)
-            when greatest(u.valid_until, u.last_used) < pg_catalog.now() - _prunable.unused_for and u.valid_until is not null
+            when greatest(u.valid_until, u.last_used) < pg_catalog.now() - p_unused_for and u.valid_until is not null
             then pg_catalog.format('expired since %s', (u.valid_until at time zone 'UTC')::date)
             else pg_catalog.format('confidence %s, unused since %s', pg_catalog.round(u.confidence::numeric, 3),
                 (u.last_used at time zone 'UTC')::date) end
     from used as u
     where u.harmful_count > u.helpful_count + 2
-        or u.last_used < pg_catalog.now() - _prunable.unused_for
-            and (u.confidence < _prunable.max_confidence or u.valid_until < pg_catalog.now() - _prunable.unused_for)
+        or u.last_used < pg_catalog.now() - p_unused_for
+            and (u.confidence < p_max_confidence or u.valid_until < pg_catalog.now() - p_unused_for)
     order by u.confidence, u.memory_id
-    limit max_operations;
+    limit p_max_operations;
 end;
 $$;
-comment on function memfold_internal._prunable is
-'The memories that prune_memories() would retire, the least confident first. memory_ids: only these; null: all. Only reads.';
 
 create or replace function memfold.prune_memories(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -86,7 +86,8 @@ held; errors by task. A task that fails does not stop the others, but locks are 
 call. Records a run (kind maintenance, status failed if a task has failed), and deletes its runs, and those of kind decay,
 that are older than 30 days, 100 per call. Raises MF001 to MF003, MF022.';
 
-create or replace function memfold_internal._next_bucket(tenant_id text, bucket_id text) returns text
+-- The next bucket of a tenant after this one; null: there is none. Only reads.
+create or replace function memfold_internal._next_bucket(p_tenant_id text, p_bucket_id text) returns text
 language plpgsql stable
 as $$
 begin
@@ -95,21 +96,21 @@ begin
         select min(b.bucket_id)
         from (
             (select m.bucket_id from memfold.memories as m
-            where m.tenant_id = _next_bucket.tenant_id collate "C" and m.bucket_id > _next_bucket.bucket_id collate "C"
+            where m.tenant_id = p_tenant_id collate "C" and m.bucket_id > p_bucket_id collate "C"
                 and m.content_hash is not null
             order by m.bucket_id limit 1)
             union all
             (select m.bucket_id from memfold.memories as m
-            where m.tenant_id = _next_bucket.tenant_id collate "C" and m.bucket_id > _next_bucket.bucket_id collate "C"
+            where m.tenant_id = p_tenant_id collate "C" and m.bucket_id > p_bucket_id collate "C"
                 and m.content_hash is null
             order by m.bucket_id limit 1)
         ) as b
     );
 end;
 $$;
-comment on function memfold_internal._next_bucket is 'The next bucket of a tenant after this one; null: there is none. Only reads.';
 
-create or replace function memfold_internal._maintenance_task(tenant_id text, task text, after text)
+-- One task of run_maintenance(). p_after: for a task that iterates over buckets, the last bucket that has nothing left.
+create or replace function memfold_internal._maintenance_task(p_tenant_id text, p_task text, p_after text)
 returns memfold_internal.maintenance_step
 language plpgsql volatile
 -- Rows may be held by now, so it waits no longer than a batch takes.
@@ -123,49 +124,49 @@ declare
 begin
     v_step.number := 0;
     v_step.is_left := false;
-    if task = 'plain' then
+    if p_task = 'plain' then
         select r.ingested, r.ingested > 0 or r.busy > 0, r.busy into v_step.number, v_step.is_left, v_number
-        from memfold.ingest_plain_rows(tenant_id) as r;
+        from memfold.ingest_plain_rows(p_tenant_id) as r;
         if v_step.number = 0 and v_number > 0 then
             raise lock_not_available using message = 'every bucket with plain rows is busy';
         end if;
-    elsif task = 'keys' then
-        v_step := memfold_internal._expire_keys(tenant_id, after);
-    elsif task = 'decay' then
+    elsif p_task = 'keys' then
+        v_step := memfold_internal._expire_keys(p_tenant_id, p_after);
+    elsif p_task = 'decay' then
         if exists (select from memfold.options as o where o.decay_rate > 0) then
-            select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(tenant_id) as d;
+            select d.decayed, d.remaining > 0 into v_step.number, v_step.is_left from memfold.apply_decay(p_tenant_id) as d;
         end if;
-    elsif task = 'embed' then
-        v_step.number := memfold.embed_pending(tenant_id);
+    elsif p_task = 'embed' then
+        v_step.number := memfold.embed_pending(p_tenant_id);
         v_step.is_left := v_step.number > 0;
-    elsif task = 'syntheses' then
-        v_step.number := memfold_internal._fall_back_dead(tenant_id);
+    elsif p_task = 'syntheses' then
+        v_step.number := memfold_internal._fall_back_dead(p_tenant_id);
         v_step.is_left := v_step.number > 0;
-    elsif task = 'runs' then
+    elsif p_task = 'runs' then
         select pg_catalog.count(memfold_internal._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
         from memfold.runs as r
-        where r.tenant_id = _maintenance_task.tenant_id collate "C" and r.status = 'open'
+        where r.tenant_id = p_tenant_id collate "C" and r.status = 'open'
             and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure', 'link', 'predicate')
             and r.started_at < pg_catalog.now() - interval '1 minute'
             and not exists (
                 select from memfold.judgements as j
                 where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.status in ('open', 'leased')
             );
-    elsif task = 'links' then
-        v_step := memfold_internal._take_up_some(tenant_id);
-    elsif task = 'cycles' then
-        v_step := memfold_internal._maintain_cycles(tenant_id, after::jsonb);
-    elsif task in ('clean', 'sweep') then
-        v_bucket_id := coalesce(after, '');
+    elsif p_task = 'links' then
+        v_step := memfold_internal._take_up_some(p_tenant_id);
+    elsif p_task = 'cycles' then
+        v_step := memfold_internal._maintain_cycles(p_tenant_id, p_after::jsonb);
+    elsif p_task in ('clean', 'sweep') then
+        v_bucket_id := coalesce(p_after, '');
         loop
-            v_bucket_id := memfold_internal._next_bucket(tenant_id, v_bucket_id);
+            v_bucket_id := memfold_internal._next_bucket(p_tenant_id, v_bucket_id);
             exit when v_bucket_id is null;
-            if task = 'clean' then
+            if p_task = 'clean' then
                 select pg_catalog.count(*) into v_number
-                from memfold.clean_exact_duplicates(tenant_id, v_bucket_id, dry_run => false);
+                from memfold.clean_exact_duplicates(p_tenant_id, v_bucket_id, dry_run => false);
             else
                 select pg_catalog.count(*) filter (where s.action <> 'keep') into v_number
-                from memfold.sweep_duplicates(tenant_id, v_bucket_id, dry_run => false) as s;
+                from memfold.sweep_duplicates(p_tenant_id, v_bucket_id, dry_run => false) as s;
             end if;
             v_step.number := v_step.number + v_number;
             -- a bucket in which something was done may have more of it
@@ -179,16 +180,17 @@ begin
             v_step.is_left := false;
             v_step.after := null;
         elsif v_step.after is null then
-            v_step.after := after;
+            v_step.after := p_after;
         end if;
     end if;
     return v_step;
 end;
 $$;
-comment on function memfold_internal._maintenance_task is
-'One task of run_maintenance(). after: for a task that iterates over buckets, the last bucket that has nothing left.';
 
-create or replace function memfold_internal._expire_keys(tenant_id text, after text) returns memfold_internal.maintenance_step
+-- Deletes idempotency keys of a tenant that are older than the key_retention of their bucket: among at most 5,000 keys,
+-- the oldest first. p_after: where the previous call stopped, at keys of a bucket that keeps them for longer. Keys of an
+-- adopted table (they begin with import:) stay.
+create or replace function memfold_internal._expire_keys(p_tenant_id text, p_after text) returns memfold_internal.maintenance_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -198,7 +200,7 @@ set datestyle = iso
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_step memfold_internal.maintenance_step;
     v_before timestamptz;
     v_seen bigint := 0;
@@ -214,7 +216,7 @@ begin
         with old as materialized (
             select k.bucket_id, k.idempotency_key, k.recorded_at
             from memfold.idempotency_keys as k
-            where k.tenant_id = v_tenant_id and k.recorded_at < v_before and k.recorded_at > coalesce(after::timestamptz, '-infinity')
+            where k.tenant_id = v_tenant_id and k.recorded_at < v_before and k.recorded_at > coalesce(p_after::timestamptz, '-infinity')
                 and (k.idempotency_key < 'import:' or k.idempotency_key >= 'import;')
             order by k.recorded_at
             limit 5000
@@ -241,15 +243,11 @@ begin
     v_step.is_left := v_seen = 5000;
     if v_step.is_left then
         -- past those that are kept; others as old as the last of them are left to the next call
-        v_step.after := case when v_stays then v_last::text else after end;
+        v_step.after := case when v_stays then v_last::text else p_after end;
     end if;
     return v_step;
 end;
 $$;
-comment on function memfold_internal._expire_keys is
-'Deletes idempotency keys of a tenant that are older than the key_retention of their bucket: among at most 5,000 keys, the oldest first.
-after: where the previous call stopped, at keys of a bucket that keeps them for longer. Keys of an adopted table (they begin with import:)
-stay.';
 
 create or replace procedure memfold.run_maintenance_all(
     tasks text[] default '{plain,decay,syntheses,keys,runs,embed,links,cycles}'

@@ -1,30 +1,32 @@
-create or replace function memfold_internal._pair_strength(origin text, evidence text) returns integer
+-- Which of two labels of one pair prevails: the stronger, of equals the later.
+create or replace function memfold_internal._pair_strength(p_origin text, p_evidence text) returns integer
 language sql immutable parallel safe
 return case
-    when origin in ('import', 'labelled') then 4
-    when evidence in ('person', 'undo') then 3
-    when evidence in ('judge', 'object') then 2
+    when p_origin in ('import', 'labelled') then 4
+    when p_evidence in ('person', 'undo') then 3
+    when p_evidence in ('judge', 'object') then 2
     else 1
 end;
-comment on function memfold_internal._pair_strength is 'Which of two labels of one pair prevails: the stronger, of equals the later.';
 
+-- Stores valid labelled pairs and returns their ids. An existing pair, in either order, gets the new label unless the
+-- old one is stronger, and the new cosines in addition to its own.
 create or replace function memfold_internal._add_pairs(
-    tenant_id text, contents_a text[], contents_b text[], labels text[], origin text, evidences text[],
-    similarities jsonb[], memories_a uuid[], memories_b uuid[]
+    p_tenant_id text, p_contents_a text[], p_contents_b text[], p_labels text[], p_origin text, p_evidences text[],
+    p_similarities jsonb[], p_memories_a uuid[], p_memories_b uuid[]
 ) returns uuid[]
 language plpgsql volatile
 as $$
 declare
     v_now constant timestamptz := pg_catalog.clock_timestamp();
     v_actor constant text := memfold_internal._actor();
-    v_ids uuid[] := array_fill(null::uuid, array[coalesce(pg_catalog.cardinality(contents_a), 0)]);
+    v_ids uuid[] := array_fill(null::uuid, array[coalesce(pg_catalog.cardinality(p_contents_a), 0)]);
     v_id uuid;
     l memfold.labelled_pairs;
     v_pair record;
 begin
     for v_pair in
         select p.*
-        from unnest(contents_a, contents_b, labels, evidences, similarities, memories_a, memories_b)
+        from unnest(p_contents_a, p_contents_b, p_labels, p_evidences, p_similarities, p_memories_a, p_memories_b)
             with ordinality as p (content_a, content_b, label, evidence, similarities, memory_a, memory_b, place)
         -- in the order of the key, so that two calls that label the same pairs wait for each other without a deadlock
         order by memfold_internal._pair_key(p.content_a, p.content_b), p.place
@@ -33,7 +35,7 @@ begin
             tenant_id, content_a, content_b, label, origin, evidence, weak, similarities, memory_a, memory_b, labelled_at,
             labelled_by
         ) values (
-            _add_pairs.tenant_id, v_pair.content_a, v_pair.content_b, v_pair.label, _add_pairs.origin, v_pair.evidence,
+            p_tenant_id, v_pair.content_a, v_pair.content_b, v_pair.label, p_origin, v_pair.evidence,
             coalesce(v_pair.evidence in ('merge', 'neighbours'), false), coalesce(v_pair.similarities, '{}'),
             v_pair.memory_a, v_pair.memory_b, v_now, v_actor
         )
@@ -42,18 +44,18 @@ begin
         if v_id is null then
             select o.* into strict l
             from memfold.labelled_pairs as o
-            where o.tenant_id = _add_pairs.tenant_id collate "C"
+            where o.tenant_id = p_tenant_id collate "C"
                 and o.pair_key = memfold_internal._pair_key(v_pair.content_a, v_pair.content_b)
             for no key update;
             v_id := l.pair_id;
             l.similarities := l.similarities || coalesce(v_pair.similarities, '{}');
             l.memory_a := coalesce(l.memory_a, v_pair.memory_a);
             l.memory_b := coalesce(l.memory_b, v_pair.memory_b);
-            if memfold_internal._pair_strength(_add_pairs.origin, v_pair.evidence)
+            if memfold_internal._pair_strength(p_origin, v_pair.evidence)
                 >= memfold_internal._pair_strength(l.origin, l.evidence)
             then
                 l.label := v_pair.label;
-                l.origin := _add_pairs.origin;
+                l.origin := p_origin;
                 l.evidence := v_pair.evidence;
                 l.weak := coalesce(v_pair.evidence in ('merge', 'neighbours'), false);
                 l.labelled_at := v_now;
@@ -69,42 +71,39 @@ begin
     return v_ids;
 end;
 $$;
-comment on function memfold_internal._add_pairs is
-'Stores valid labelled pairs and returns their ids. An existing pair, in either order, gets the new label unless the old one is stronger,
-and the new cosines in addition to its own.';
 
+-- Raises MF004, MF005, MF042.
 create or replace function memfold_internal._check_labelled_pair(
-    content_a text, content_b text, label text, similarities jsonb
+    p_content_a text, p_content_b text, p_label text, p_similarities jsonb
 ) returns void
 language plpgsql stable
 as $$
 declare
-    v_a constant text := memfold_internal._prose_1(content_a);
-    v_b constant text := memfold_internal._prose_1(content_b);
+    v_a constant text := memfold_internal._prose_1(p_content_a);
+    v_b constant text := memfold_internal._prose_1(p_content_b);
 begin
     if coalesce(v_a, '') = '' or coalesce(v_b, '') = '' then
         perform memfold_internal._fail('MF004', 'the content is empty',
             'The canonical form of a text of the pair is empty.', 'Pass the texts of two facts.');
-    elsif greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b)) > 100000 then
+    elsif greatest(pg_catalog.octet_length(p_content_a), pg_catalog.octet_length(p_content_b)) > 100000 then
         perform memfold_internal._fail('MF005', 'the content is too long',
-            pg_catalog.format('It has %s bytes.', greatest(pg_catalog.octet_length(content_a), pg_catalog.octet_length(content_b))),
+            pg_catalog.format('It has %s bytes.', greatest(pg_catalog.octet_length(p_content_a), pg_catalog.octet_length(p_content_b))),
             'A text of a labelled pair has at most 100,000 bytes.');
     elsif v_a = v_b then
         perform memfold_internal._fail('MF042', 'the two texts are equal',
             'They have the same canonical form.', 'Label two texts that tier 1 does not recognize as equal.');
-    elsif not coalesce(label in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
-        perform memfold_internal._fail('MF042', 'unknown label', pg_catalog.format('label was %s.', pg_catalog.quote_nullable(label)),
+    elsif not coalesce(p_label in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
+        perform memfold_internal._fail('MF042', 'unknown label', pg_catalog.format('label was %s.', pg_catalog.quote_nullable(p_label)),
             'A label is duplicate, refinement, contradiction or distinct.');
-    elsif similarities is not null and (
-        pg_catalog.jsonb_typeof(similarities) <> 'object' or pg_catalog.jsonb_path_exists(similarities,
+    elsif p_similarities is not null and (
+        pg_catalog.jsonb_typeof(p_similarities) <> 'object' or pg_catalog.jsonb_path_exists(p_similarities,
             '$.* ? (@.type() != "number" || @ < -1 || @ > 1)')
     ) then
-        perform memfold_internal._fail('MF042', 'a similarity is not a cosine', pg_catalog.format('similarities was %s.', similarities),
+        perform memfold_internal._fail('MF042', 'a similarity is not a cosine', pg_catalog.format('similarities was %s.', p_similarities),
             'Pass an object with a number from -1 to 1 for each embedding model.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_labelled_pair is 'Raises MF004, MF005, MF042.';
 
 create or replace function memfold.add_labelled_pair(
     content_a text,

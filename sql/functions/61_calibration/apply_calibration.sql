@@ -1,4 +1,8 @@
-create or replace function memfold_internal._change_calibration(model text, calibration_id uuid, undoes uuid, after jsonb) returns void
+-- Sets the thresholds and score of a model (p_after: columns of its row), and logs the previous ones. The caller holds
+-- the lock of that row.
+create or replace function memfold_internal._change_calibration(
+    p_model text, p_calibration_id uuid, p_undoes uuid, p_after jsonb
+) returns void
 language plpgsql volatile
 as $$
 declare
@@ -6,12 +10,12 @@ declare
     v_columns constant text[] := array['calibration_id', 'merge_threshold', 'judge_threshold', 'score_function',
         'candidate_threshold', 'score_merge_threshold', 'score_judge_threshold'];
 begin
-    select o.* into strict m from memfold.embedding_models as o where o.model = _change_calibration.model collate "C";
+    select o.* into strict m from memfold.embedding_models as o where o.model = p_model collate "C";
     insert into memfold.calibration_changes (model, calibration_id, undoes, before, actor)
-    select m.model, _change_calibration.calibration_id, _change_calibration.undoes,
+    select m.model, p_calibration_id, p_undoes,
         pg_catalog.jsonb_object_agg(c.name, pg_catalog.to_jsonb(m) -> c.name), memfold_internal._actor()
     from unnest(v_columns) as c (name);
-    m := pg_catalog.jsonb_populate_record(m, after);
+    m := pg_catalog.jsonb_populate_record(m, p_after);
     update memfold.embedding_models as o
     set calibration_id = m.calibration_id, merge_threshold = m.merge_threshold, judge_threshold = m.judge_threshold,
         score_function = m.score_function, candidate_threshold = m.candidate_threshold,
@@ -19,30 +23,28 @@ begin
     where o.model = m.model;
 end;
 $$;
-comment on function memfold_internal._change_calibration is
-'Sets the thresholds and score of a model (after: columns of its row), and logs the previous ones. The caller holds the lock of that
-row.';
 
-create or replace function memfold_internal._score_name(calibration_id uuid) returns text
+-- The name of the function that apply_calibration() creates from a calibration's score.
+create or replace function memfold_internal._score_name(p_calibration_id uuid) returns text
 language sql immutable strict parallel safe
-return '_score_' || pg_catalog.replace(calibration_id::text, '-', '');
-comment on function memfold_internal._score_name is
-'The name of the function that apply_calibration() creates from a calibration''s score.';
+return '_score_' || pg_catalog.replace(p_calibration_id::text, '-', '');
 
-create or replace function memfold_internal._is_score(score_sql text, name text) returns boolean
+-- Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, without other reads
+-- or calls.
+create or replace function memfold_internal._is_score(p_score_sql text, p_name text) returns boolean
 language plpgsql immutable parallel safe
 as $$
 declare
     v_head constant text := pg_catalog.format(
-        'create or replace function memfold_internal.%s(features double precision[]) returns double precision', name)
+        'create or replace function memfold_internal.%s(features double precision[]) returns double precision', p_name)
         || E'\nlanguage plpgsql immutable strict parallel safe\nas $score$\n';
     v_tail constant text := E'\nend;\n$score$;\n';
     v_body text;
 begin
-    if not pg_catalog.starts_with(score_sql, v_head) or pg_catalog.right(score_sql, length(v_tail)) <> v_tail then
+    if not pg_catalog.starts_with(p_score_sql, v_head) or pg_catalog.right(p_score_sql, length(v_tail)) <> v_tail then
         return false;
     end if;
-    v_body := substr(score_sql, length(v_head) + 1, length(score_sql) - length(v_head) - length(v_tail)) || ' end';
+    v_body := substr(p_score_sql, length(v_head) + 1, length(p_score_sql) - length(v_head) - length(v_tail)) || ' end';
     -- without comments on their own lines, literals and numbers, words and signs are left
     v_body := regexp_replace(v_body, E'^ *--[^\\n]*$', '', 'gn');
     v_body := regexp_replace(v_body, E'''[^''\\\\]*''', ' ', 'g');
@@ -56,24 +58,24 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._is_score is
-'Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, without other reads or calls.';
 
-create or replace function memfold_internal._make_score(calibration_id uuid) returns text
+-- Creates the function of a calibration's score and returns its name; null if it has none. It stays when the calibration
+-- is undone, because a call in progress may need it. Raises MF045.
+create or replace function memfold_internal._make_score(p_calibration_id uuid) returns text
 language plpgsql volatile
 as $$
 declare
-    v_name constant text := memfold_internal._score_name(calibration_id);
+    v_name constant text := memfold_internal._score_name(p_calibration_id);
     v_sql text;
 begin
     -- This text is executed. Only members of memfold_owner, the role this runs as, can have written it; it is still checked to be a
     -- score and nothing else.
-    select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = _make_score.calibration_id;
+    select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = p_calibration_id;
     if v_sql is null then
         return null;
     elsif not memfold_internal._is_score(v_sql, v_name) then
         perform memfold_internal._fail('MF045', 'the score is not a function of only its features',
-            pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', calibration_id),
+            pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', p_calibration_id),
             'Calibrate again.');
     end if;
     execute v_sql;
@@ -84,9 +86,6 @@ begin
     return v_name;
 end;
 $$;
-comment on function memfold_internal._make_score is
-'Creates the function of a calibration''s score and returns its name; null if it has none. It stays when the calibration is undone,
-because a call in progress may need it. Raises MF045.';
 
 create or replace function memfold.apply_calibration(calibration_id uuid) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

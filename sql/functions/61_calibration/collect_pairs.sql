@@ -1,4 +1,6 @@
-create or replace function memfold_internal._past_decisions(tenant_id text, bucket_id text)
+-- Pairs of texts that were decided about, with their final relation; of several decisions about a pair the last.
+-- p_bucket_id null: of all buckets. Only reads.
+create or replace function memfold_internal._past_decisions(p_tenant_id text, p_bucket_id text)
 returns table (memory_a uuid, memory_b uuid, label text, evidence text)
 language plpgsql stable
 as $$
@@ -23,8 +25,8 @@ begin
                     and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
             ) as undone
         ) as u
-        where j.tenant_id = _past_decisions.tenant_id collate "C"
-            and (_past_decisions.bucket_id is null or j.bucket_id = _past_decisions.bucket_id collate "C")
+        where j.tenant_id = p_tenant_id collate "C"
+            and (p_bucket_id is null or j.bucket_id = p_bucket_id collate "C")
             -- for a cluster, the relation of each of its memories to the oldest
             and j.status = 'done' and j.member_ids is null and j.link is null
             and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
@@ -37,8 +39,8 @@ begin
             case when e.undone then 'undo' when e.tier = 3 then 'person'
                 when e.action in ('superseded', 'historical') then 'object' else 'merge' end
         from memfold_internal._ledger as e
-        where e.tenant_id = _past_decisions.tenant_id collate "C"
-            and (_past_decisions.bucket_id is null or e.bucket_id = _past_decisions.bucket_id collate "C")
+        where e.tenant_id = p_tenant_id collate "C"
+            and (p_bucket_id is null or e.bucket_id = p_bucket_id collate "C")
             and e.judgement_id is null and e.memory_id <> e.target_id and e.undo_state is distinct from 'withdrawn'
             and (
                 e.tier = 2 and e.action in ('merged', 'replaced')
@@ -50,11 +52,12 @@ begin
     order by least(d.a, d.b), greatest(d.a, d.b), d.at desc;
 end;
 $$;
-comment on function memfold_internal._past_decisions is
-'Pairs of texts that were decided about, with their final relation; of several decisions about a pair the last. bucket_id null: of all
-buckets. Only reads.';
 
-create or replace function memfold_internal._near_pairs(tenant_id text, bucket_id text, embedding_model text, threshold double precision)
+-- Active memories of one scope with a cosine of at least threshold that were never in a question: among the newest 1,000
+-- of each scope.
+create or replace function memfold_internal._near_pairs(
+    p_tenant_id text, p_bucket_id text, p_embedding_model text, p_threshold double precision
+)
 returns table (memory_a uuid, memory_b uuid, similarity double precision)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -65,20 +68,20 @@ begin
     for v_ids in
         -- the newest of a scope: each is compared with each
         select g.group_ids[greatest(pg_catalog.cardinality(g.group_ids) - 999, 1):]
-        from memfold_internal._maintenance_groups(tenant_id, bucket_id, embedding_model, true, null) as g
+        from memfold_internal._maintenance_groups(p_tenant_id, p_bucket_id, p_embedding_model, true, null) as g
     loop
         return query
         select v_ids[c.b], v_ids[c.a], c.similarity
-        from memfold_internal._close_pairs(tenant_id, v_ids, embedding_model, threshold) as c
-        where not memfold_internal._was_asked(tenant_id, v_ids[c.a], v_ids[c.b]);
+        from memfold_internal._close_pairs(p_tenant_id, v_ids, p_embedding_model, p_threshold) as c
+        where not memfold_internal._was_asked(p_tenant_id, v_ids[c.a], v_ids[c.b]);
     end loop;
 end;
 $$;
-comment on function memfold_internal._near_pairs is
-'Active memories of one scope with a cosine of at least threshold that were never in a question: among the newest 1,000 of each scope.';
 
+-- The texts of two memories and their cosine by each model that both have a vector of. No row if one has no vector of
+-- p_embedding_model, is withdrawn or was erased, or if the canonical forms are equal. Only reads.
 create or replace function memfold_internal._collectable(
-    tenant_id text, memory_a uuid, memory_b uuid, embedding_model text
+    p_tenant_id text, p_memory_a uuid, p_memory_b uuid, p_embedding_model text
 ) returns table (content_a text, content_b text, similarities jsonb, created_at timestamptz)
 language plpgsql stable rows 1
 as $$
@@ -86,16 +89,16 @@ begin
     return query
     select a.content, b.content, s.similarities, greatest(a.created_at, b.created_at)
     from memfold.memories as a
-    join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = _collectable.memory_b
+    join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = p_memory_b
     cross join lateral (
         select pg_catalog.jsonb_object_agg(v.model, memfold_internal._similarity(v.embedding, w.embedding)) as similarities
         from memfold.memory_vectors as v
         join memfold.memory_vectors as w on w.tenant_id = v.tenant_id and w.memory_id = b.memory_id and w.model = v.model
         where v.tenant_id = a.tenant_id and v.memory_id = a.memory_id
     ) as s
-    where a.tenant_id = _collectable.tenant_id collate "C" and a.memory_id = _collectable.memory_a
+    where a.tenant_id = p_tenant_id collate "C" and a.memory_id = p_memory_a
         and a.status <> 'withdrawn' and b.status <> 'withdrawn'
-        and s.similarities ? embedding_model
+        and s.similarities ? p_embedding_model
         and memfold_internal._prose_1(a.content) not in ('', memfold_internal._prose_1(b.content))
         and memfold_internal._prose_1(b.content) <> ''
         and not exists (
@@ -104,9 +107,6 @@ begin
         );
 end;
 $$;
-comment on function memfold_internal._collectable is
-'The texts of two memories and their cosine by each model that both have a vector of. No row if one has no vector of embedding_model, is
-withdrawn or was erased, or if the canonical forms are equal. Only reads.';
 
 create or replace function memfold.collect_pairs(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -1,4 +1,5 @@
-create or replace function memfold_internal._copy_rules(tenant_id text, bucket_id text, into_bucket text) returns void
+-- Copies to a bucket the policies that another one has itself.
+create or replace function memfold_internal._copy_rules(p_tenant_id text, p_bucket_id text, p_into_bucket text) returns void
 language plpgsql volatile
 as $$
 declare
@@ -6,18 +7,19 @@ declare
 begin
     for p in
         select o.* from memfold.policies as o
-        where o.tenant_id = _copy_rules.tenant_id collate "C" and o.bucket_id = _copy_rules.bucket_id collate "C"
+        where o.tenant_id = p_tenant_id collate "C" and o.bucket_id = p_bucket_id collate "C"
     loop
-        p.bucket_id := into_bucket;
+        p.bucket_id := p_into_bucket;
         p.rehash_run := null;
         insert into memfold.policies select (p).*;
     end loop;
 end;
 $$;
-comment on function memfold_internal._copy_rules is 'Copies to a bucket the policies that another one has itself.';
 
+-- Ingests the newest p_max_memories texts of a bucket into another one, oldest first, and returns the outcome of each:
+-- other_id is the text of the first bucket that it was decided against.
 create or replace function memfold_internal._replay(
-    tenant_id text, bucket_id text, into_bucket text, embedding_model text, max_memories bigint
+    p_tenant_id text, p_bucket_id text, p_into_bucket text, p_embedding_model text, p_max_memories bigint
 ) returns table (memory_id uuid, other_id uuid, action text, similarity double precision, guard text[], reason text)
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -32,32 +34,29 @@ begin
             select o.memory_id, o.content, o.memory_type, o.subject, o.predicate, o.object, o.session_id, v.embedding
             from memfold.memories as o
             join memfold.memory_vectors as v on v.tenant_id = o.tenant_id and v.memory_id = o.memory_id
-            where o.tenant_id = _replay.tenant_id collate "C" and o.bucket_id = _replay.bucket_id collate "C"
-                and o.content_hash is not null and v.model = _replay.embedding_model collate "C"
+            where o.tenant_id = p_tenant_id collate "C" and o.bucket_id = p_bucket_id collate "C"
+                and o.content_hash is not null and v.model = p_embedding_model collate "C"
             order by o.memory_id desc
-            limit _replay.max_memories
+            limit p_max_memories
         ) as s
         order by s.memory_id
     loop
         r := memfold.ingest_memory(
-            m.content, tenant_id, bucket_id => into_bucket, memory_type => m.memory_type, subject => m.subject,
+            m.content, p_tenant_id, bucket_id => p_into_bucket, memory_type => m.memory_type, subject => m.subject,
             predicate => m.predicate, object => m.object, session_id => m.session_id, embedding => m.embedding,
-            embedding_model => embedding_model
+            embedding_model => p_embedding_model
         );
         return query
         select m.memory_id, (
                 select o.memory_id from memfold.memories as o
-                where o.tenant_id = e.tenant_id and o.bucket_id = _replay.bucket_id collate "C" and o.content_hash = t.content_hash
+                where o.tenant_id = e.tenant_id and o.bucket_id = p_bucket_id collate "C" and o.content_hash = t.content_hash
             ), r.action, e.similarity, coalesce(e.guard, '{}'), e.reason
         from memfold.memory_events as e
         left join memfold.memories as t on t.tenant_id = e.tenant_id and t.memory_id = e.target_id
-        where e.tenant_id = _replay.tenant_id collate "C" and e.event_id = r.event_id;
+        where e.tenant_id = p_tenant_id collate "C" and e.event_id = r.event_id;
     end loop;
 end;
 $$;
-comment on function memfold_internal._replay is
-'Ingests the newest max_memories texts of a bucket into another one, oldest first, and returns the outcome of each: other_id is the text
-of the first bucket that it was decided against.';
 
 create or replace function memfold.replay_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -97,19 +97,18 @@ its text differs); pending (it has no vector yet: use attach_embedding()). At mo
 the lock of its scope. run_id: the run of start_reembedding() whose count it adds to. Raises MF001 to MF003, MF013 to MF015, MF022, MF025,
 MF038, MF047.';
 
+-- Takes the lock of a scope (_lock), held to the end of the transaction; with wait = false it returns false if the lock
+-- is not free at once, and the caller does without it.
 create or replace function memfold_internal._wait_or_try(
-    tenant_id text, bucket_id text, scope_key uuid, wait boolean
+    p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_wait boolean
 ) returns boolean
 language plpgsql volatile
 as $$
 begin
-    if wait then
-        perform memfold_internal._lock(tenant_id, bucket_id, scope_key, true);
+    if p_wait then
+        perform memfold_internal._lock(p_tenant_id, p_bucket_id, p_scope_key, true);
         return true;
     end if;
-    return memfold_internal._try_lock(tenant_id, bucket_id, scope_key);
+    return memfold_internal._try_lock(p_tenant_id, p_bucket_id, p_scope_key);
 end;
 $$;
-comment on function memfold_internal._wait_or_try is
-'Takes the lock of a scope (_lock), held to the end of the transaction; with wait = false it returns false if the lock is not free at
-once, and the caller does without it.';

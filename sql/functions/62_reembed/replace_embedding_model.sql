@@ -1,4 +1,5 @@
-create or replace function memfold_internal._last_sender(tenant_id text, embedding_model text, replaced_by text) returns text
+-- Who has last stated a text that has a vector of one model and none of the other, and when. Only reads.
+create or replace function memfold_internal._last_sender(p_tenant_id text, p_embedding_model text, p_replaced_by text) returns text
 language plpgsql stable
 as $$
 begin
@@ -11,17 +12,15 @@ begin
             order by e.event_id desc
             limit 1
         ) as e
-        where v.tenant_id = _last_sender.tenant_id collate "C" and v.model = embedding_model collate "C" and not exists (
+        where v.tenant_id = p_tenant_id collate "C" and v.model = p_embedding_model collate "C" and not exists (
             select from memfold.memory_vectors as n
-            where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = replaced_by collate "C"
+            where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = p_replaced_by collate "C"
         )
         order by v.memory_id desc
         limit 1
     );
 end;
 $$;
-comment on function memfold_internal._last_sender is
-'Who has last stated a text that has a vector of one model and none of the other, and when. Only reads.';
 
 create or replace function memfold.replace_embedding_model(embedding_model text, replaced_by text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp

@@ -150,18 +150,17 @@ comment on function memfold.end_reembedding is
 'Closes a run of start_reembedding() if no memory has a vector of the old model and none of the new; returns how many do. Raises MF001 to
 MF003, MF038, MF039 (a run of another kind).';
 
-create or replace function memfold_internal._missing_count(tenant_id text, from_model text, to_model text) returns bigint
+-- How many memories of a tenant have a vector of p_from_model and none of p_to_model. Reads the keys of all its vectors.
+create or replace function memfold_internal._missing_count(p_tenant_id text, p_from_model text, p_to_model text) returns bigint
 language sql stable
 begin atomic
     select pg_catalog.count(*)
     from memfold.memory_vectors as v
     where
-        v.tenant_id = _missing_count.tenant_id collate "C"
-        and v.model = from_model collate "C"
+        v.tenant_id = p_tenant_id collate "C"
+        and v.model = p_from_model collate "C"
         and not exists (
             select from memfold.memory_vectors as n
-            where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = to_model collate "C"
+            where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = p_to_model collate "C"
         );
 end;
-comment on function memfold_internal._missing_count is
-'How many memories of a tenant have a vector of from_model and none of to_model. Reads the keys of all its vectors.';

@@ -1,4 +1,6 @@
-create or replace function memfold_internal._beside(tenant_id text, texts uuid[], actions text[]) returns uuid[]
+-- The memories that are, or ever were, related to one of these texts by an action: on a timeline, or merged with it.
+-- Only reads.
+create or replace function memfold_internal._beside(p_tenant_id text, p_texts uuid[], p_actions text[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -6,34 +8,35 @@ begin
     return array(
         select distinct x.id
         from (
-            select e.* from memfold_internal._events_of(tenant_id, texts) as e
+            select e.* from memfold_internal._events_of(p_tenant_id, p_texts) as e
             where e.target_id is not null and e.tier >= 2
             union all
-            select e.* from memfold_internal._events_about(tenant_id, texts) as e
+            select e.* from memfold_internal._events_about(p_tenant_id, p_texts) as e
             where e.tier >= 2
         ) as e
         cross join lateral (values (e.memory_id), (e.target_id)) as x (id)
-        where e.action = any(actions) and x.id is not null and x.id <> all(texts)
+        where e.action = any(p_actions) and x.id is not null and x.id <> all(p_texts)
     );
 end;
 $$;
-comment on function memfold_internal._beside is
-'The memories that are, or ever were, related to one of these texts by an action: on a timeline, or merged with it. Only reads.';
 
-create or replace function memfold_internal._lock_to_erase(tenant_id text, memory_ids uuid[], wait boolean) returns boolean
+-- Takes the lock under which memories of one bucket can be erased: that of their trees, and of everything that is
+-- derived again without them (see _lock_memories()). wait false: never waits. Returns whether it has it; if not, call it
+-- again in another transaction.
+create or replace function memfold_internal._lock_to_erase(p_tenant_id text, p_memory_ids uuid[], p_wait boolean) returns boolean
 language plpgsql volatile
 as $$
 declare
     v_wanted uuid[];
     v_locked uuid[] := array[]::uuid[];
-    v_wait boolean := wait;
+    v_wait boolean := p_wait;
 begin
     loop
-        v_wanted := memory_ids || memfold_internal._beside(tenant_id, memfold_internal._trees(tenant_id, memory_ids),
+        v_wanted := p_memory_ids || memfold_internal._beside(p_tenant_id, memfold_internal._trees(p_tenant_id, p_memory_ids),
             array['merged', 'replaced', 'superseded', 'historical']);
         if v_wanted <@ v_locked then
             return true;
-        elsif not memfold_internal._lock_memories(tenant_id, v_wanted, v_wait) then
+        elsif not memfold_internal._lock_memories(p_tenant_id, v_wanted, v_wait) then
             return false;
         end if;
         v_locked := v_wanted;
@@ -42,38 +45,41 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._lock_to_erase is
-'Takes the lock under which memories of one bucket can be erased: that of their trees, and of everything that is derived again without
-them (see _lock_memories()). wait false: never waits. Returns whether it has it; if not, call it again in another transaction.';
 
-create or replace function memfold_internal._lock_erased(tenant_id text, texts uuid[]) returns void
+-- Locks the rows of counters of everything that an erasure of texts may change, in the order in which every caller
+-- locks. The caller holds the lock of their scopes (_lock_to_erase).
+create or replace function memfold_internal._lock_erased(p_tenant_id text, p_texts uuid[]) returns void
 language plpgsql volatile
 as $$
 begin
     -- with those derived without these at the end, or it would meet a batch that holds them out of order
-    perform memfold_internal._lock_texts(tenant_id, memfold_internal._texts_to_lock(tenant_id,
-        texts || memfold_internal._beside(tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical'])));
+    perform memfold_internal._lock_texts(p_tenant_id, memfold_internal._texts_to_lock(p_tenant_id,
+        p_texts || memfold_internal._beside(p_tenant_id, p_texts, array['merged', 'replaced', 'superseded', 'historical'])));
     -- recalled statements, which are in no counters, hold the key of their root's row
     perform from memfold.memory_counters as k
-    where k.tenant_id = _lock_erased.tenant_id collate "C" and k.memory_id = any(texts)
+    where k.tenant_id = p_tenant_id collate "C" and k.memory_id = any(p_texts)
     order by k.memory_id
     for update;
 end;
 $$;
-comment on function memfold_internal._lock_erased is
-'Locks the rows of counters of everything that an erasure of texts may change, in the order in which every caller locks. The caller holds
-the lock of their scopes (_lock_to_erase).';
 
+-- Removes the ledger rows p_event_ids, of texts (whole trees of one bucket; p_timelines: everything that is on a
+-- timeline with them, see _texts_to_lock()) or of none, from the ledger, except those that name other turns, which only
+-- lose this one (turn null: all are removed); then every text without an observation, from all tables; and derives the
+-- rest: a fact with a text left keeps its ids, merges and relations to others, and says what that text says. A text that
+-- a judge wrote from several texts is erased with any of them. Each text concerned leaves a row erased, without content
+-- (reason, actor; target_id: the present root of its id). The caller holds their lock (_lock_to_erase(), or the
+-- bucket's) and has locked the trees.
 -- Longer than 150 lines: what is erased with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._erase(
-    tenant_id text, bucket_id text, texts uuid[], timelines uuid[], event_ids uuid[], turn text, reason text
+    p_tenant_id text, p_bucket_id text, p_texts uuid[], p_timelines uuid[], p_event_ids uuid[], p_turn text, p_reason text
 ) returns memfold.erasure
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_result memfold.erasure;
     v_said uuid[];
     v_had uuid[];
@@ -94,46 +100,46 @@ declare
     v_stated uuid[];
     v_removed uuid[];
     v_newest uuid;
-    v_rivalry constant memfold_internal.rivalry := memfold_internal._rivalry(tenant_id, texts);
+    v_rivalry constant memfold_internal.rivalry := memfold_internal._rivalry(p_tenant_id, p_texts);
 begin
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
         coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
     into v_said, v_had
-    from memfold_internal._events_of(v_tenant_id, texts) as e where e.origin is not null;
+    from memfold_internal._events_of(v_tenant_id, p_texts) as e where e.origin is not null;
     select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.n) into v_touched, v_rows
     from (
         select e.memory_id, pg_catalog.count(*) as n
-        from memfold_internal._events_of(v_tenant_id, texts) as e
-        where e.event_id = any(event_ids)
+        from memfold_internal._events_of(v_tenant_id, p_texts) as e
+        where e.event_id = any(p_event_ids)
         group by e.memory_id
     ) as x;
-    v_beside := memfold_internal._beside(v_tenant_id, texts, array['merged', 'replaced', 'superseded', 'historical']);
-    v_named := texts || memfold_internal._beside(v_tenant_id, texts, array['merged', 'replaced']);
+    v_beside := memfold_internal._beside(v_tenant_id, p_texts, array['merged', 'replaced', 'superseded', 'historical']);
+    v_named := p_texts || memfold_internal._beside(v_tenant_id, p_texts, array['merged', 'replaced']);
     select pg_catalog.array_agg(e.memory_id), pg_catalog.array_agg(t.turn), pg_catalog.array_agg(e.event_id)
     into v_sources, v_turns, v_stated
-    from memfold_internal._events_of(v_tenant_id, texts) as e
-    left join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn) on _erase.turn is null or t.turn = _erase.turn
-    where e.event_id = any(event_ids) and e.observation;
+    from memfold_internal._events_of(v_tenant_id, p_texts) as e
+    left join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn) on p_turn is null or t.turn = p_turn
+    where e.event_id = any(p_event_ids) and e.observation;
 
     perform memfold_internal._maintain(true);
-    v_removed := event_ids;
-    if _erase.turn is not null then
+    v_removed := p_event_ids;
+    if p_turn is not null then
         -- texts supported by other turns stay
         v_removed := array(
-            select i.id from unnest(event_ids) as i (id)
+            select i.id from unnest(p_event_ids) as i (id)
             where i.id not in (
                 select e.event_id from memfold.memory_events as e
-                where e.tenant_id = v_tenant_id and e.event_id = any(event_ids) and not e.source_turn_ids <@ array[_erase.turn]
+                where e.tenant_id = v_tenant_id and e.event_id = any(p_event_ids) and not e.source_turn_ids <@ array[p_turn]
             )
         );
         update memfold.memory_events as e
-        set source_turn_ids = array_remove(e.source_turn_ids, _erase.turn)
-        from unnest(event_ids) as i (id)
-        where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[_erase.turn];
+        set source_turn_ids = array_remove(e.source_turn_ids, p_turn)
+        from unnest(p_event_ids) as i (id)
+        where e.tenant_id = v_tenant_id and e.event_id = i.id and not e.source_turn_ids <@ array[p_turn];
     end if;
     v_removed := coalesce(v_removed, '{}');
-    v_result.events := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
-    if turn is null then
+    v_result.events := memfold_internal._remove_events(v_tenant_id, p_bucket_id, v_removed);
+    if p_turn is null then
         -- all of these texts are erased: no other row replaces one
         delete from memfold.memory_sources as s
         using unnest(v_sources, v_turns) as t (id, turn)
@@ -144,7 +150,7 @@ begin
     select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
         coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
     into v_still_said, v_has
-    from memfold_internal._events_of(v_tenant_id, texts) as e where e.origin is not null;
+    from memfold_internal._events_of(v_tenant_id, p_texts) as e where e.origin is not null;
     v_gone := array(
         with members as materialized (
             select m.memory_id as id, memfold_internal._root(m.memory_id, m.root_id) as root, m.memory_id = any(v_has) as has,
@@ -157,7 +163,7 @@ begin
                     -- here and below: without it, what EXISTS looks for may be hashed, which reads the ledger of the tenant
                     offset 0
                 ) as is_written
-            from pg_catalog.unnest(texts) as i (id)
+            from pg_catalog.unnest(p_texts) as i (id)
             cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         ),
         trees as materialized (
@@ -188,11 +194,11 @@ begin
         coalesce(pg_catalog.array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
         coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
     into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
-    from memfold_internal._new_roots(v_tenant_id, texts, v_gone) as s;
+    from memfold_internal._new_roots(v_tenant_id, p_texts, v_gone) as s;
     v_result.events := v_result.events
-        + memfold_internal._repoint_merges(v_tenant_id, bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
+        + memfold_internal._repoint_merges(v_tenant_id, p_bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
     if v_gone <> '{}' then
-        perform memfold_internal._scrub_references(v_tenant_id, bucket_id, v_named);
+        perform memfold_internal._scrub_references(v_tenant_id, p_bucket_id, v_named);
         -- how often the fact was shown, and found helpful, stays with it
         update memfold.memory_counters as k
         set access_count = k.access_count + d.access_count, helpful_count = k.helpful_count + d.helpful_count,
@@ -221,14 +227,15 @@ begin
         from (
             select r.id from pg_catalog.unnest(v_roots || v_beside) as r (id)
             union
-            select t.id from pg_catalog.unnest(timelines) as t (id) where t.id <> all(texts)
+            select t.id from pg_catalog.unnest(p_timelines) as t (id) where t.id <> all(p_texts)
         ) as i
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
         order by 1
     ));
     v_newest := memfold_internal._newest_event(v_tenant_id);
     insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, memory_id, target_id, reason, cause, actor)
-    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _erase.bucket_id, 'erased', case when turn is null then 'memory' else 'source' end, x.id, g.into_id, _erase.reason,
+    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), p_bucket_id, 'erased',
+    case when p_turn is null then 'memory' else 'source' end, x.id, g.into_id, p_reason,
         pg_catalog.concat_ws(', ', case when g.id is not null then 'the text' end,
             case when t.n > 0 then pg_catalog.format('%s ledger row%s', t.n, case when t.n > 1 then 's' end) end),
         memfold_internal._actor()
@@ -243,10 +250,3 @@ begin
     return v_result;
 end;
 $$;
-comment on function memfold_internal._erase is
-'Removes the ledger rows event_ids, of texts (whole trees of one bucket; timelines: everything that is on a timeline with them, see
-_texts_to_lock()) or of none, from the ledger, except those that name other turns, which only lose this one (turn null: all are removed);
-then every text without an observation, from all tables; and derives the rest: a fact with a text left keeps its ids, merges and relations
-to others, and says what that text says. A text that a judge wrote from several texts is erased with any of them. Each text concerned
-leaves a row erased, without content (reason, actor; target_id: the present root of its id). The caller holds their lock
-(_lock_to_erase(), or the bucket''s) and has locked the trees.';

@@ -1,30 +1,32 @@
-create or replace function memfold_internal._events_of(tenant_id text, texts uuid[]) returns setof memfold.memory_events
+-- The ledger rows of texts. Inlined by its callers.
+create or replace function memfold_internal._events_of(p_tenant_id text, p_texts uuid[]) returns setof memfold.memory_events
 language sql stable
 begin atomic
     select e.*
-    from pg_catalog.unnest(texts) as i (id)
+    from pg_catalog.unnest(p_texts) as i (id)
     cross join lateral (
         select e.* from memfold.memory_events as e
-        where e.tenant_id = _events_of.tenant_id collate "C" and e.memory_id = i.id
+        where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id
         offset 0
     ) as e;
 end;
-comment on function memfold_internal._events_of is 'The ledger rows of texts. Inlined by its callers.';
 
-create or replace function memfold_internal._events_about(tenant_id text, texts uuid[]) returns setof memfold.memory_events
+-- The ledger rows in which texts were decided against. Inlined by its callers.
+create or replace function memfold_internal._events_about(p_tenant_id text, p_texts uuid[]) returns setof memfold.memory_events
 language sql stable
 begin atomic
     select e.*
-    from pg_catalog.unnest(texts) as i (id)
+    from pg_catalog.unnest(p_texts) as i (id)
     cross join lateral (
         select e.* from memfold.memory_events as e
-        where e.tenant_id = _events_about.tenant_id collate "C" and e.target_id = i.id
+        where e.tenant_id = p_tenant_id collate "C" and e.target_id = i.id
         offset 0
     ) as e;
 end;
-comment on function memfold_internal._events_about is 'The ledger rows in which texts were decided against. Inlined by its callers.';
 
-create or replace function memfold_internal._remove_events(tenant_id text, bucket_id text, event_ids uuid[]) returns bigint
+-- Deletes rows of a bucket from the ledger, with the rows that undo them and the calls' idempotency keys, and returns
+-- how many. Only for erasure: the caller has set memfold.maintenance to on.
+create or replace function memfold_internal._remove_events(p_tenant_id text, p_bucket_id text, p_event_ids uuid[]) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
@@ -33,61 +35,60 @@ declare
     v_count bigint := 0;
     v_removed bigint;
 begin
-    foreach v_id in array event_ids loop
+    foreach v_id in array p_event_ids loop
         delete from memfold.memory_events as e
-        where e.tenant_id = _remove_events.tenant_id collate "C" and e.event_id = v_id;
+        where e.tenant_id = p_tenant_id collate "C" and e.event_id = v_id;
         get diagnostics v_removed = row_count;
         v_count := v_count + v_removed;
         -- and that it was undone
         delete from memfold.memory_events as e
-        where e.tenant_id = _remove_events.tenant_id collate "C" and e.undoes = v_id;
+        where e.tenant_id = p_tenant_id collate "C" and e.undoes = v_id;
         get diagnostics v_removed = row_count;
         v_count := v_count + v_removed;
     end loop;
-    if event_ids <> '{}' then
+    if p_event_ids <> '{}' then
         delete from memfold.idempotency_keys as i
-        where i.tenant_id = _remove_events.tenant_id collate "C" and i.bucket_id = _remove_events.bucket_id collate "C"
-            and i.event_id = any(event_ids);
+        where i.tenant_id = p_tenant_id collate "C" and i.bucket_id = p_bucket_id collate "C"
+            and i.event_id = any(p_event_ids);
     end if;
     return v_count;
 end;
 $$;
-comment on function memfold_internal._remove_events is
-'Deletes rows of a bucket from the ledger, with the rows that undo them and the calls'' idempotency keys, and returns how
-many. Only for erasure: the caller has set memfold.maintenance to on.';
 
-create or replace function memfold_internal._drop_similar(similar_memories jsonb, texts uuid[]) returns jsonb
+-- The reported similar memories without these texts, whether they are memories or the matching texts. Null: none is
+-- left.
+create or replace function memfold_internal._drop_similar(p_similar_memories jsonb, p_texts uuid[]) returns jsonb
 language sql immutable parallel safe
 begin atomic
     select nullif(coalesce(pg_catalog.jsonb_agg(s.entry - g.vector - g.words order by s.place), '[]'), '[]')
-    from pg_catalog.jsonb_array_elements(similar_memories) with ordinality as s (entry, place)
+    from pg_catalog.jsonb_array_elements(p_similar_memories) with ordinality as s (entry, place)
     cross join
         lateral (
             select
                 case
-                    when (s.entry ->> 'matched_id')::uuid = any(texts) then '{matched_id,matched_similarity}' else '{}'
+                    when (s.entry ->> 'matched_id')::uuid = any(p_texts) then '{matched_id,matched_similarity}' else '{}'
                 end::text[] as vector,
                 case
-                    when (s.entry ->> 'jaccard_matched_id')::uuid = any(texts) then '{jaccard_matched_id,matched_jaccard}' else '{}'
+                    when (s.entry ->> 'jaccard_matched_id')::uuid = any(p_texts) then '{jaccard_matched_id,matched_jaccard}' else '{}'
                 end::text[] as words
         ) as g
-    where (s.entry ->> 'memory_id')::uuid <> all(texts);
+    where (s.entry ->> 'memory_id')::uuid <> all(p_texts);
 end;
-comment on function memfold_internal._drop_similar is
-'The reported similar memories without these texts, whether they are memories or the matching texts. Null: none is left.';
 
-create or replace function memfold_internal._scrub_references(tenant_id text, bucket_id text, texts uuid[]) returns void
+-- Removes what the ledger and the queue say about texts in rows of others: the guard's signals contain words of both.
+-- The caller has set memfold.maintenance to on.
+create or replace function memfold_internal._scrub_references(p_tenant_id text, p_bucket_id text, p_texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_judgement_ids uuid[];
     r record;
 begin
     -- by id, in a loop: joined, the rows of the tenant were looked up for each (15,000 pages after 7,500 rows)
     for r in
-        select o.event_id, o.recorded_at from memfold_internal._events_about(v_tenant_id, texts) as o where o.guard <> '{}'
+        select o.event_id, o.recorded_at from memfold_internal._events_about(v_tenant_id, p_texts) as o where o.guard <> '{}'
     loop
         update memfold.memory_events as e
         set guard = '{}'
@@ -97,7 +98,7 @@ begin
     -- 4,300,000 rows in an erasure.
     v_judgement_ids := array(
         select j.id
-        from pg_catalog.unnest(texts) as t (id)
+        from pg_catalog.unnest(p_texts) as t (id)
         cross join lateral (
             (
                 select j.judgement_id as id from memfold.judgements as j
@@ -123,24 +124,25 @@ begin
     set guard = '{}'
     where j.tenant_id = v_tenant_id and j.judgement_id = any(v_judgement_ids) and j.guard <> '{}';
     update memfold.memory_events as e
-    set similar_memories = memfold_internal._drop_similar(e.similar_memories, texts)
-    where e.tenant_id = v_tenant_id and e.bucket_id = _scrub_references.bucket_id collate "C"
+    set similar_memories = memfold_internal._drop_similar(e.similar_memories, p_texts)
+    where e.tenant_id = v_tenant_id and e.bucket_id = p_bucket_id collate "C"
         and (e.similar_memories is not null or not e.observation)
-        and e.similar_memories is distinct from memfold_internal._drop_similar(e.similar_memories, texts);
+        and e.similar_memories is distinct from memfold_internal._drop_similar(e.similar_memories, p_texts);
 end;
 $$;
-comment on function memfold_internal._scrub_references is
-'Removes what the ledger and the queue say about texts in rows of others: the guard''s signals contain words of both. The caller has set
-memfold.maintenance to on.';
 
+-- Re-points ledger rows from texts that are erased, whose observations are already gone, to the texts that replace them
+-- (p_gone_into; null: none is left, and rows that say nothing about others are deleted too). p_aliases: texts that stay,
+-- each to be merged into the one of p_aliases_into; those that no row merges any more get their own merge event. Returns
+-- how many rows were deleted. The caller has set memfold.maintenance to on.
 create or replace function memfold_internal._repoint_merges(
-    tenant_id text, bucket_id text, gone uuid[], gone_into uuid[], aliases uuid[], aliases_into uuid[]
+    p_tenant_id text, p_bucket_id text, p_gone uuid[], p_gone_into uuid[], p_aliases uuid[], p_aliases_into uuid[]
 ) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_removed uuid[] := array[]::uuid[];
     v_count bigint;
     v_newest uuid;
@@ -151,19 +153,19 @@ begin
     for e in
         select x.*
         from (
-            select o.* from memfold_internal._events_of(v_tenant_id, gone) as o
+            select o.* from memfold_internal._events_of(v_tenant_id, p_gone) as o
             union
-            select o.* from memfold_internal._events_about(v_tenant_id, gone) as o
+            select o.* from memfold_internal._events_about(v_tenant_id, p_gone) as o
         ) as x
         order by x.event_id
     loop
-        v_memory_id := case when e.memory_id = any(gone)
-            then gone_into[pg_catalog.array_position(gone, e.memory_id)] else e.memory_id end;
-        v_target_id := nullif(case when e.target_id = any(gone)
-            then gone_into[pg_catalog.array_position(gone, e.target_id)] else e.target_id end, v_memory_id);
+        v_memory_id := case when e.memory_id = any(p_gone)
+            then p_gone_into[pg_catalog.array_position(p_gone, e.memory_id)] else e.memory_id end;
+        v_target_id := nullif(case when e.target_id = any(p_gone)
+            then p_gone_into[pg_catalog.array_position(p_gone, e.target_id)] else e.target_id end, v_memory_id);
         if (case
             -- a recalled statement repeats the text; a refused statement of another source belongs to that source
-            when e.origin is not null then e.memory_id = any(gone) and e.origin = 'recalled'
+            when e.origin is not null then e.memory_id = any(p_gone) and e.origin = 'recalled'
             else e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone', 'withdrawn', 'restored') or v_memory_id is null
                 or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
         end) then
@@ -185,15 +187,16 @@ begin
             where o.tenant_id = v_tenant_id and o.event_id = e.event_id;
         end if;
     end loop;
-    v_count := memfold_internal._remove_events(v_tenant_id, bucket_id, v_removed);
+    v_count := memfold_internal._remove_events(v_tenant_id, p_bucket_id, v_removed);
     v_newest := memfold_internal._newest_event(v_tenant_id);
     -- those merged by a row of the erased text above
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, actor
     )
-    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), _repoint_merges.bucket_id, 'merged', 3, 'erasure', o.id, o.into_id, '{}',
+    select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), p_bucket_id, 'merged', 3, 'erasure', o.id,
+    o.into_id, '{}',
         memfold_internal._actor()
-    from unnest(aliases, aliases_into) as o (id, into_id)
+    from unnest(p_aliases, p_aliases_into) as o (id, into_id)
     where not exists (
         select from memfold_internal._ledger as l
         where l.tenant_id = v_tenant_id and l.memory_id = o.id and l.action = 'merged' and l.tier >= 2 and not l.undone
@@ -207,8 +210,3 @@ begin
     return v_count;
 end;
 $$;
-comment on function memfold_internal._repoint_merges is
-'Re-points ledger rows from texts that are erased, whose observations are already gone, to the texts that replace them (gone_into; null:
-none is left, and rows that say nothing about others are deleted too). aliases: texts that stay, each to be merged into the one of
-aliases_into; those that no row merges any more get their own merge event. Returns how many rows were deleted. The caller has set
-memfold.maintenance to on.';

@@ -1,4 +1,6 @@
-create or replace function memfold_internal._remove_member(tenant_id text, memory_id uuid) returns void
+-- Removes a text from the clusters that it was asked about in. That the others were asked about together stays on
+-- record. The caller has set memfold.maintenance to on.
+create or replace function memfold_internal._remove_member(p_tenant_id text, p_memory_id uuid) returns void
 language plpgsql volatile
 as $$
 declare
@@ -8,8 +10,8 @@ declare
 begin
     for v_cluster in
         select distinct p.cluster_id from memfold.judgements as p
-        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id is not null
-            and _remove_member.memory_id in (p.memory_id, p.other_id)
+        where p.tenant_id = p_tenant_id collate "C" and p.cluster_id is not null
+            and p_memory_id in (p.memory_id, p.other_id)
         order by 1
     loop
         -- its answer, or its reason, may contain the text
@@ -18,51 +20,50 @@ begin
         from (
             select x.id from memfold.judgements as p
             cross join lateral (values (p.memory_id), (p.other_id)) as x (id)
-            where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
+            where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster
             group by x.id
         ) as x
-        where e.tenant_id = _remove_member.tenant_id collate "C" and e.memory_id = x.id and e.judgement_id = v_cluster;
+        where e.tenant_id = p_tenant_id collate "C" and e.memory_id = x.id and e.judgement_id = v_cluster;
         delete from memfold.judgements as h
-        where h.tenant_id = _remove_member.tenant_id collate "C" and h.judgement_id = v_cluster
+        where h.tenant_id = p_tenant_id collate "C" and h.judgement_id = v_cluster
         returning h.status into v_status;
         if v_status in ('open', 'leased', 'dead') then
             -- a late answer finds nothing; a later run asks about the others
             delete from memfold.judgements as p
-            where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster;
+            where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster;
             continue;
         end if;
         delete from memfold.judgements as p
-        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
-            and p.memory_id = _remove_member.memory_id;
+        where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.memory_id = p_memory_id;
         -- if it was the member that all others refer to, the oldest of them is now
         select p.memory_id into v_oldest
         from memfold.judgements as p
-        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
-            and p.other_id = _remove_member.memory_id
+        where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.other_id = p_memory_id
         order by p.memory_id
         limit 1;
         delete from memfold.judgements as p
-        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster and p.memory_id = v_oldest;
+        where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster and p.memory_id = v_oldest;
         update memfold.judgements as p
         set other_id = v_oldest, guard = '{}'
-        where p.tenant_id = _remove_member.tenant_id collate "C" and p.cluster_id = v_cluster
-            and p.other_id = _remove_member.memory_id;
+        where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster
+            and p.other_id = p_memory_id;
     end loop;
 end;
 $$;
-comment on function memfold_internal._remove_member is
-'Removes a text from the clusters that it was asked about in. That the others were asked about together stays on record. The caller has
-set memfold.maintenance to on.';
 
-create or replace function memfold_internal._remove_texts(tenant_id text, texts uuid[]) returns void
+-- Deletes texts from every table except the ledger and memory_sources. No remaining text may be merged into one of them.
+-- The caller has set memfold.maintenance to on.
+create or replace function memfold_internal._remove_texts(p_tenant_id text, p_texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     v_contents constant text[] := array(
         select m.content
-        from pg_catalog.unnest(texts) as i (id)
+        from pg_catalog.unnest(p_texts) as i (id)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
     );
     v_id uuid;
@@ -70,21 +71,21 @@ begin
     -- A worker that asks an open judgement again (_requeue_judgement) holds no scope's lock. First such judgements are locked, then the
     -- rows that a new one refers to, so that nothing is added to what is deleted below.
     perform from memfold.judgements as j
-    where j.tenant_id = v_tenant_id and (j.memory_id = any(texts) or j.other_id = any(texts))
+    where j.tenant_id = v_tenant_id and (j.memory_id = any(p_texts) or j.other_id = any(p_texts))
     order by j.judgement_id
     for update;
     perform from memfold.memories as m
-    where m.tenant_id = v_tenant_id and m.memory_id = any(texts)
+    where m.tenant_id = v_tenant_id and m.memory_id = any(p_texts)
     order by m.memory_id
     for update;
     -- after those locks: a caller that asks about names holds the memories about them (_ask_about_names)
     delete from memfold.judgements as j
     where j.tenant_id = v_tenant_id and j.link is not null
-        and (j.link -> 'told' ?| texts::text[] or j.link -> 'name_told' ?| texts::text[]);
+        and (j.link -> 'told' ?| p_texts::text[] or j.link -> 'name_told' ?| p_texts::text[]);
     delete from memfold.labelled_pairs as p
     where p.tenant_id = v_tenant_id
-        and (p.memory_a = any(texts) or p.memory_b = any(texts) or p.content_a = any(v_contents) or p.content_b = any(v_contents));
-    foreach v_id in array texts loop
+        and (p.memory_a = any(p_texts) or p.memory_b = any(p_texts) or p.content_a = any(v_contents) or p.content_b = any(v_contents));
+    foreach v_id in array p_texts loop
         perform memfold_internal._remove_member(v_tenant_id, v_id);
         delete from memfold.judgements as j where j.tenant_id = v_tenant_id and j.memory_id = v_id;
         delete from memfold.judgements as j where j.tenant_id = v_tenant_id and j.other_id = v_id;
@@ -95,23 +96,23 @@ begin
     end loop;
     -- Aliases and roots together, because each foreign key is checked at the end of the statement.
     delete from memfold.memories as m
-    using (select t.id from pg_catalog.unnest(texts) as t (id)) as t
+    using (select t.id from pg_catalog.unnest(p_texts) as t (id)) as t
     where m.tenant_id = v_tenant_id and m.memory_id = t.id;
 end;
 $$;
-comment on function memfold_internal._remove_texts is
-'Deletes texts from every table except the ledger and memory_sources. No remaining text may be merged into one of them. The caller has set
-memfold.maintenance to on.';
 
-create or replace function memfold_internal._new_roots(tenant_id text, texts uuid[], gone uuid[])
+-- For whole trees from which the texts gone are removed: what each text then points to. That is the nearest text above
+-- it that stays, else the oldest of those that have none (for that one, and for a root that stays: itself). Null:
+-- nothing of its tree stays. root_id: the new root. Only reads.
+create or replace function memfold_internal._new_roots(p_tenant_id text, p_texts uuid[], p_gone uuid[])
 returns table (memory_id uuid, into_id uuid, root_id uuid)
 language sql stable
 -- not a parsed body: by _memory() it would make the table depend on itself, and Citus distribute none
 as $$
     with recursive edges as materialized (
         select m.memory_id, m.merged_into, memfold_internal._root(m.memory_id, m.root_id) as root
-        from pg_catalog.unnest(texts) as i (id)
-        cross join lateral memfold_internal._memory(_new_roots.tenant_id, i.id) as m
+        from pg_catalog.unnest(p_texts) as i (id)
+        cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
     ),
     up (memory_id, root, at) as (
         select e.memory_id, e.root, e.merged_into from edges as e
@@ -119,39 +120,38 @@ as $$
         select u.memory_id, u.root, e.merged_into
         from up as u
         join edges as e on e.memory_id = u.at
-        where u.at = any(gone)
+        where u.at = any(p_gone)
     ),
     nearest as (
-        select u.memory_id, u.root, u.at from up as u where u.at is null or u.at <> all(gone)
+        select u.memory_id, u.root, u.at from up as u where u.at is null or u.at <> all(p_gone)
     ),
     heads as (
         select distinct on (n.root) n.root, n.memory_id as head
         from nearest as n
-        where n.at is null and n.memory_id <> all(gone)
+        where n.at is null and n.memory_id <> all(p_gone)
         order by n.root, n.memory_id
     )
     select n.memory_id, coalesce(n.at, h.head), h.head
     from nearest as n
     left join heads as h on h.root = n.root;
 $$;
-comment on function memfold_internal._new_roots is
-'For whole trees from which the texts gone are removed: what each text then points to. That is the nearest text above it that stays, else
-the oldest of those that have none (for that one, and for a root that stays: itself). Null: nothing of its tree stays. root_id: the new
-root. Only reads.';
 
-create or replace function memfold_internal._restore_wording(tenant_id text, texts uuid[]) returns void
+-- Gives texts whose exact wording is in no ledger row any more that of the first remaining observation, or of a recalled
+-- or refused statement if there is none: another spelling of the same canonical form. The caller has set
+-- memfold.maintenance to on.
+create or replace function memfold_internal._restore_wording(p_tenant_id text, p_texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
     m memfold.memories;
     e memfold.memory_events;
     v_hash bytea;
 begin
     for m in
         select o.*
-        from pg_catalog.unnest(texts) as i (id)
+        from pg_catalog.unnest(p_texts) as i (id)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as o
         where not exists (
             select from memfold.memory_events as s
@@ -203,6 +203,3 @@ begin
     end loop;
 end;
 $$;
-comment on function memfold_internal._restore_wording is
-'Gives texts whose exact wording is in no ledger row any more that of the first remaining observation, or of a recalled or refused
-statement if there is none: another spelling of the same canonical form. The caller has set memfold.maintenance to on.';

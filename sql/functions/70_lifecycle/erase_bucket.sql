@@ -1,13 +1,15 @@
+-- Erases some memories of a bucket that is being erased: p_max_memories, and what is related to them; fewer if they were
+-- stated often. The caller holds the bucket's lock.
 create or replace function memfold_internal._erase_some(
-    tenant_id text, bucket_id text, max_memories bigint
+    p_tenant_id text, p_bucket_id text, p_max_memories bigint
 ) returns memfold.erasure
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
-    v_bucket_id constant text collate "C" := bucket_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
+    v_bucket_id constant text collate "C" := p_bucket_id;
     v_result memfold.erasure;
     v_texts uuid[];
     v_sources uuid[];
@@ -19,11 +21,11 @@ begin
     using (
         select o.idempotency_key from memfold.idempotency_keys as o
         where o.tenant_id = v_tenant_id and o.bucket_id = v_bucket_id
-        limit 20 * max_memories
+        limit 20 * p_max_memories
     ) as o
     where i.tenant_id = v_tenant_id and i.bucket_id = v_bucket_id and i.idempotency_key = o.idempotency_key;
     get diagnostics v_rows = row_count;
-    if v_rows = 20 * max_memories then
+    if v_rows = 20 * p_max_memories then
         return (0, 0, 0, 1, '{}')::memfold.erasure;
     end if;
     -- whole trees, and memories on a timeline with them: the rest is unchanged for another call
@@ -37,13 +39,13 @@ begin
                     select m.memory_id from memfold.memories as m
                     where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is not null
                     order by m.content_hash
-                    limit max_memories
+                    limit p_max_memories
                 )
                 union all
                 (
                     select m.memory_id from memfold.memories as m
                     where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id and m.content_hash is null
-                    limit max_memories
+                    limit p_max_memories
                 )
             ) as t
             left join lateral (
@@ -53,7 +55,7 @@ begin
             ) as k on true
         ) as x
         -- a fact that was stated very often takes a whole call
-        where x.place = 1 or x.place <= max_memories and x.observations < 20 * max_memories
+        where x.place = 1 or x.place <= p_max_memories and x.observations < 20 * p_max_memories
     ));
     perform memfold_internal._lock_texts(v_tenant_id, memfold_internal._texts_to_lock(v_tenant_id, v_texts));
     perform memfold_internal._maintain(true);
@@ -76,20 +78,19 @@ begin
     return v_result;
 end;
 $$;
-comment on function memfold_internal._erase_some is
-'Erases some memories of a bucket that is being erased: max_memories, and what is related to them; fewer if they were stated often. The
-caller holds the bucket''s lock.';
 
-create or replace function memfold_internal._erase_rest(tenant_id text, bucket_id text, max_rows bigint) returns bigint
+-- Erases the other data of a bucket, and, for a whole tenant (p_bucket_id null), its rules: of large tables at most
+-- p_max_rows, and returns how many; fewer: nothing is left. The records of the erasure stay.
+create or replace function memfold_internal._erase_rest(p_tenant_id text, p_bucket_id text, p_max_rows bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
-    v_bucket_id constant text collate "C" := bucket_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
+    v_bucket_id constant text collate "C" := p_bucket_id;
     v_rows bigint;
-    v_left bigint := max_rows;
+    v_left bigint := p_max_rows;
 begin
     perform memfold_internal._maintain(true);
     delete from memfold.memory_events as e
@@ -126,14 +127,12 @@ begin
         delete from memfold.predicates as p where p.tenant_id = v_tenant_id;
         delete from memfold.antonyms as a where a.tenant_id = v_tenant_id;
     end if;
-    return max_rows - v_left;
+    return p_max_rows - v_left;
 end;
 $$;
-comment on function memfold_internal._erase_rest is
-'Erases the other data of a bucket, and, for a whole tenant (bucket_id null), its rules: of large tables at most max_rows, and returns how
-many; fewer: nothing is left. The records of the erasure stay.';
 
-create or replace function memfold_internal._erasure_run(tenant_id text, bucket_id text, reason text) returns memfold.runs
+-- The run of an erasure in several calls: the open one, else a new one. p_bucket_id '*': of the whole tenant.
+create or replace function memfold_internal._erasure_run(p_tenant_id text, p_bucket_id text, p_reason text) returns memfold.runs
 language plpgsql volatile
 as $$
 declare
@@ -141,54 +140,51 @@ declare
 begin
     select o.* into r
     from memfold.runs as o
-    where o.tenant_id = _erasure_run.tenant_id collate "C" and o.bucket_id = _erasure_run.bucket_id collate "C"
+    where o.tenant_id = p_tenant_id collate "C" and o.bucket_id = p_bucket_id collate "C"
         and o.kind = 'erasure' and o.status = 'open'
     order by o.run_id desc
     limit 1;
     if not found then
-        r := memfold_internal._start_run(tenant_id, bucket_id, 'erasure', pg_catalog.jsonb_build_object('reason', reason));
+        r := memfold_internal._start_run(p_tenant_id, p_bucket_id, 'erasure', pg_catalog.jsonb_build_object('reason', p_reason));
     end if;
     return r;
 end;
 $$;
-comment on function memfold_internal._erasure_run is
-'The run of an erasure in several calls: the open one, else a new one. bucket_id ''*'': of the whole tenant.';
 
-create or replace function memfold_internal._end_erasure(r memfold.runs, kind text, result memfold.erasure) returns void
+-- Records the results of one call of an erasure, and when nothing remains, the end in a ledger row.
+create or replace function memfold_internal._end_erasure(r memfold.runs, p_kind text, p_result memfold.erasure) returns void
 language plpgsql volatile
 as $$
 declare
     v_report constant jsonb := pg_catalog.jsonb_build_object(
-        'erased', coalesce((r.report ->> 'erased')::bigint, 0) + result.erased,
-        'events', coalesce((r.report ->> 'events')::bigint, 0) + result.events);
+        'erased', coalesce((r.report ->> 'erased')::bigint, 0) + p_result.erased,
+        'events', coalesce((r.report ->> 'events')::bigint, 0) + p_result.events);
     v_now constant timestamptz := pg_catalog.clock_timestamp();
 begin
     update memfold.runs as o
-    set report = v_report, status = case when result.remaining = 0 then 'done' else 'open' end,
-        ended_at = case when result.remaining = 0 then v_now end
+    set report = v_report, status = case when p_result.remaining = 0 then 'done' else 'open' end,
+        ended_at = case when p_result.remaining = 0 then v_now end
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
-    if result.remaining = 0 then
+    if p_result.remaining = 0 then
         insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, reason, cause, run_id, actor)
-        values (r.tenant_id, memfold_internal._new_event_id(r.tenant_id), r.bucket_id, 'erased', kind, r.arguments ->> 'reason',
+        values (r.tenant_id, memfold_internal._new_event_id(r.tenant_id), r.bucket_id, 'erased', p_kind, r.arguments ->> 'reason',
             pg_catalog.format('%s texts, %s ledger rows', v_report ->> 'erased', v_report ->> 'events'), r.run_id,
             memfold_internal._actor());
     end if;
 end;
 $$;
-comment on function memfold_internal._end_erasure is
-'Records the results of one call of an erasure, and when nothing remains, the end in a ledger row.';
 
-create or replace function memfold_internal._check_erasure(max_memories bigint) returns void
+-- Raises MF022.
+create or replace function memfold_internal._check_erasure(p_max_memories bigint) returns void
 language plpgsql immutable
 as $$
 begin
-    if not coalesce(max_memories between 1 and 10000, false) then
+    if not coalesce(p_max_memories between 1 and 10000, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
-            pg_catalog.format('max_memories was %s.', coalesce(max_memories::text, 'null')), 'max_memories is 1 to 10000.');
+            pg_catalog.format('max_memories was %s.', coalesce(p_max_memories::text, 'null')), 'max_memories is 1 to 10000.');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_erasure is 'Raises MF022.';
 
 create or replace function memfold.erase_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),

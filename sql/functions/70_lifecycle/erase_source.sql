@@ -1,4 +1,5 @@
-create or replace function memfold_internal._events_of_turn(tenant_id text, turn text) returns setof memfold.memory_events
+-- Every ledger row of a tenant that names a source turn. Only reads.
+create or replace function memfold_internal._events_of_turn(p_tenant_id text, p_turn text) returns setof memfold.memory_events
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
@@ -9,32 +10,30 @@ begin
     from memfold.memory_sources as s
     cross join lateral (
         select e.* from memfold.memory_events as e
-        where e.tenant_id = _events_of_turn.tenant_id collate "C" and e.memory_id = s.memory_id
-            and e.observation and e.source_turn_ids @> array[turn]
+        where e.tenant_id = p_tenant_id collate "C" and e.memory_id = s.memory_id
+            and e.observation and e.source_turn_ids @> array[p_turn]
         offset 0
     ) as e
-    where s.tenant_id = _events_of_turn.tenant_id collate "C" and s.source_turn_id = turn collate "C"
+    where s.tenant_id = p_tenant_id collate "C" and s.source_turn_id = p_turn collate "C"
     union
     -- those that were withdrawn
     select e.*
     from memfold.memory_events as u
     cross join lateral (
         select e.* from memfold.memory_events as e
-        where e.tenant_id = _events_of_turn.tenant_id collate "C" and e.event_id = u.undoes
-            and e.observation and e.source_turn_ids @> array[turn]
+        where e.tenant_id = p_tenant_id collate "C" and e.event_id = u.undoes
+            and e.observation and e.source_turn_ids @> array[p_turn]
         offset 0
     ) as e
-    where u.tenant_id = _events_of_turn.tenant_id collate "C" and u.undoes is not null
+    where u.tenant_id = p_tenant_id collate "C" and u.undoes is not null
     union
     -- refused or recalled statements: found by memory_events_erasure_idx
     select e.*
     from memfold.memory_events as e
-    where e.tenant_id = _events_of_turn.tenant_id collate "C"
-        and not e.observation and e.source_turn_ids @> array[turn];
+    where e.tenant_id = p_tenant_id collate "C"
+        and not e.observation and e.source_turn_ids @> array[p_turn];
 end;
 $$;
-comment on function memfold_internal._events_of_turn is
-'Every ledger row of a tenant that names a source turn. Only reads.';
 
 create or replace function memfold.erase_source(
     source_turn_id text,

@@ -42,7 +42,8 @@ about max_memories (1 to 10,000) of one bucket per call: call it, each time in a
 tenant_roles, which say who may log in as the tenant, remain. Cannot be undone. A run and a ledger row record when, by whom, and reason.
 Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
 
-create or replace function memfold_internal._some_bucket(tenant_id text) returns text
+-- A bucket of the tenant that has memories. Null: there is none. Only reads.
+create or replace function memfold_internal._some_bucket(p_tenant_id text) returns text
 language plpgsql stable
 as $$
 declare
@@ -50,17 +51,16 @@ declare
 begin
     select m.bucket_id into v_bucket_id
     from memfold.memories as m
-    where m.tenant_id = _some_bucket.tenant_id collate "C" and m.content_hash is not null
+    where m.tenant_id = p_tenant_id collate "C" and m.content_hash is not null
     order by m.bucket_id
     limit 1;
     if not found then
         select m.bucket_id into v_bucket_id
         from memfold.memories as m
-        where m.tenant_id = _some_bucket.tenant_id collate "C" and m.content_hash is null
+        where m.tenant_id = p_tenant_id collate "C" and m.content_hash is null
         order by m.bucket_id
         limit 1;
     end if;
     return v_bucket_id;
 end;
 $$;
-comment on function memfold_internal._some_bucket is 'A bucket of the tenant that has memories. Null: there is none. Only reads.';

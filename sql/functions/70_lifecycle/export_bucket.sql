@@ -1,10 +1,11 @@
-create or replace function memfold_internal._bucket_counts(tenant_id text, bucket_id text) returns jsonb
+-- The number of rows of a bucket in each table. Only reads.
+create or replace function memfold_internal._bucket_counts(p_tenant_id text, p_bucket_id text) returns jsonb
 language plpgsql stable
 as $$
 #variable_conflict use_column
 declare
-    v_tenant_id constant text collate "C" := tenant_id;
-    v_bucket_id constant text collate "C" := bucket_id;
+    v_tenant_id constant text collate "C" := p_tenant_id;
+    v_bucket_id constant text collate "C" := p_bucket_id;
 begin
     return jsonb_build_object(
         'memories', (select count(*) from memfold.memories as m where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id),
@@ -56,7 +57,6 @@ begin
     );
 end;
 $$;
-comment on function memfold_internal._bucket_counts is 'The number of rows of a bucket in each table. Only reads.';
 
 create or replace function memfold.export_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),

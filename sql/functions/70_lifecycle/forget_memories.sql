@@ -1,11 +1,14 @@
+-- What forget_memories() would take away, and of each the best cosine of its texts to the query, if there is one. At
+-- most 1,001. Only reads.
 create or replace function memfold_internal._forgettable(
-    tenant_id text, bucket_id text, subject text, predicate text, embedding vector, embedding_model text, min_similarity double precision
+    p_tenant_id text, p_bucket_id text, p_subject text, p_predicate text, p_embedding vector, p_embedding_model text,
+    p_min_similarity double precision
 ) returns table (memory_id uuid, similarity double precision)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    v_names constant record := memfold_internal._resolve_names(tenant_id, bucket_id, subject, predicate, '');
+    v_names constant record := memfold_internal._resolve_names(p_tenant_id, p_bucket_id, p_subject, p_predicate, '');
     v_subject constant text collate "C" := memfold.canonicalize(v_names.subject, 'prose/1');
     v_predicate constant text collate "C" := memfold_internal._predicate_1(v_names.predicate);
 begin
@@ -13,26 +16,23 @@ begin
     select m.memory_id, t.similarity
     from memfold.memories as m
     left join lateral (
-        select max(memfold_internal._similarity(v.embedding, _forgettable.embedding)) as similarity
+        select max(memfold_internal._similarity(v.embedding, p_embedding)) as similarity
         from memfold.memories as a
         join memfold.memory_vectors as v on v.tenant_id = a.tenant_id and v.memory_id = a.memory_id
-            and v.model = _forgettable.embedding_model collate "C"
-        where _forgettable.embedding is not null and a.tenant_id = m.tenant_id
+            and v.model = p_embedding_model collate "C"
+        where p_embedding is not null and a.tenant_id = m.tenant_id
             and (a.memory_id = m.memory_id or a.root_id = m.memory_id)
         offset 0
     ) as t on true
-    where m.tenant_id = _forgettable.tenant_id collate "C" and m.bucket_id = _forgettable.bucket_id collate "C"
+    where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
         and m.root_id is null and m.status in ('active', 'superseded')
         and (v_subject is null or memfold.canonicalize(m.subject, 'prose/1') = v_subject)
         and (v_predicate is null or memfold_internal._predicate_1(m.predicate) = v_predicate)
-        and (_forgettable.embedding is null or t.similarity >= _forgettable.min_similarity)
+        and (p_embedding is null or t.similarity >= p_min_similarity)
     order by t.similarity desc nulls last, m.memory_id
     limit 1001;
 end;
 $$;
-comment on function memfold_internal._forgettable is
-'What forget_memories() would take away, and of each the best cosine of its texts to the query, if there is one. At most 1,001. Only
-reads.';
 
 create or replace function memfold.forget_memories(
     tenant_id text default current_setting('memfold.tenant_id', true),

@@ -1,20 +1,24 @@
-create or replace function memfold_internal._not_an_export(detail text, hint text) returns void
+-- Raises MF054.
+create or replace function memfold_internal._not_an_export(p_detail text, p_hint text) returns void
 language plpgsql stable
 as $$
 begin
-    perform memfold_internal._fail('MF054', 'this is not an export that can be imported', detail,
-        coalesce(hint, 'Pass the rows of export_bucket() unchanged, in their order, in one transaction.'));
+    perform memfold_internal._fail('MF054', 'this is not an export that can be imported', p_detail,
+        coalesce(p_hint, 'Pass the rows of export_bucket() unchanged, in their order, in one transaction.'));
 end;
 $$;
-comment on function memfold_internal._not_an_export is 'Raises MF054.';
 
-create or replace function memfold_internal._import_rows(tenant_id text, bucket_id text, table_name text, lines jsonb, rules boolean)
+-- Writes exported rows of one table as rows of a tenant, and checks generated columns; without rules, none that would
+-- apply to other buckets. Raises MF054.
+create or replace function memfold_internal._import_rows(
+    p_tenant_id text, p_bucket_id text, p_table_name text, p_lines jsonb, p_rules boolean
+)
 returns void
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
-    v_table constant regclass := pg_catalog.to_regclass('memfold.' || pg_catalog.quote_ident(table_name));
+    v_table constant regclass := pg_catalog.to_regclass('memfold.' || pg_catalog.quote_ident(p_table_name));
     v_all text[];
     v_columns text[];
     v_unknown text;
@@ -24,7 +28,7 @@ begin
     select pg_catalog.array_agg(k.key) into v_all
     from (
         select distinct k.key
-        from pg_catalog.jsonb_array_elements(lines) as l (line), pg_catalog.jsonb_object_keys(l.line) as k (key)
+        from pg_catalog.jsonb_array_elements(p_lines) as l (line), pg_catalog.jsonb_object_keys(l.line) as k (key)
     ) as k;
     select pg_catalog.array_agg(pg_catalog.quote_ident(a.attname) order by a.attnum) into v_columns
     from pg_catalog.pg_attribute as a
@@ -37,20 +41,20 @@ begin
         where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attname = u.name
     );
     if v_unknown is not null then
-        perform memfold_internal._not_an_export(pg_catalog.format('%s has no column %L in this version.', table_name, v_unknown),
+        perform memfold_internal._not_an_export(pg_catalog.format('%s has no column %L in this version.', p_table_name, v_unknown),
             'If it comes from a later version, upgrade memfold. Exports of previews before 1.0.0 cannot be restored.');
     end if;
-    if exists (select from pg_catalog.jsonb_array_elements(lines) as l (line) where l.line = '{}') then
-        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is empty.', table_name), null);
+    if exists (select from pg_catalog.jsonb_array_elements(p_lines) as l (line) where l.line = '{}') then
+        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is empty.', p_table_name), null);
     end if;
-    if table_name not in ('policies', 'options', 'labelled_pairs') and exists (
-        select from pg_catalog.jsonb_array_elements(lines) as l (line)
-        where l.line ? 'bucket_id' and l.line ->> 'bucket_id' is distinct from bucket_id
-            and not (table_name = 'links' and l.line ->> 'bucket_id' = '*')
+    if p_table_name not in ('policies', 'options', 'labelled_pairs') and exists (
+        select from pg_catalog.jsonb_array_elements(p_lines) as l (line)
+        where l.line ? 'bucket_id' and l.line ->> 'bucket_id' is distinct from p_bucket_id
+            and not (p_table_name = 'links' and l.line ->> 'bucket_id' = '*')
     ) then
-        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s belongs to another bucket.', table_name), null);
+        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s belongs to another bucket.', p_table_name), null);
     end if;
-    if table_name in ('policies', 'options', 'predicates', 'links', 'antonyms') and rules is not true then
+    if p_table_name in ('policies', 'options', 'predicates', 'links', 'antonyms') and p_rules is not true then
         execute pg_catalog.format(
             'select l.line - ''tenant_id'' as line from pg_catalog.jsonb_array_elements($1) as l (line)'
             ' where coalesce(l.line ->> ''bucket_id'', ''*'') = ''*'' and not exists ('
@@ -59,35 +63,36 @@ begin
             ' limit 1', v_table)
         into v_rule
         -- the tenant's own rule of that key is kept
-        using lines, tenant_id, case table_name when 'predicates' then '{predicate}' when 'links' then '{bucket_id,kind,alias}'
+        using p_lines, p_tenant_id, case p_table_name when 'predicates' then '{predicate}' when 'links' then '{bucket_id,kind,alias}'
             when 'antonyms' then '{word,antonym}' else '{bucket_id,memory_type}' end::text[], '"*"'::jsonb;
         if v_rule is not null then
             perform memfold_internal._not_an_export(
-                pg_catalog.format('It has a rule for all buckets of the tenant, which this tenant has not: %s, %s.', table_name, v_rule),
+                pg_catalog.format('It has a rule for all buckets of the tenant, which this tenant has not: %s, %s.', p_table_name, v_rule),
                 'If you trust it, import it with rules => true (memfold restore --rules); or set the tenant''s rules first.');
         end if;
     end if;
-    if table_name in ('policies', 'options') then
+    if p_table_name in ('policies', 'options') then
         -- the bucket gets what was exported; existing rules of the tenant are kept
         execute pg_catalog.format(
             'delete from %s as p using pg_catalog.jsonb_array_elements($1) as l (line)'
             ' where p.tenant_id = $2 collate "C" and p.bucket_id = $3 collate "C"'
             ' and l.line ->> ''bucket_id'' = p.bucket_id and l.line ->> ''memory_type'' = p.memory_type', v_table)
-        using lines, tenant_id, bucket_id;
+        using p_lines, p_tenant_id, p_bucket_id;
     end if;
     execute pg_catalog.format(
         'insert into %s (%s) select %s from pg_catalog.jsonb_populate_recordset(null::%s, $1)%s',
         v_table, pg_catalog.array_to_string(v_columns, ', '), pg_catalog.array_to_string(v_columns, ', '), v_table,
-        case when table_name in ('policies', 'options', 'predicates', 'links', 'antonyms', 'labelled_pairs') then ' on conflict do nothing' else '' end)
+        case when p_table_name in ('policies', 'options', 'predicates', 'links', 'antonyms',
+            'labelled_pairs') then ' on conflict do nothing' else '' end)
     using (
-        select pg_catalog.jsonb_agg(l.line || pg_catalog.jsonb_build_object('tenant_id', tenant_id) order by l.place)
-        from pg_catalog.jsonb_array_elements(lines) with ordinality as l (line, place)
+        select pg_catalog.jsonb_agg(l.line || pg_catalog.jsonb_build_object('tenant_id', p_tenant_id) order by l.place)
+        from pg_catalog.jsonb_array_elements(p_lines) with ordinality as l (line, place)
     );
-    if table_name = 'memories' then
+    if p_table_name = 'memories' then
         select m.memory_id, m.content_hash, l.line ->> 'content_hash' as exported into v_wrong
-        from pg_catalog.jsonb_array_elements(lines) as l (line)
+        from pg_catalog.jsonb_array_elements(p_lines) as l (line)
         join memfold.memories as m
-            on m.tenant_id = _import_rows.tenant_id collate "C" and m.memory_id = (l.line ->> 'memory_id')::uuid
+            on m.tenant_id = p_tenant_id collate "C" and m.memory_id = (l.line ->> 'memory_id')::uuid
         where E'\\x' || pg_catalog.encode(m.content_hash, 'hex') is distinct from l.line ->> 'content_hash'
             or m.scope_key::text is distinct from l.line ->> 'scope_key'
         limit 1;
@@ -96,12 +101,12 @@ begin
                 v_wrong.content_hash, v_wrong.exported),
                 'Its text or keys were changed, or this server computes other hashes: check with select * from canonicalizer_selftest().');
         end if;
-    elsif table_name = 'memory_vectors' then
+    elsif p_table_name = 'memory_vectors' then
         select l.line ->> 'memory_id' as memory_id, e.model, e.dimensions into v_wrong
-        from pg_catalog.jsonb_array_elements(lines) as l (line)
+        from pg_catalog.jsonb_array_elements(p_lines) as l (line)
         join memfold.embedding_models as e on e.model = l.line ->> 'model' collate "C"
         join memfold.memory_vectors as v
-            on v.tenant_id = _import_rows.tenant_id collate "C" and v.memory_id = (l.line ->> 'memory_id')::uuid
+            on v.tenant_id = p_tenant_id collate "C" and v.memory_id = (l.line ->> 'memory_id')::uuid
             and v.model = e.model
         where memfold_internal._dimensions(v.embedding) <> e.dimensions
         limit 1;
@@ -112,40 +117,38 @@ begin
     end if;
 end;
 $$;
-comment on function memfold_internal._import_rows is
-'Writes exported rows of one table as rows of a tenant, and checks generated columns; without rules, none that would apply to other buckets.
-Raises MF054.';
 
-create or replace function memfold_internal._check_import(tenant_id text, bucket_id text, table_name text, line jsonb) returns void
+-- Checks that an embedding model is registered, and that new candidates would be hashed like the bucket's memories.
+-- Raises MF054.
+create or replace function memfold_internal._check_import(p_tenant_id text, p_bucket_id text, p_table_name text, p_line jsonb) returns void
 language plpgsql stable
 as $$
 #variable_conflict use_column
 declare
     v_policy memfold.policies;
 begin
-    if table_name = 'embedding_models' then
+    if p_table_name = 'embedding_models' then
         if not exists (
             select from memfold.embedding_models as e
-            where e.model = line ->> 'model' collate "C" and e.dimensions = (line ->> 'dimensions')::bigint
+            where e.model = p_line ->> 'model' collate "C" and e.dimensions = (p_line ->> 'dimensions')::bigint
         ) then
             perform memfold_internal._not_an_export(
-                pg_catalog.format('Embedding model %L of %s dimensions is not registered.', line ->> 'model', line ->> 'dimensions'),
-                pg_catalog.format('Register it: select register_embedding_model(%L, %s).', line ->> 'model', line ->> 'dimensions'));
+                pg_catalog.format('Embedding model %L of %s dimensions is not registered.', p_line ->> 'model', p_line ->> 'dimensions'),
+                pg_catalog.format('Register it: select register_embedding_model(%L, %s).', p_line ->> 'model', p_line ->> 'dimensions'));
         end if;
         return;
     end if;
-    v_policy := memfold_internal._policy(tenant_id, bucket_id, line ->> 'memory_type');
-    if pg_catalog.to_jsonb(v_policy) @> line - 'memory_type' is not true then
+    v_policy := memfold_internal._policy(p_tenant_id, p_bucket_id, p_line ->> 'memory_type');
+    if pg_catalog.to_jsonb(v_policy) @> p_line - 'memory_type' is not true then
         perform memfold_internal._not_an_export(
-            pg_catalog.format('Type %L was hashed by %s, but new candidates would be hashed by %s.', line ->> 'memory_type', line - 'memory_type',
+            pg_catalog.format('Type %L was hashed by %s, but new candidates would be hashed by %s.', p_line ->> 'memory_type',
+                p_line - 'memory_type',
                 (select pg_catalog.jsonb_object_agg(p.key, p.value) from pg_catalog.jsonb_each(pg_catalog.to_jsonb(v_policy)) as p
-                where line ? p.key and p.key <> 'memory_type')),
+                where p_line ? p.key and p.key <> 'memory_type')),
             'Set the same rules for the bucket first: set_policy().');
     end if;
 end;
 $$;
-comment on function memfold_internal._check_import is
-'Checks that an embedding model is registered, and that new candidates would be hashed like the bucket''s memories. Raises MF054.';
 
 create or replace function memfold.import_bucket(
     lines jsonb,
