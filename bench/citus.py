@@ -22,7 +22,7 @@ import psycopg
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests import servers  # noqa: E402
+from tests.support import servers  # noqa: E402
 
 from contrib.citus.tests import citus_nodes  # noqa: E402
 from memfold.admin import migrate  # noqa: E402

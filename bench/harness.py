@@ -29,7 +29,7 @@ from psycopg import pq, sql
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests import servers  # noqa: E402
+from tests.support import servers  # noqa: E402
 
 from memfold.admin import host, migrate  # noqa: E402
 
@@ -54,7 +54,7 @@ SERVER = {
     "min_wal_size": "2GB",
     "checkpoint_timeout": "1h",
     "autovacuum": "off",
-    # where a question turns it on: tests/servers.py sets a day
+    # where a question turns it on: tests/support/servers.py sets a day
     "autovacuum_naptime": "1min",
     "deadlock_timeout": "1s",
     "log_min_messages": "warning",

@@ -14,7 +14,7 @@ from typing import Any
 import harness
 import psycopg
 import reference
-from tests import servers
+from tests.support import servers
 
 CALLS = 1_000
 WRITERS = 64

@@ -20,7 +20,7 @@ from typing import Any
 
 import harness
 import psycopg
-from tests import minilm_onnx, servers
+from tests.support import minilm_onnx, servers
 
 import find_full_server
 

@@ -16,7 +16,7 @@ import harness
 import load
 import numpy as np
 import psycopg
-from tests import labelled_queries
+from tests.support import labelled_queries
 
 QUERIES = 8  # a round and statement
 BUCKETS, SIZE = 50, 1_000

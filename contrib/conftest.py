@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests import time_limits
+from tests.support import time_limits
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -23,7 +23,7 @@ from pytest_postgresql import factories
 
 from contrib.citus.tests import citus_nodes
 from memfold.admin import migrate
-from tests import browser, databases, elsewhere, npm, quick, servers, time_limits
+from tests.support import browser, databases, elsewhere, npm, quick, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -91,7 +91,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the whole suite on every server, with both installation methods",
     )
     parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
-    parser.addoption("--quick", action="store_true", help="run the fast tests on one target (tests/quick.py)")
+    parser.addoption(
+        "--quick", action="store_true", help="run the fast tests on one target (tests/support/quick.py)"
+    )
     parser.addoption(
         "--record", action="store_true", help="write how long tests take to tests/data/durations.json"
     )

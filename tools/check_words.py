@@ -66,7 +66,7 @@ _ALLOWED = (
     ("CHANGELOG.md", "| ", "the table of old names and new ones"),
     ("CONTRIBUTING.md", "the ways in which", "not a method of installing"),
     ("bench/peers.py", "for way in", "code in an f-string"),
-    ("tests/chat_server.py", "should|now", "what people write to a judge"),
+    ("tests/support/chat_server.py", "should|now", "what people write to a judge"),
 )
 _BETWEEN = r"(?:\s|--|#)+"
 _FOUND = re.compile(

@@ -21,9 +21,9 @@ from selenium.webdriver.common.by import By
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests import browser  # noqa: E402
-from tests.support import until  # noqa: E402
-from tests.web_pages import served  # noqa: E402
+from tests.support import browser  # noqa: E402
+from tests.support.waiting import until  # noqa: E402
+from tests.support.web_pages import served  # noqa: E402
 
 TO = ROOT / "docs" / "web"
 TENANT, MODEL, PILE = "demo", "all-MiniLM-L6-v2", "pile"

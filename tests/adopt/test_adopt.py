@@ -21,9 +21,9 @@ from memfold.adopt import conflict_of, conflict_of_async
 from memfold.adopt import expressions as x
 from memfold.cli import main
 from memfold.errors import AdoptError, MemfoldError, MemoryHashConflict
-from tests.adopting import (
+from tests.conftest import Connect
+from tests.support.adopting import (
     CHILDREN,
-    DB,
     OPTIONS,
     TABLE,
     catalog,
@@ -31,10 +31,9 @@ from tests.adopting import (
     check_children,
     drop_roles,
     make_tables,
-    one,
     state,
 )
-from tests.conftest import Connect
+from tests.support.queries import DB, one
 
 Run = Callable[..., Result]
 
@@ -76,11 +75,7 @@ COLUMNS = ["content", "payload", "id", 'Odd "name', "tags"]
         ("pg_catalog.lower(content)", 'pg_catalog.lower("content")', ("content",)),
         ("'acme'", "'acme'", ()),
         ("content -- a comment", '"content"', ("content",)),
-        (
-            "case when id > 3 then content end",
-            'CASE WHEN "id" > 3 THEN "content" END',
-            ("content", "id"),
-        ),
+        ("case when id > 3 then content end", 'CASE WHEN "id" > 3 THEN "content" END', ("content", "id")),
     ],
 )
 def test_expressions_are_rendered_again(given: str, made: str, columns: tuple[str, ...]) -> None:
@@ -167,8 +162,8 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
     ]  # fmt: skip
     contents = "select content from app.memories where id = %s"
     for row in rows[:50]:
-        assert row["kept_content"] == one(db, contents, [row["kept_id"]])
-        assert row["archived_content"] == one(db, contents, [row["archived_id"]])
+        assert row["kept_content"] == one(db, contents, row["kept_id"])
+        assert row["archived_content"] == one(db, contents, row["archived_id"])
     assert 'For each text the oldest row stays, by "created_at", then by key.' in first.stdout
     assert {table: len(rows) for table, rows in state(db).items()} == {t: len(r) for t, r in before.items()}
     assert "step 3 of 6 is done" in run("status").stdout
@@ -314,7 +309,7 @@ def test_steps_one_by_one_and_out_of_order(db: DB, run: Run) -> None:
 
 
 def _with_archive(db: DB, table: str) -> int:
-    archived = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", [table])
+    archived = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", table)
     return int(one(db, f"select count(*) from app.{table}") + archived)
 
 
@@ -395,10 +390,7 @@ def test_other_before_triggers_are_respected(db: DB, run: Run) -> None:
     hashed = "returning content_hash = memfold_internal._adopted_hash(content, 'prose/1'), content"
     assert db.execute(
         f"insert into app.memories (tenant_id, reads) values ('t9', 7) {hashed}"
-    ).fetchone() == (
-        True,
-        "told: 7",
-    )
+    ).fetchone() == (True, "told: 7")
     # the update names no column that is hashed, the other trigger changes one
     assert db.execute(f"update app.memories set reads = 8 where reads = 7 {hashed}").fetchone() == (
         True,
@@ -586,7 +578,7 @@ def test_indexes_that_are_more_than_a_list_of_columns(db: DB, run: Run) -> None:
     run("run", *OPTIONS, "--confirm")
     check_adopted(db, before)
     for table, rows in tables.items():
-        archived = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", [table])
+        archived = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", table)
         assert archived > 0
         assert one(db, f"select count(*) from app.{table}") + archived == rows
         assert (

@@ -13,8 +13,10 @@ from click.testing import CliRunner
 from psycopg.conninfo import make_conninfo
 
 from memfold.cli import main
-from tests.adopting import CHILDREN, DB, OPTIONS, TABLE, catalog, drop_roles, make_tables, one, wait_for
 from tests.conftest import Connect
+from tests.support.adopting import CHILDREN, OPTIONS, TABLE, catalog, drop_roles, make_tables
+from tests.support.queries import DB, one
+from tests.support.waiting import until
 
 INSERT = "insert into app.memories (tenant_id, content) values ('t9', %s)"
 REPEATS = "select coalesce(sum(repeats), 0)::bigint from memfold.adoption_repeats"
@@ -51,11 +53,11 @@ class Waiting:
         self.rows = -1
         self._thread = threading.Thread(target=self._run, args=(other, statement, parameters), daemon=True)
         self._thread.start()
-        wait_for(
+        until(
             lambda: one(
                 db,
                 "select count(*) from pg_stat_activity where pid = %s and wait_event_type = 'Lock'",
-                [other.info.backend_pid],
+                other.info.backend_pid,
             )
         )
 

@@ -23,8 +23,11 @@ from typing import Any
 
 import psycopg
 
-from tests.adopting import CHILDREN, DB, OPTIONS, ROOT, check_adopted, make_tables, one, start, wait_for
-from tests.fire_writer import SLOT
+from tests.support.adopting import CHILDREN, OPTIONS, check_adopted, make_tables, start
+from tests.support.fire_writer import SLOT
+from tests.support.queries import DB, one
+from tests.support.servers import ROOT
+from tests.support.waiting import until
 
 ROWS = int(os.environ.get("MEMFOLD_FIRE_ROWS", "6000"))
 WRITERS = int(os.environ.get("MEMFOLD_FIRE_WRITERS", "8"))
@@ -72,7 +75,13 @@ def writers(dsn: str, seed: int) -> list[subprocess.Popen[str]]:
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'python_client'}"}
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.fire_writer", dsn, str(seed * 100 + n), str(ROWS), str(THINK)],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.fire_writer",
+                dsn,
+                *map(str, (seed * 100 + n, ROWS, THINK)),
+            ],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -185,7 +194,7 @@ def _killed(
     """Start the step, and kill it at a random moment, if it has not ended by then; the step and the moment."""
     process = start(dsn, *command)
     try:
-        wait_for(
+        until(
             lambda: (
                 process.poll() is not None
                 or one(
@@ -193,8 +202,7 @@ def _killed(
                     "select count(*) from pg_stat_activity"
                     " where datname = current_database() and application_name = 'memfold adopt'",
                 )
-            ),
-            60,
+            )
         )
         # the long steps somewhere within, the short ones within their first moments
         span = 0.15 + ROWS / {3: 40_000, 4: 40_000, 5: 150_000}.get(step, math.inf)

@@ -9,49 +9,32 @@ import time
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 
 from memfold.adopt import session
-from memfold.cli import main
-from tests.adopting import (
-    DB,
+from tests.conftest import Connect
+from tests.support.adopting import (
     OPTIONS,
     TABLE,
     catalog,
     check_adopted,
+    finish,
     make_tables,
-    one,
     start,
     state,
-    wait_for,
+    waiting,
 )
-from tests.conftest import Connect
-from tests.servers import Cluster
+from tests.support.queries import DB, one
+from tests.support.servers import Cluster
+from tests.support.waiting import until
 
 ROWS = 2000
 MORE = "select coalesce(max(rows_seen), 0) from memfold.adoptions where rows_seen > %s"
-
-
-def finish(dsn: str, *arguments: str, code: int = 0) -> str:
-    """Run the command line to its end, in this process; returns its output."""
-    result = CliRunner(env={"MEMFOLD_DSN": dsn}).invoke(main, ["adopt", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-
-
-def waiting(db: DB) -> bool:
-    """Whether the adoption waits for a lock (or would, and does not even ask)."""
-    return bool(
-        one(db, "select count(*) from pg_stat_activity where datname = current_database()"
-                " and application_name = 'memfold adopt' and state <> 'idle' and wait_event_type = 'Lock'")
-    )  # fmt: skip
 
 
 def there(db: DB) -> bool:
@@ -70,7 +53,7 @@ def test_killed_while_it_waits_for_the_table(db: DB, dsn: str, connect: Connect,
     holder.execute("begin; lock table app.memories in share mode")
     process = start(dsn, "run", *OPTIONS, "--confirm")
     try:
-        wait_for(lambda: there(db))
+        until(lambda: there(db))
         time.sleep(2.5)
         assert one(db, "select coalesce(max(step), 0) from memfold.adoptions") == step - 1
         kill(process)
@@ -91,18 +74,18 @@ def test_killed_in_the_backfill(db: DB, dsn: str) -> None:
     for _ in range(4):
         process = start(dsn, "run", *OPTIONS, "--batch", "40", "--rate", "1200")
         try:
-            now = wait_for(lambda known=seen: one(db, MORE, [known]))
+            now = until(lambda known=seen: one(db, MORE, known))
             time.sleep(0.1)
             kill(process)
         finally:
             process.kill()
-        wait_for(lambda: not there(db))
+        until(lambda: not there(db))
         assert now > seen
         seen = one(db, "select rows_seen from memfold.adoptions")
         position = one(db, "select (position ->> 0)::bigint from memfold.adoptions")
         assert position == seen, "what is noted is what is done"
         hashed = one(
-            db, "select count(*) from app.memories where content_hash is not null and id <= %s", [position]
+            db, "select count(*) from app.memories where content_hash is not null and id <= %s", position
         )
         assert hashed == one(db, "select rows_hashed from memfold.adoptions")
         assert one(db, "select count(*) from app.memories where content_hash is not null") == hashed
@@ -121,16 +104,16 @@ def test_killed_while_duplicates_are_resolved(db: DB, dsn: str) -> None:
     for _ in range(3):
         process = start(dsn, "run", *TABLE, "--confirm", "--batch", "3", "--rate", "40")
         try:
-            wait_for(lambda n=archived: one(db, "select count(*) from memfold.adoption_archive") > n)
+            until(lambda n=archived: one(db, "select count(*) from memfold.adoption_archive") > n)
             time.sleep(0.15)
             kill(process)
         finally:
             process.kill()
-        wait_for(lambda: not there(db))
+        until(lambda: not there(db))
         archived = one(db, "select count(*) from memfold.adoption_archive")
         # in the middle nothing is lost either
         for table, rows in before.items():
-            gone = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", [table])
+            gone = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", table)
             assert one(db, f"select count(*) from app.{table}") + gone == len(rows)
     assert one(db, "select step from memfold.adoptions") == 3
     finish(dsn, "run", *TABLE)
@@ -148,7 +131,7 @@ def test_killed_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> 
     process = start(dsn, "run", *TABLE)
     try:
         # It has been built, and waits for the reader's snapshot.
-        wait_for(
+        until(
             lambda: one(
                 db,
                 "select count(*) from pg_stat_progress_create_index where phase ~ 'waiting for old snapshots'",
@@ -161,7 +144,7 @@ def test_killed_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> 
         kill(process)
     finally:
         process.kill()
-    wait_for(lambda: not there(db))
+    until(lambda: not there(db))
     invalid = "select count(*) from pg_index where indrelid = 'app.memories'::regclass and not indisvalid"
     assert one(db, invalid) == 1
     reader.execute("rollback")
@@ -183,12 +166,12 @@ def test_killed_before_the_last_step(db: DB, dsn: str, connect: Connect) -> None
     holder.execute("begin; select 1 from memfold.adoptions for update")
     process = start(dsn, "run", *TABLE)
     try:
-        wait_for(lambda: waiting(db))
+        until(lambda: waiting(db))
         kill(process)
     finally:
         process.kill()
     holder.execute("rollback")
-    wait_for(lambda: not there(db))
+    until(lambda: not there(db))
     assert one(db, "select count(*) from pg_proc where proname = 'insert_app_memories'") == 0
     finish(dsn, "run", *TABLE)
     check_adopted(db, before)
@@ -206,7 +189,7 @@ def test_killed_while_it_is_undone(db: DB, dsn: str) -> None:
         process = start(dsn, "undo", *TABLE, "--restore", "--batch", "1")
         try:
             restored = one(db, "select count(*) from memfold.adoption_archive where restored_at is not null")
-            wait_for(
+            until(
                 lambda n=restored: one(
                     db, "select count(*) from memfold.adoption_archive where restored_at is not null"
                 ) > n + 20
@@ -214,7 +197,7 @@ def test_killed_while_it_is_undone(db: DB, dsn: str) -> None:
             kill(process)
         finally:
             process.kill()
-        wait_for(lambda: not there(db))
+        until(lambda: not there(db))
         # neither a run nor its confirmation continues from here
         assert "its undo has begun" in (told := finish(dsn, "status"))
         assert "next: memfold adopt undo --table app.memories --restore" in told
@@ -230,7 +213,7 @@ def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
     before = state(db)
     process = start(dsn, "run", *OPTIONS, "--batch", "20", "--rate", "100")
     try:
-        wait_for(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
+        until(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
         assert "is running" in finish(dsn, "status")
         assert "stops after its current batch" in finish(dsn, "pause", *TABLE)
         _, err = process.communicate(timeout=20)
@@ -244,7 +227,7 @@ def test_paused_and_stopped_from_another_session(db: DB, dsn: str) -> None:
     # at that rate what is left takes 20 seconds
     process = start(dsn, "run", *TABLE, "--batch", "20", "--rate", "90")
     try:
-        wait_for(lambda: one(db, "select rows_seen from memfold.adoptions") > seen)
+        until(lambda: one(db, "select rows_seen from memfold.adoptions") > seen)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
         assert process.returncode == 0, err
@@ -263,7 +246,7 @@ def test_two_runs_at_once(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> 
     make_tables(db, ROWS)
     process = start(dsn, "run", *OPTIONS, "--batch", "5", "--rate", "15")
     try:
-        wait_for(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
+        until(lambda: one(db, "select coalesce(max(rows_seen), 0) from memfold.adoptions") > 0)
         assert "another run is working on app.memories" in finish(dsn, "run", *TABLE, code=1)
         assert "another run is working on app.memories" in finish(dsn, "undo", *TABLE, code=1)
     finally:
@@ -324,7 +307,7 @@ def test_locked_rows_are_skipped_and_found_again(db: DB, dsn: str, connect: Conn
     holder.execute("begin; update app.memories set reads = 1 where id in (5, 17, 300)")
     process = start(dsn, "run", *TABLE, "--confirm")
     try:
-        wait_for(lambda: one(db, "select count(*) from app.memories where content_hash is null and id not in"
+        until(lambda: one(db, "select count(*) from app.memories where content_hash is null and id not in"
                                  " (select id from app.memories where coalesce(content, ' . ') = ' . ')") == 3)  # fmt: skip
         assert one(db, "select step from memfold.adoptions") == 2
         holder.execute("commit")
@@ -348,7 +331,7 @@ def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, conn
     writer.execute("begin; insert into app.memories (tenant_id, content) values ('t7', 'held')")
     process = start(dsn, "run", *TABLE, "--patience", "1")
     try:
-        wait_for(
+        until(
             lambda: one(
                 db, "select count(*) from pg_stat_progress_create_index where phase ~ 'waiting for writers'"
             )
@@ -386,11 +369,11 @@ def test_the_backfill_waits_for_a_standby_that_is_behind(own_cluster: Cluster, s
     for step in ("1", "2"):
         finish(dsn, "run", *OPTIONS, "--step", step)
     lag = "select pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) from pg_stat_replication"
-    wait_for(lambda: db.execute(f"{lag} where state = 'streaming'".encode()).fetchall() == [(0,)])
+    until(lambda: db.execute(f"{lag} where state = 'streaming'".encode()).fetchall() == [(0,)])
     replica.execute("select pg_wal_replay_pause()")
     process = start(dsn, "run", *TABLE, "--batch", "50", "--rate", "1500", "--max-lag-mb", "0.2", "--confirm")
     try:
-        wait_for(lambda: one(db, lag) > 200_000)
+        until(lambda: one(db, lag) > 200_000)
         time.sleep(1.5)
         seen = one(db, "select rows_seen from memfold.adoptions")
         assert 0 < seen < ROWS

@@ -14,9 +14,10 @@ import pytest
 from memfold.adopt import session as sessions
 from memfold.adopt import steps
 from memfold.adopt.session import Session
-from tests.adopt.test_adopt_interrupted import finish, waiting
-from tests.adopting import DB, OPTIONS, TABLE, make_tables, one, wait_for
 from tests.conftest import Connect
+from tests.support.adopting import OPTIONS, TABLE, finish, make_tables, waiting
+from tests.support.queries import DB, one
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.one_server
 
@@ -95,7 +96,7 @@ def test_a_step_gives_up_before_others_wait_behind_it(
     with holding(connect, held):
         running = Running(dsn, *command, "--patience", "2", code=1)
         try:
-            wait_for(lambda: waiting(db))
+            until(lambda: waiting(db))
             assert (
                 writes_while(running, connect(), "update app.memories set reads = reads + 1 where id = 5") > 0
             )
@@ -118,7 +119,7 @@ def test_duplicates_whose_rows_are_held_are_given_up_in_time(db: DB, dsn: str, c
     with holding(connect, "update app.memories set reads = 1 where id = 4"):
         running = Running(dsn, "run", *TABLE, "--confirm", "--patience", "2", code=1)
         try:
-            wait_for(lambda: waiting(db))
+            until(lambda: waiting(db))
             assert (
                 writes_while(running, connect(), "update app.memories set reads = reads + 1 where id = 1") > 0
             )
@@ -165,7 +166,7 @@ def test_a_restore_waits_for_a_writer_that_is_nearly_done(db: DB, dsn: str, conn
     assert one(db, "select count(*) from memfold.adoption_archive") > 0
     with holding(connect, "select 1 from app.links for update") as holder:
         running = Running(dsn, "undo", *TABLE, "--restore", code=0)
-        wait_for(lambda: waiting(db) or running.ended())
+        until(lambda: waiting(db) or running.ended())
         holder.execute("rollback")
         assert "undone" in running.output()
     assert one(db, "select count(*) from app.memories") == 120

@@ -15,7 +15,7 @@ from psycopg.types.json import Json
 from memfold.adopt import conflict_of
 from memfold.cli import main
 from memfold.errors import MemoryHashConflict
-from tests.adopting import DB, one
+from tests.support.queries import DB, one
 
 pytestmark = pytest.mark.core
 
@@ -156,11 +156,11 @@ def test_langchain(db: DB, dsn: str) -> None:
         [ids[0], collections[0], "Another document.", '{"user_id": "user-1"}'],
     )
     assert one(db, "select content_hash = memfold_internal._adopted_hash('another document', 'prose/1')"
-                   " from langchain_pg_embedding where id = %s", [ids[0]])  # fmt: skip
+                   " from langchain_pg_embedding where id = %s", ids[0])  # fmt: skip
     # a collection that is dropped takes its documents with it, as before
     db.execute("delete from langchain_pg_collection where uuid = %s", [collections[0]])
     assert (
-        one(db, "select count(*) from langchain_pg_embedding where collection_id = %s", [collections[0]]) == 0
+        one(db, "select count(*) from langchain_pg_embedding where collection_id = %s", collections[0]) == 0
     )
 
 

@@ -16,9 +16,12 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from memfold.cli import main
-from tests.adopting import DB, ROOT, make_tables, one, wait_for
 from tests.conftest import Connect
-from tests.support import check
+from tests.support.adopting import make_tables
+from tests.support.memories import check
+from tests.support.queries import DB, one
+from tests.support.servers import ROOT
+from tests.support.waiting import until
 
 OPTIONS = [
     "--table",
@@ -96,13 +99,13 @@ def test_killed_and_run_again(db: DB, dsn: str, run: Run) -> None:
         stderr=subprocess.PIPE,
     )
     try:
-        wait_for(lambda: one(db, "select count(*) from memfold.memory_events") > 300)
+        until(lambda: one(db, "select count(*) from memfold.memory_events") > 300)
         process.send_signal(signal.SIGKILL)
         process.communicate()
     finally:
         process.kill()
     query = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'memfold'"
-    wait_for(lambda: one(db, query) == 0)
+    until(lambda: one(db, query) == 0)
     done = one(db, "select count(*) from memfold.memory_events")
     assert 300 < done < rows
     assert f"{done:,} of {rows:,} rows were ingested before" in run(*OPTIONS).stderr
@@ -190,5 +193,5 @@ def test_as_an_application_of_one_tenant(db: DB, dsn: str, run: Run) -> None:
         )
         assert one(db, "select count(distinct tenant_id) from memfold.memories") == 5
     finally:
-        wait_for(lambda: one(db, "select count(*) from pg_stat_activity where usename = %s", [role]) == 0)
+        until(lambda: one(db, "select count(*) from pg_stat_activity where usename = %s", role) == 0)
         db.execute(f"drop owned by {role}; drop role {role}")

@@ -6,17 +6,15 @@ import json
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.concurrent_calls import Call, together
-from tests.support import check, counters, ingest, model, vector
+from tests.support.concurrent_calls import Call, together
+from tests.support.memories import check, counters, ingest, model, vector
+from tests.support.queries import DB, Connect
 
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
 WRITERS = 16
 
 

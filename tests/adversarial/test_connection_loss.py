@@ -26,20 +26,19 @@ import psycopg
 import pytest
 
 from memfold import AsyncMemfold, Memfold, errors
-from tests import cut_client
 from tests.conftest import Target
 from tests.faults.accounts import Call, execute
 from tests.faults.audit import Audit, drain
 from tests.faults.candidates import PAIRS, prepare
 from tests.faults.clients import Judge, Maintenance, Writer
 from tests.faults.patience import PATIENCE, pause_until
-from tests.faults.proxy import Cut, Proxy
+from tests.faults.proxy import Cut, Plans, Proxy
 from tests.faults.world import World
-from tests.servers import ROOT
-from tests.support import check, ingest, model
+from tests.support import cut_client
+from tests.support.memories import check, ingest, model
+from tests.support.queries import DB, Connect
+from tests.support.servers import ROOT
 
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
 Record = Callable[[str, object], None]
 pytestmark = pytest.mark.one_server
 
@@ -48,34 +47,6 @@ SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))
 CLIENTS = 8
 TENANT = "acme"
 log = logging.getLogger(__name__)
-
-
-class Plans:
-    """The point at which each new connection is cut: usually a random byte in one direction, until there are enough."""
-
-    def __init__(
-        self, seed: int, share: float = 0.85, longest: int = 9000,
-        words: tuple[bytes, ...] = (b"", b"", b"COMMIT\0", b"COMMIT\0", b"memfold.ingest_"),
-    ) -> None:  # fmt: skip
-        self.choice = random.Random(seed)
-        self.lock = threading.Lock()
-        self.share = share
-        self.longest = longest
-        self.words = words
-        self.ended = False
-
-    def __call__(self) -> Cut | None:
-        with self.lock:
-            if self.ended or self.choice.random() > self.share:
-                return None
-            kind = self.choice.choice(["close", "reset", "stall", "orphan"])
-            # as often in the first bytes as in later ones: the start-up is short
-            after = self.choice.randrange(1, self.choice.choice([500, 2500, self.longest]))
-            # the worst place: the work is done, and nobody gets the answer
-            word = self.choice.choice(self.words)
-            if word:
-                after = self.choice.randint(1, 4)
-            return Cut(kind, self.choice.random() < 0.5, after, self.choice.uniform(0.05, 0.4), word)
 
 
 @contextlib.contextmanager
@@ -158,7 +129,7 @@ def test_connections_are_cut(target: Target, db: DB, record_property: Record) ->
 @contextlib.contextmanager
 def client(dsn: str, seed: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cut_client", dsn, seed],
+        [sys.executable, "-m", "tests.support.cut_client", dsn, seed],
         cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'python_client'}"},
     )  # fmt: skip
     try:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import psycopg
 import pytest
 
-from tests.concurrent_calls import Call
-from tests.sql.test_counters import HOT, first_events, fold_two, restate, restate_many, says, take_back, undo
-from tests.support import check, ingest
+from tests.support.concurrent_calls import Call
+from tests.support.ledger import undo
+from tests.support.memories import check, ingest
+from tests.support.queries import DB, Connect
+from tests.support.restatements import HOT, first_events, fold_two, restate, restate_many, says, take_back
 
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
 pytestmark = pytest.mark.new_database
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from tests.concurrent_calls import PATIENCE, Call
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
+from tests.support.concurrent_calls import PATIENCE, Call
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB, Connect
 
 FACT, ALIAS, OTHER, NEW = "Ann likes tea", "Tea is what Ann likes", "Ann has a cat", "Ann has a dog"
 ERASURES = {

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import Target
 from tests.fuzzing.fuzzer import Fuzzer
-from tests.sql.test_catalog import PUBLIC
+from tests.support.catalog import PUBLIC
 
 CALLS = int(os.environ.get("MEMFOLD_FUZZ", "3000"))
 SEEDS = {

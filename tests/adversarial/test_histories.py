@@ -19,13 +19,12 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from tests.adversarial.test_connection_loss import Plans
 from tests.conftest import Target
 from tests.faults.histories import LOST, NEVER, Call, Fact, explain
 from tests.faults.killable import PORT, Server, killable_server, promote, standby_of
 from tests.faults.patience import PATIENCE
-from tests.faults.proxy import Proxy
-from tests.support import check
+from tests.faults.proxy import Plans, Proxy
+from tests.support.memories import check
 
 pytestmark = pytest.mark.one_server
 

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from tests.conftest import Connect
-from tests.support import check, ingest, model, vector
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.one_server
 
 # Repeated parts of a text; each of them once made a pattern or loop take time quadratic in its length.

@@ -14,14 +14,13 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.concurrent_calls import Call, batch, fold
 from tests.conftest import Target
 from tests.faults.killable import killable_server
-from tests.sql.test_order import SETTING, SHIFTED
-from tests.support import Result, check, ingest, model, one, vector
+from tests.support.clock import SETTING, SHIFTED
+from tests.support.concurrent_calls import Call, batch, fold
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB, Connect, one
 
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
 HOT = "User likes tea"
 # a manual run may be longer: MEMFOLD_HOT_SECONDS=120
 SECONDS = float(os.environ.get("MEMFOLD_HOT_SECONDS", "4"))

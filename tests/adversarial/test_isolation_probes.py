@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,10 +15,8 @@ from tests.isolation_prober.relations import PLAIN, SHARED, TEXTS, relations, se
 from tests.isolation_prober.sessions import Session
 from tests.isolation_prober.sides import Side, sides
 from tests.isolation_prober.table_probes import intruder, probe_others, probe_owner, probe_reads, probe_writes
-from tests.support import ingest, model
-
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
+from tests.support.memories import ingest, model
+from tests.support.queries import DB, Connect
 
 # In the caller's own schema, first in the search_path: functions that memfold's bodies would call if they looked
 # there.

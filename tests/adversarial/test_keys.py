@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
 # made in 40 seconds of one core: PostgreSQL's own hash of it, in bucket default and of type fact, is that of alice
 SUBJECT = "vjznigj0jp1dlo9nsjdmkx6w"

@@ -6,17 +6,16 @@ import contextlib
 import json
 import random
 import threading
-from collections.abc import Callable
 
 import psycopg
 import pytest
 
-from tests import servers
-from tests.rehashing import writers
-from tests.sql.test_links import NAMES, link
-from tests.support import DB, check, ingest, until
-
-Connect = Callable[..., DB]
+from tests.support import servers
+from tests.support.links import NAMES, link
+from tests.support.memories import check, ingest
+from tests.support.queries import DB, Connect
+from tests.support.rehashing import writers
+from tests.support.waiting import until
 
 
 def write(db: DB, chosen: random.Random) -> int:

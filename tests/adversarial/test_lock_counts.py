@@ -5,8 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.concurrent_calls import DB, PATIENCE, Call, Connect, advisory, batch
-from tests.support import check, ingest
+from tests.support.concurrent_calls import PATIENCE, Call, advisory, batch
+from tests.support.memories import check, ingest
+from tests.support.queries import DB, Connect
 
 FACTS = (
     "select count(*) from generate_series(1, %s) as n, format('%s %%s', n) as fact,"

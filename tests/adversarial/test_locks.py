@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.concurrent_calls import DB, Call, Connect, advisory, batch, fold
-from tests.maintenance import policy
-from tests.support import check, ingest, model, vector
+from tests.support.concurrent_calls import Call, advisory, batch, fold
+from tests.support.maintenance import policy
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB, Connect
 
 
 def test_a_plain_insert_brings_in_a_text_of_the_batch(db: DB, connect: Connect) -> None:

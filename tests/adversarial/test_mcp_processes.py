@@ -8,8 +8,9 @@ from collections import Counter
 
 import pytest
 
-from tests.mcp_clients import call, over_stdio, run
-from tests.support import DB, check
+from tests.support.mcp_clients import call, over_stdio, run
+from tests.support.memories import check
+from tests.support.queries import DB
 
 pytestmark = [pytest.mark.one_server, pytest.mark.slow]
 

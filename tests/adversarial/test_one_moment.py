@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.concurrent_calls import Call
 from tests.conftest import Connect
-from tests.support import Result, check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.concurrent_calls import Call
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB
 
 READERS = (
     "canonicalizer_selftest", "check_invariants", "current_memories", "current_memory", "duplicate_pairs",

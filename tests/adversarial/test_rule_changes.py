@@ -7,9 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.concurrent_calls import DB, Call, Connect, batch
-from tests.maintenance import angle, policy, set_options, store, storing
-from tests.support import check, ingest, model, set_columns, vector
+from tests.support.concurrent_calls import Call, batch
+from tests.support.maintenance import angle, policy, set_columns, set_options, store, storing
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB, Connect
 
 PARAPHRASE = {"content": "The printer stands on floor two", "subject": "office"}
 RULES: list[dict[str, Any]] = [

@@ -8,9 +8,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.concurrent_calls import DB, Call, Connect, fold
-from tests.maintenance import angle, policy, store, storing
-from tests.support import check, ingest, model, status
+from tests.support.concurrent_calls import Call, fold
+from tests.support.maintenance import angle, policy, store, storing
+from tests.support.memories import check, ingest, model, status
+from tests.support.queries import DB, Connect
 
 
 def swept(db: DB) -> UUID:

@@ -25,7 +25,8 @@ from tests.reference_model.records import JUDGE, MERGE
 from tests.stateful.counts import COUNTS, report
 from tests.stateful.machine import Machine
 from tests.stateful.scopes import DIMENSIONS, VECTORS
-from tests.stateful.tenant import DB, STEPS
+from tests.stateful.tenant import STEPS
+from tests.support.queries import DB
 
 SEQUENCES = int(os.environ.get("MEMFOLD_SEQUENCES", "40"))
 SECONDS = float(os.environ.get("MEMFOLD_SECONDS", "120" if SEQUENCES <= 40 else "inf"))

@@ -1,16 +1,13 @@
-"""All calls concurrently (tests/stress.py), small; MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS make it larger."""
+"""All calls concurrently (tests/support/stress.py), small; MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS enlarge it."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
-import psycopg
 import pytest
 
-from tests.stress import SEVERAL, Stress, replays_beside_folds
+from tests.support.stress import SEVERAL, Stress, replays_beside_folds
 
-DB = psycopg.Connection[Any]
 CALLS = int(os.environ.get("MEMFOLD_STRESS_CALLS", "250"))
 SECONDS = float(os.environ.get("MEMFOLD_STRESS_SECONDS", "2"))
 

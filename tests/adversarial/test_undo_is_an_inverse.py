@@ -14,10 +14,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.sql.test_undo import UNDOABLE, History, State, stored
-from tests.support import check, ingest, model
+from tests.support.ledger import UNDOABLE, History, State, stored
+from tests.support.memories import check, ingest, model
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 HISTORIES = int(os.environ.get("MEMFOLD_HISTORIES", "8"))
 STEPS = int(os.environ.get("MEMFOLD_STEPS", "24"))
 SEED = int(os.environ.get("MEMFOLD_SEED", "1"))

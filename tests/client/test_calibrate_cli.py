@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from click.testing import CliRunner, Result
 from psycopg.conninfo import make_conninfo
@@ -19,10 +18,10 @@ from memfold.calibrate.pairs import feature_names
 from memfold.calibrate.score import Score
 from memfold.cli import main
 from memfold.errors import CalibrationRefusedError, MemfoldError, UnknownModelError
-from tests.support import ingest, model, vector
-from tests.unit.test_calibrate import APART, OVERLAPPING
+from tests.support.calibration import APART, OVERLAPPING
+from tests.support.memories import ingest, model, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # Python: tests/sql/test_labelled_pairs.py covers the database on each server.
 pytestmark = pytest.mark.one_server
 Run = Callable[..., Result]
@@ -68,17 +67,7 @@ def thresholds(db: DB) -> Any:
 
 def test_from_a_file_to_thresholds_in_force(db: DB, run: Run, tmp_path: Path) -> None:
     file = written(tmp_path / "pairs.jsonl", **APART)
-    done = run(
-        "calibrate",
-        "m",
-        "--tenant",
-        "acme",
-        "--pairs",
-        file,
-        "--report",
-        "r.html",
-        "--apply",
-    )
+    done = run("calibrate", "m", "--tenant", "acme", "--pairs", file, "--report", "r.html", "--apply")
     assert done.exit_code == 0, done.output
     assert "1000 pairs of pairs.jsonl are stored" in done.stderr
     row = db.execute(

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from memfold import LocalEmbedder, Memfold
 from memfold.facts import Facts, remember
 from memfold.judging import Answer
-from tests.support import DB, check
+from tests.support.memories import check
+from tests.support.queries import DB
 
 pytestmark = pytest.mark.one_server
 

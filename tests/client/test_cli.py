@@ -27,8 +27,9 @@ from memfold import __version__
 from memfold.admin import migrate, queries, server
 from memfold.cli import main
 from memfold.errors import MemfoldError
-from tests import servers
 from tests.conftest import Make, Target
+from tests.support import servers
+from tests.support.queries import one
 
 CAT = {"content": "Alice has a cat.", "subject": "Alice", "source_turn_ids": ["turn-1"]}
 
@@ -55,12 +56,6 @@ def write(path: Path, *candidates: Mapping[str, Any] | str | bytes) -> Path:
     lines = [one if isinstance(one, str | bytes) else json.dumps(one) for one in candidates]
     path.write_bytes(b"\n".join(one if isinstance(one, bytes) else one.encode() for one in lines) + b"\n")
     return path
-
-
-def one(db: psycopg.Connection, query: str) -> Any:
-    row = db.execute(query.encode()).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def table(output: str) -> dict[tuple[str, str, str], int]:

@@ -14,16 +14,15 @@ from typing import Any
 from urllib.parse import quote
 
 import click
-import psycopg
 import pytest
 from click.testing import CliRunner, Result
 from psycopg.conninfo import conninfo_to_dict
 
 from memfold.admin import server
 from memfold.cli import _psql, main
-from tests.support import ingest
+from tests.support.memories import ingest
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.one_server
 
 ID = "0193b1a2-7c30-7f00-8a4e-0123456789ab"

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
 from memfold import Memfold
 from memfold.cli import main
-from tests.support import ingest
+from tests.support.memories import ingest
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 Run = Callable[..., Result]
 pytestmark = pytest.mark.one_server
 

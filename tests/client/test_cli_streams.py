@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import ingest
+from tests.support.mcp_clients import COMMAND
+from tests.support.memories import ingest
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.one_server
 
-COMMAND = str(Path(sys.executable).with_name("memfold"))
 TEXT = "Zoë → Straße"
 
 

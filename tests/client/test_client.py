@@ -25,6 +25,8 @@ from memfold import AsyncMemfold, Embedder, Memfold, MemfoldError, OpenAIEmbedde
 from memfold.client.core import Core
 from memfold.client.steps import Pause, Transact
 from memfold.types import EmbedReport, IngestResult
+from tests.support.queries import one
+from tests.support.waiting import until
 
 SQL = Path(__file__).parents[2] / "sql"
 CAT = [1.0, 0.1, 0.0]
@@ -65,12 +67,6 @@ def client(dsn: str, counting: Counting) -> Iterator[Memfold]:
 def plain(dsn: str) -> Iterator[Memfold]:
     with Memfold(dsn, "t") as made:
         yield made
-
-
-def one(db: psycopg.Connection, query: str, *parameters: object) -> Any:
-    row = db.execute(query.encode(), parameters).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def written(db: psycopg.Connection) -> int:
@@ -622,13 +618,6 @@ def test_another_unique_violation_is_not_a_hash_conflict(plain: Memfold, db: psy
 # retries ---------------------------------------------------------------------------------------------------
 
 
-def wait_until(db: psycopg.Connection, query: str) -> None:
-    deadline = time.monotonic() + 20
-    while not one(db, query):
-        assert time.monotonic() < deadline, "the other call does not get there"
-        time.sleep(0.01)
-
-
 WAITING = """
 select count(*) > 0 from pg_stat_activity
 where datname = current_database() and application_name = 'memfold' and wait_event_type = 'Lock'
@@ -658,7 +647,7 @@ def collide(dsn: str, db: psycopg.Connection) -> Callable[..., list[IngestResult
             holder.execute(lock)
             other.execute(flag.format(False).encode())
             thread.start()
-            wait_until(db, f"{WAITING} and wait_event <> 'advisory'")
+            until(lambda: one(db, f"{WAITING} and wait_event <> 'advisory'"))
             other.commit()
             while thread.is_alive() and not failed():
                 time.sleep(0.001)
@@ -697,7 +686,7 @@ def test_a_deadlock_is_tried_again(
         other.execute("set deadlock_timeout = '1min'")
         other.execute("lock table memfold.memory_events in share mode")
         thread.start()
-        wait_until(db, WAITING)
+        until(lambda: one(db, WAITING))
         other.execute("update memfold.memory_counters set access_count = 1")
         other.commit()
         thread.join(20)

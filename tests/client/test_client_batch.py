@@ -24,9 +24,9 @@ from memfold import Answer, AsyncMemfold, BatchItem, Embedder, Memfold, MemfoldE
 from memfold.client import batch
 from memfold.embedding.vectors import vector_binary
 from memfold.judging import Usage
-from tests.support import check
+from tests.support.memories import check
+from tests.support.queries import DB, one
 
-DB = psycopg.Connection[Any]
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 CAT, DOG = [1.0, 0.1, 0.0], [0.0, 1.0, 0.0]
@@ -63,12 +63,6 @@ def client(dsn: str, vectors: Vectors) -> Iterator[Memfold]:
 def plain(dsn: str) -> Iterator[Memfold]:
     with Memfold(dsn, "t") as made:
         yield made
-
-
-def one(db: DB, query: str, *parameters: object) -> Any:
-    row = db.execute(query.encode(), parameters).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def rows(db: DB, table: str) -> int:
@@ -205,10 +199,7 @@ def test_progress(plain: Memfold) -> None:
     seen: list[tuple[int, Counter[str]]] = []
     texts = ["a", "b", "A", "", "c", "\0"]
     items = list(plain.ingest_many(texts, batch_size=4, progress=lambda n, so_far: seen.append((n, so_far))))
-    assert seen == [
-        (4, Counter(inserted=2, merged=1, error=1)),
-        (6, Counter(inserted=3, merged=1, error=2)),
-    ]
+    assert seen == [(4, Counter(inserted=2, merged=1, error=1)), (6, Counter(inserted=3, merged=1, error=2))]
     assert Counter(["error" if item.error else "done" for item in items]) == {"done": 4, "error": 2}
 
 

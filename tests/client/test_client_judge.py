@@ -29,10 +29,11 @@ from memfold import (
 )
 from memfold.judging import Usage
 from memfold.types import IngestResult
-from tests.chat_server import ChatServer
-from tests.support import check
+from tests.support.chat_server import ChatServer
+from tests.support.memories import check
+from tests.support.queries import DB, one
+from tests.support.waiting import until
 
-DB = psycopg.Connection[Any]
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 NEAR = {"User likes Vim.": [1.0, 0.0], "User is fond of Vim.": [0.9, 0.4358898944]}
@@ -84,12 +85,6 @@ def toy() -> Toy:
 def client(dsn: str, vectors: Vectors, toy: Toy) -> Iterator[Memfold]:
     with Memfold(dsn, "t", Embedder(vectors, "toy", 2), judge=toy) as made:
         yield made
-
-
-def one(db: DB, query: str, *parameters: object) -> Any:
-    row = db.execute(query.encode(), parameters).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def pair(client: Memfold, **options: Any) -> tuple[IngestResult, IngestResult]:
@@ -441,12 +436,9 @@ def claim_first(db: DB, lease: str = "1 minute") -> None:
 def answer_later(dsn: str, verdict: str, delay: float = 0.4) -> threading.Thread:
     def work() -> None:
         with psycopg.connect(dsn, autocommit=True) as worker:
-            deadline = time.monotonic() + 20
-            while not (row := worker.execute("select judgement_id from memfold.judgements").fetchone()):
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            found = until(lambda: worker.execute("select judgement_id from memfold.judgements").fetchall())
             time.sleep(delay)
-            worker.execute(RESOLVE, [row[0], verdict])
+            worker.execute(RESOLVE, [found[0][0], verdict])
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 
 from memfold import Answer, AsyncMemfold, LinkSuggestion, Memfold, Question, errors
 from memfold.judging import protocol
 from tests.conftest import Connect
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 pytestmark = pytest.mark.one_server
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -25,9 +24,9 @@ from memfold import (
     errors,
 )
 from memfold.cli import main
-from tests.chat_server import ChatServer
+from tests.support.chat_server import ChatServer
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 TEA = ["User likes tea", "User likes tea very much", "The user likes tea"]

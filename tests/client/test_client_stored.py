@@ -16,8 +16,7 @@ from psycopg.conninfo import make_conninfo
 from memfold import AsyncMemfold, Embedder, Memfold, errors
 from memfold.types import Erasure
 from tests.conftest import Connect
-
-DB = psycopg.Connection[Any]
+from tests.support.queries import DB
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ from click.testing import CliRunner
 
 from memfold.cli import main
 from tests.conftest import Target
-from tests.sql.test_docs_code import PAGES, blocks
-from tests.sql.test_docs_output import ANN, plain, run_story
-from tests.support import DB
+from tests.support.docs_pages import ANN, PAGES, blocks, plain, run_story
+from tests.support.queries import DB
 
 # Python: tests of the commands cover each server.
 pytestmark = pytest.mark.one_server
@@ -161,12 +160,7 @@ STORIES = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: f"{story[0].page}:{story[0].begin[:30]}")
 def test_commands_of_the_pages_print_what_the_pages_show(
-    db: DB,
-    dsn: str,
-    target: Target,
-    story: list[Block],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    db: DB, dsn: str, target: Target, story: list[Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMFOLD_DSN", dsn)
     monkeypatch.chdir(tmp_path)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
 from memfold.cli import main
-from tests.maintenance import angle, policy, rows, store, storing
-from tests.support import check, model
-
-DB = psycopg.Connection[Any]
+from tests.support.maintenance import angle, policy, store, storing
+from tests.support.memories import check, model
+from tests.support.queries import DB, rows
 
 pytestmark = pytest.mark.one_server
 

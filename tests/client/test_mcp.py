@@ -18,8 +18,8 @@ from mcp.client.client import Client
 from memfold import __version__
 from memfold.integrations.mcp import shown
 from memfold.integrations.mcp.shown import Shown
-from tests import npm
-from tests.mcp_clients import (
+from tests.support import npm
+from tests.support.mcp_clients import (
     COMMAND,
     TOKEN,
     TRANSPORTS,
@@ -33,8 +33,10 @@ from tests.mcp_clients import (
     refused,
     run,
 )
-from tests.servers import Cluster
-from tests.support import DB, check, ingest, model, until, vector
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
+from tests.support.servers import Cluster
+from tests.support.waiting import until
 
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server

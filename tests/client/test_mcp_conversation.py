@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.mcp_clients import call, embeddings, over_stdio, refused, run
-from tests.support import DB, check
+from tests.support.mcp_clients import call, embeddings, over_stdio, refused, run
+from tests.support.memories import check
+from tests.support.queries import DB
 
 pytestmark = pytest.mark.one_server
 

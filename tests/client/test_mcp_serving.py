@@ -21,8 +21,10 @@ from click.testing import CliRunner
 from memfold import errors
 from memfold.cli import main
 from memfold.integrations.mcp.store import CONNECTIONS, Place, Store, plain
-from tests.mcp_clients import COMMAND, TOKEN, call, environment, over_stdio, refused, run
-from tests.support import DB, check, ingest, model, until, vector
+from tests.support.mcp_clients import COMMAND, TOKEN, call, environment, over_stdio, refused, run
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.one_server
 

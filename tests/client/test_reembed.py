@@ -23,12 +23,11 @@ from memfold import errors
 from memfold.admin import reembed
 from memfold.cli import main
 from memfold.embedding import Embedder
-from tests.concurrent_calls import together
 from tests.conftest import Connect
-from tests.support import check, ingest, status
-
-DB = psycopg.Connection[Any]
-OLD, NEW = 4, 6  # dimensions
+from tests.support.concurrent_calls import together
+from tests.support.memories import check, ingest, status
+from tests.support.queries import DB, one
+from tests.support.reembedding import EMBEDDER, NEW, OLD, new_vectors
 
 
 def old_vector(text: str) -> list[float]:
@@ -37,20 +36,11 @@ def old_vector(text: str) -> list[float]:
     return [math.cos(digest[n]) for n in range(OLD)]
 
 
-def new_vectors(texts: list[str]) -> list[list[float]]:
-    """Vectors of the new model: all alike, so that tier 2 would merge everything if it ran."""
-    return [
-        [1.0, *(hashlib.sha256(text.encode()).digest()[n] / 1e5 for n in range(NEW - 1))] for text in texts
-    ]
-
-
-EMBEDDER = Embedder(new_vectors, "new", NEW)
-
 # What is killed in mid-run: it says when it has stored a batch, and would take a minute.
 VICTIM = """
 import sys
 from memfold.admin import reembed
-from tests.client.test_reembed import EMBEDDER
+from tests.support.reembedding import EMBEDDER
 reembed.fill(sys.argv[1], "old", "new", EMBEDDER, batch=20, per_second=100, told=lambda one: print(one.added, flush=True))
 """
 
@@ -63,12 +53,6 @@ def store(db: DB, text: str, tenant: str = "acme", **named: Any) -> Any:
     """Ingest a text with its vector of the old model."""
     named = {"embedding": json.dumps(old_vector(text)), "embedding_model": "old", **named}
     return ingest(db, text, tenant_id=tenant, **named)
-
-
-def one(db: DB, query: str, *given: Any) -> Any:
-    row = db.execute(query.encode(), given).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def add(db: DB, ids: list[UUID], texts: list[str], **named: Any) -> dict[UUID, str]:

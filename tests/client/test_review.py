@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -25,9 +24,9 @@ from memfold._text import escape as visible
 from memfold.cli import main
 from memfold.judging import Question, Side
 from memfold.review.display import differences, side_by_side, width_of
-from tests.support import check, ingest, model, vector
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 Run = Callable[..., str]

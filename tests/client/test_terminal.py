@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,13 +16,12 @@ from memfold import cli
 from memfold._text import escape_line
 from memfold.cli import main
 from memfold.judging import limits
-from tests.chat_server import ChatServer
-from tests.judging import flood
-from tests.rude_endpoint import KEY, RUDE, running
-from tests.support import ingest
-from tests.unit.test_endpoints import STEERS
+from tests.support.chat_server import ChatServer
+from tests.support.judging import flood
+from tests.support.memories import ingest
+from tests.support.queries import DB
+from tests.support.rude_endpoint import KEY, RUDE, STEERS, running
 
-DB = psycopg.Connection[Any]
 # Python: other tests cover each server.
 pytestmark = pytest.mark.one_server
 

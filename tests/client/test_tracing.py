@@ -15,8 +15,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from memfold import AsyncMemfold, Memfold, MemfoldError, tracing
 from memfold.judging import Answer, Question
 from memfold.judging.worker import Worker
-from tests.support import DB, ingest, model, vector
-from tests.web_pages import persons
+from tests.support.memories import ingest, model, vector
+from tests.support.queries import DB
+from tests.support.web_pages import persons
 
 pytestmark = pytest.mark.one_server
 

@@ -13,9 +13,20 @@ from memfold import Embedder, errors
 from memfold.web import Place
 from memfold.web.database import resolve_tenant
 from tests.conftest import Connect
-from tests.maintenance import policy, storing
-from tests.support import DB, check, ingest, model, status, vector
-from tests.web_pages import HOSTILE, calibrated, cluster, form_of, links_of, pairs, persons, served, text_of
+from tests.support.maintenance import policy, storing
+from tests.support.memories import check, ingest, model, status, vector
+from tests.support.queries import DB
+from tests.support.web_pages import (
+    HOSTILE,
+    calibrated,
+    cluster,
+    form_of,
+    links_of,
+    pairs,
+    persons,
+    served,
+    text_of,
+)
 
 pytestmark = pytest.mark.one_server
 

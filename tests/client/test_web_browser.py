@@ -12,9 +12,11 @@ from selenium import webdriver
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 
-from tests import browser, npm
-from tests.support import DB, check, ingest, status, until, vector
-from tests.web_pages import HOSTILE, Site, calibrated, cluster, pairs, persons, served
+from tests.support import browser, npm
+from tests.support.memories import check, ingest, status, vector
+from tests.support.queries import DB
+from tests.support.waiting import until
+from tests.support.web_pages import HOSTILE, Site, calibrated, cluster, pairs, persons, served
 
 # Where there is no browser, or no npm, the run says so (conftest.py).
 pytestmark = [

@@ -18,9 +18,10 @@ from starlette.routing import Route
 
 from memfold.cli import main
 from memfold.web import Place, make_app
-from tests.mcp_clients import COMMAND, environment
-from tests.support import DB, ingest, model
-from tests.web_pages import form_of, pairs, persons, served, text_of
+from tests.support.mcp_clients import COMMAND, environment
+from tests.support.memories import ingest, model
+from tests.support.queries import DB
+from tests.support.web_pages import form_of, pairs, persons, served, text_of
 
 pytestmark = pytest.mark.one_server
 

@@ -11,10 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -30,11 +28,13 @@ from memfold.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usa
 from memfold.judging.dispatching import Claimed
 from memfold.judging.protocol import Call
 from memfold.judging.worker import Summary, Worker
-from tests.chat_server import ChatServer, completion, control, stats_of
-from tests.servers import ROOT, Cluster
-from tests.support import check, ingest, model, vector
+from tests.support.chat_server import ChatServer, completion, control, stats_of
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
+from tests.support.servers import ROOT, Cluster
+from tests.support.waiting import until
+from tests.support.workers import Toy, closing, done, eventually, states, work
 
-DB = psycopg.Connection[Any]
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
@@ -60,14 +60,6 @@ def pairs(dsn: str, count: int, tenant: str = "acme", start: int = 0) -> None:
                     )
 
 
-def states(db: DB) -> Counter[str]:
-    return Counter(row[0] for row in db.execute("select status from memfold.judgements").fetchall())
-
-
-def done(db: DB) -> int:
-    return states(db)["done"]
-
-
 def answered_once(db: DB, count: int) -> None:
     """Every judgement is answered, by one row of the ledger each, and no invariant is broken."""
     assert states(db) == {"done": count}
@@ -85,58 +77,6 @@ HURRY = "update memfold.judgements set next_attempt_at = now() where status = 'o
 # who judges --------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Toy:
-    """A judge without an endpoint: records its questions, and what to do then."""
-
-    act: Callable[[Question], Awaitable[Answer | None]] | None = None
-    latency: float = 0.0
-    cost: float = 0.0
-    asked: list[Question] = field(default_factory=list)
-    at: list[float] = field(default_factory=list)
-
-    async def judge(self, question: Question) -> Answer:
-        self.asked.append(question)
-        self.at.append(time.monotonic())
-        await asyncio.sleep(self.latency)
-        if self.act is not None:
-            answer = await self.act(question)
-            if answer is not None:
-                return answer
-        return Answer("duplicate", 0.9, "a toy", usage=Usage("toy", 10, 1, self.cost))
-
-
-async def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come to that"
-        await asyncio.sleep(0.02)
-
-
-def work(worker: Worker, *conditions: Callable[[], object] | Awaitable[object]) -> Summary:
-    """Run the worker until each condition has come true in turn, then stop it."""
-
-    async def run() -> Summary:
-        running = asyncio.create_task(worker.run())
-        try:
-            for condition in conditions:
-                await (until(condition) if callable(condition) else condition)
-                assert not running.done() or running.result()
-        finally:
-            worker.stop()
-        return await closing(running, worker)
-
-    return asyncio.run(run())
-
-
-async def closing(running: Awaitable[Summary], worker: Worker) -> Summary:
-    try:
-        return await running
-    finally:
-        if isinstance(worker._judge, OpenAIJudge):
-            await worker._judge.close()
-
-
 def once(worker: Worker) -> Summary:
     return asyncio.run(closing(worker.run(until_idle=True), worker))
 
@@ -148,7 +88,7 @@ def endpoint() -> Iterator[Callable[..., str]]:
 
     def start(latency: float) -> str:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chat_server", "--latency", str(latency)],
+            [sys.executable, "-m", "tests.support.chat_server", "--latency", str(latency)],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         started.append(process)
@@ -174,10 +114,6 @@ def judging(dsn: str, url: str, *options: str) -> Iterator[subprocess.Popen[str]
     finally:
         process.kill()
         process.communicate()
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
-    asyncio.run(until(condition, seconds))
 
 
 # speed -------------------------------------------------------------------------------------------------------
@@ -217,7 +153,7 @@ def test_three_pairs_take_as_long_as_one(
     async def rounds() -> None:
         # The first call of a process loads what it needs; it is not part of a call's latency.
         await asyncio.to_thread(pairs, dsn, 1)
-        await until(lambda: done(db) == 1)
+        await eventually(lambda: done(db) == 1)
         for turn in range(2):
             db.execute("update memfold.judgements set next_attempt_at = 'infinity' where status = 'open'")
             worker.claims.clear()
@@ -228,7 +164,7 @@ def test_three_pairs_take_as_long_as_one(
                     scope = {"subject": f"{turn} {number}"}
                     ingest(connection, f"Fact {turn} {number} holds", **vector(1.0), **scope)
                     ingest(connection, f"Fact {turn} {number} holds there", **vector(0.88), **scope)
-            await until(lambda: len(worker.applied) == 3)
+            await eventually(lambda: len(worker.applied) == 3)
             assert [count for _, count in worker.claims] == [3]
             ratios.append((worker.applied[-1] - worker.claims[0][0]) / latency)
 
@@ -285,7 +221,7 @@ def test_killed_twice(dsn: str, db: DB, endpoint: Callable[..., str]) -> None:
     in_flight = 0
     for share in (8, 20):
         with judging(dsn, url, *options) as process:
-            wait_for(lambda share=share: done(db) >= share)
+            until(lambda share=share: done(db) >= share)
             process.send_signal(signal.SIGSTOP)
             asked, written = stats_of(url)["received"], done(db)
             assert written < count
@@ -294,7 +230,7 @@ def test_killed_twice(dsn: str, db: DB, endpoint: Callable[..., str]) -> None:
         in_flight += asked - written - in_flight
         assert in_flight <= 2 * 2 * slots
     with judging(dsn, url, *options) as process:
-        wait_for(lambda: done(db) == count)
+        until(lambda: done(db) == count)
         process.terminate()
         assert process.wait(20) == 0
     answered_once(db, count)
@@ -323,7 +259,7 @@ def test_the_endpoint_is_down_for_a_while(
     worker = Worker(dsn, OpenAIJudge("stand-in", base_url=url), slots=slots, poll=0.1)
 
     async def outage() -> None:
-        await until(lambda: done(db) >= 8)
+        await eventually(lambda: done(db) >= 8)
         await asyncio.to_thread(control, url, mode="refuse", **{"for": 1.5})
 
     with caplog.at_level(logging.INFO, "memfold.worker"):
@@ -427,7 +363,7 @@ def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFi
         )
 
     async def restart() -> None:
-        await until(lambda: len(toy.asked) >= 10)
+        await eventually(lambda: len(toy.asked) >= 10)
         await asyncio.to_thread(pg_ctl, "stop")
         await asyncio.sleep(1)  # the answers of the calls under way arrive now
         await asyncio.to_thread(pg_ctl, "start")
@@ -438,7 +374,7 @@ def test_the_database_restarts(own_cluster: Cluster, caplog: pytest.LogCaptureFi
 
         async def all_done() -> None:
             with psycopg.connect(dsn, autocommit=True) as after:
-                await until(lambda: done(after) == count)
+                await eventually(lambda: done(after) == count)
 
         summary = work(worker, restart(), all_done())
     with psycopg.connect(dsn, autocommit=True) as after:
@@ -482,7 +418,7 @@ def test_terminated(dsn: str, db: DB, endpoint: Callable[..., str]) -> None:
     pairs(dsn, count)
     with judging(dsn, url, "--slots", str(slots)) as process:
         # In the second round judgements are claimed ahead.
-        wait_for(lambda: stats_of(url)["received"] > slots and states(db)["leased"] > slots)
+        until(lambda: stats_of(url)["received"] > slots and states(db)["leased"] > slots)
         process.terminate()
         _, said = process.communicate(timeout=20)
         assert process.returncode == 0, said
@@ -503,7 +439,7 @@ def test_stopped_at_once(dsn: str, db: DB) -> None:
     worker = Worker(dsn, toy)
 
     async def stop_twice() -> None:
-        await until(lambda: len(toy.asked) == 3)
+        await eventually(lambda: len(toy.asked) == 3)
         worker.stop()
         await asyncio.sleep(0.2)
         worker.stop(now=True)
@@ -759,11 +695,11 @@ def test_a_notification_wakes_and_the_poll_finds(dsn: str, db: DB) -> None:
     toy = Toy()
 
     async def woken() -> None:
-        await until(lambda: db.execute(LISTENING).fetchone() == (1,))
+        await eventually(lambda: db.execute(LISTENING).fetchone() == (1,))
         await asyncio.sleep(0.2)
         began = time.monotonic()
         await asyncio.to_thread(pairs, dsn, 1)
-        await until(lambda: done(db) == 1)
+        await eventually(lambda: done(db) == 1)
         assert time.monotonic() - began < 5
 
     assert work(Worker(dsn, toy, poll=30), woken()).judged == 1
@@ -771,7 +707,7 @@ def test_a_notification_wakes_and_the_poll_finds(dsn: str, db: DB) -> None:
     async def found() -> None:
         await asyncio.sleep(0.3)
         await asyncio.to_thread(pairs, dsn, 1, "acme", 1)
-        await until(lambda: done(db) == 2, 5)
+        await eventually(lambda: done(db) == 2, 5)
 
     assert work(Worker(dsn, toy, poll=0.2, listen=False), found()).judged == 1
 

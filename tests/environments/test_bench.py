@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import labelled_queries, servers
+from tests.support import labelled_queries, servers
 
 pytestmark = pytest.mark.one_server
 

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from tests.conftest import Connect, Target
-from tests.servers import ROOT, prometheus
-from tests.support import ingest, model, vector
+from tests.support.memories import ingest, model, vector
+from tests.support.queries import DB
+from tests.support.servers import ROOT, prometheus
+from tests.support.waiting import until
 
-DB = psycopg.Connection[Any]
 METRICS = ROOT / "contrib" / "metrics"
 SECONDS = 120  # until all is scraped, on a busy machine
 # daemons that ask any server the same
@@ -222,10 +222,7 @@ def scraped(db: DB, target: Target, tmp_path: Path) -> Iterator[int]:
         for process in running:
             process.wait(timeout=30)
         ended = "select count(*) from pg_stat_activity where usename = %s"
-        deadline = time.monotonic() + 30
-        while db.execute(ended, [role]).fetchone() != (0,):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: db.execute(ended, [role]).fetchone() == (0,))
         db.execute(f"drop role {role}".encode())
 
 
@@ -249,6 +246,4 @@ class TestPrometheus:
         assert answer(scraped, "memfold_maintenance_failed") == [0]
         db.execute("update memfold.judgements set status = 'dead'")
         alert = 'ALERTS{alertname="MemfoldJudgementsDead", alertstate="firing"}'
-        while answer(scraped, alert) != [1]:
-            assert time.monotonic() < deadline + SECONDS
-            time.sleep(0.2)
+        until(lambda: answer(scraped, alert) == [1], alert, SECONDS, pause=0.2)

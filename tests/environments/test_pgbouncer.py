@@ -11,19 +11,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
 from memfold import AsyncMemfold, Memfold, MemfoldError
 from memfold.judging.worker import Worker
-from tests import servers
-from tests.client.test_worker import Toy, done, until, work
 from tests.conftest import Target
-from tests.support import check, ingest, model, vector
+from tests.support import servers
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
+from tests.support.waiting import until
+from tests.support.workers import Toy, done, eventually, work
 
-DB = psycopg.Connection[Any]
 PORT = 6432
 # A pooler hands the same messages on to any server.
 pytestmark = [
@@ -95,9 +95,7 @@ def pooler(db: DB, target: Target) -> Iterator[Pooler]:
             time.sleep(0.02)
         db.execute("delete from memfold.tenant_roles")
         ended = "select count(*) from pg_stat_activity where usename = any(%s)"
-        while db.execute(ended, [[made.role, made.bound]]).fetchone() != (0,):
-            assert time.monotonic() < deadline + 60
-            time.sleep(0.02)
+        until(lambda: db.execute(ended, [[made.role, made.bound]]).fetchone() == (0,), ended)
         db.execute(f"drop role {made.role}; drop role {made.bound}".encode())
 
 
@@ -218,7 +216,7 @@ def test_the_worker_polls(db: DB, pooler: Pooler) -> None:
 
     async def one_more() -> None:
         await asyncio.to_thread(ingest, db, "User likes it dark", **vector(0.9))
-        await until(lambda: done(db) == 1)
+        await eventually(lambda: done(db) == 1)
 
     assert work(Worker(pooler.dsn(), toy, tenant_id="acme", poll=0.2), one_more()).judged == 1
     assert len(toy.asked) == 1

@@ -18,16 +18,16 @@ from click.testing import CliRunner
 
 from memfold.admin import migrate
 from memfold.cli import main
-from tests import minilm_onnx, servers
 from tests.conftest import Make, Target
-from tests.sql.test_docs_output import run_story
+from tests.support import minilm_onnx, servers
+from tests.support.docs_pages import run_story
+from tests.support.queries import DB, one
 
 sys.path.insert(0, str(servers.ROOT / "plpython"))
 
 import memfold_py
 from memfold_py import embed, golden, lemma, tokens
 
-DB = psycopg.Connection[Any]
 MODEL = "minilm"
 MEMORIES = [
     json.loads(line)["content"]
@@ -68,12 +68,6 @@ def py(db: DB, minilm: Path) -> DB:
     db.execute("select register_embedding_model(%s, 384)", [MODEL])
     db.execute("select set_policy('acme', embed => 'in_database', embed_model => %s)", [MODEL])
     return db
-
-
-def one(db: DB, query: str, *arguments: Any) -> Any:
-    row = db.execute(query.encode(), arguments).fetchone()
-    assert row is not None
-    return row[0] if len(row) == 1 else row
 
 
 def refused(db: DB, code: str, query: str, *arguments: Any) -> psycopg.Error:
@@ -122,7 +116,7 @@ def test_without_it_a_preset_says_so(db: DB) -> None:
 
 
 def test_without_it_nothing_is_tested_of_it(db: DB) -> None:
-    assert one(db, "select count(*) from canonicalizer_selftest() where profile like 'lemma%%'") == 0
+    assert one(db, "select count(*) from canonicalizer_selftest() where profile like 'lemma%'") == 0
     assert one(db, "select embed_pending('acme')") == 0
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 
 from memfold import errors
-from tests.faults.patience import DB
+from tests.support.queries import DB
 
 TURN = "turn-"
 AGAIN = {"40001", "40P01"}

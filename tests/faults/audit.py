@@ -15,9 +15,10 @@ import psycopg
 from tests.faults.accounts import Call, Deed
 from tests.faults.candidates import BUCKETS
 from tests.faults.clients import Judge, Maintenance, Writer
-from tests.faults.patience import DB, PATIENCE
+from tests.faults.patience import PATIENCE
 from tests.faults.promises import broken
 from tests.faults.world import World
+from tests.support.queries import DB
 
 NEVER = UUID(int=0)
 

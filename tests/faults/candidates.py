@@ -7,7 +7,7 @@ import math
 import random
 from typing import Any
 
-from tests.faults.patience import DB
+from tests.support.queries import DB
 
 MODEL = "m"
 VERBS = ["likes", "loves", "enjoys", "prefers", "wants", "favours", "picks", "chooses"]

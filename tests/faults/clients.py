@@ -8,8 +8,8 @@ from uuid import UUID
 
 from tests.faults.accounts import TURN, Call, Deed, execute
 from tests.faults.candidates import MODEL, PARAPHRASES, candidate, turned
-from tests.faults.patience import DB
 from tests.faults.world import Client, World
+from tests.support.queries import DB
 
 LEASE = 2.0
 

@@ -18,8 +18,9 @@ from typing import Any
 import psycopg
 
 from memfold.admin import migrate
-from tests import servers
-from tests.faults.patience import DB, PATIENCE, pause_until
+from tests.faults.patience import PATIENCE, pause_until
+from tests.support import servers
+from tests.support.queries import DB
 
 PORT = 5432
 # As shipped where it matters (fsync, full_page_writes, synchronous_commit); checkpoints and vacuum come often, so that

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
-import psycopg
-
-DB = psycopg.Connection[Any]
 PATIENCE = 240.0
 """Seconds after which something counts as stuck; nothing is asserted to be faster."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from tests.faults.clients import LEASE
-from tests.faults.patience import DB
+from tests.support.queries import DB
 
 # each must return no row; whatever it returns is a broken promise
 PROMISES = {

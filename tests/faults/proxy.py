@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import select
 import socket
 import struct
@@ -118,3 +119,31 @@ class Proxy:
             while (left := end - time.monotonic()) > 0 and not self.closing:
                 if select.select([upstream], [], [], left)[0] and not upstream.recv(65536):
                     return
+
+
+class Plans:
+    """The point at which each new connection is cut: usually a random byte in one direction, until there are enough."""
+
+    def __init__(
+        self, seed: int, share: float = 0.85, longest: int = 9000,
+        words: tuple[bytes, ...] = (b"", b"", b"COMMIT\0", b"COMMIT\0", b"memfold.ingest_"),
+    ) -> None:  # fmt: skip
+        self.choice = random.Random(seed)
+        self.lock = threading.Lock()
+        self.share = share
+        self.longest = longest
+        self.words = words
+        self.ended = False
+
+    def __call__(self) -> Cut | None:
+        with self.lock:
+            if self.ended or self.choice.random() > self.share:
+                return None
+            kind = self.choice.choice(["close", "reset", "stall", "orphan"])
+            # as often in the first bytes as in later ones: the start-up is short
+            after = self.choice.randrange(1, self.choice.choice([500, 2500, self.longest]))
+            # the worst place: the work is done, and nobody gets the answer
+            word = self.choice.choice(self.words)
+            if word:
+                after = self.choice.randint(1, 4)
+            return Cut(kind, self.choice.random() < 0.5, after, self.choice.uniform(0.05, 0.4), word)

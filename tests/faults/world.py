@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 
 from tests.faults.accounts import AGAIN, REFUSED, Call, Deed, lost
-from tests.faults.patience import DB, PATIENCE
+from tests.faults.patience import PATIENCE
+from tests.support.queries import DB
 
 MOST = 100
 """How often a call may get 40001 or 40P01 before it counts as failed."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import psycopg
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 CATALOG = """
 select p.proname, p.prokind = 'p', coalesce(p.proargnames, '{}'), p.proargmodes::text[],
     array(select t::regtype::text from unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])) as t),

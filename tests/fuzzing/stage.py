@@ -9,10 +9,11 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from tests.fuzzing.catalog import DB, functions
+from tests.fuzzing.catalog import functions
 from tests.fuzzing.hostile import BYSTANDER, DIMENSIONS
 from tests.fuzzing.report import Report
 from tests.fuzzing.values import Values
+from tests.support.queries import DB
 
 SECRET = "the bystander keeps a secret"
 ROLES = ("app", "bound", "judge", "auditor", "owner", "superuser")

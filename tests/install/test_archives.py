@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests import servers
+from tests.support import servers
 
 pytestmark = pytest.mark.one_server
 
@@ -127,7 +127,4 @@ def test_the_end_of_the_script_needs_no_superuser(db: psycopg.Connection) -> Non
         db.execute(rest.encode())
         assert db.execute(
             "select current_user, r.rolsuper from pg_roles r where rolname = current_user"
-        ).fetchone() == (
-            "an_owner",
-            False,
-        )
+        ).fetchone() == ("an_owner", False)

@@ -16,23 +16,10 @@ from psycopg.rows import dict_row
 from memfold.admin import migrate
 from memfold.admin import queries as admin_queries
 from memfold.cli._doctor import _dump
-from tests import servers
 from tests.conftest import Make, Target
-from tests.install.test_upgrade import (
-    GRANTED,
-    MEMBERS,
-    adopt_docs,
-    ask,
-    broken,
-    catalog,
-    run,
-    still_adopted,
-    stranger,
-    way,
-)
-from tests.sql.test_labelled_pairs import SCORE
-
-__all__ = ["stranger", "way"]  # fixtures
+from tests.support import servers
+from tests.support.calibration import SCORE
+from tests.support.installing import GRANTED, MEMBERS, adopt_docs, ask, broken, catalog, run, still_adopted
 
 # They install memfold themselves.
 pytestmark = pytest.mark.each_server

@@ -19,8 +19,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memfold import errors
 from memfold.admin import migrate, server
-from tests import servers
 from tests.conftest import Make
+from tests.support import servers
+from tests.support.installing import rows, run, works
 
 # They install memfold themselves.
 pytestmark = pytest.mark.each_server
@@ -50,16 +51,6 @@ order by 1, 2
 """
 
 
-def rows(dsn: str, query: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        return connection.execute(query.encode()).fetchall()
-
-
-def rows_of(dsn: str, statement: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement.encode())
-
-
 @pytest.fixture
 def empty(make: Make) -> str:
     return make()
@@ -68,18 +59,6 @@ def empty(make: Make) -> str:
 @pytest.fixture
 def installed(make: Make) -> str:
     return make("alembic")
-
-
-def works(dsn: str) -> None:
-    """Ingest a fact with a vector, and again."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("select memfold.register_embedding_model('m', 3)")
-        call = b"""
-            select action from memfold.ingest_memory('Alice has a cat.', 't', embedding => '[1,2,3]',
-                embedding_model => 'm')
-        """
-        assert connection.execute(call).fetchone() == ("inserted",)
-        assert connection.execute(call).fetchone() == ("merged",)
 
 
 def test_install_makes_a_working_memfold(empty: str) -> None:
@@ -200,7 +179,7 @@ def test_an_internal_error_is_repeated_only_if_another_session_was_in_the_way(
     empty: str, monkeypatch: pytest.MonkeyPatch, message: str, is_passing: bool
 ) -> None:
     """Two installations of one server that grant the same role meet in its row, which is XX000; so are faults that stay."""
-    rows_of(
+    run(
         empty,
         "create sequence attempt; create function refuse() returns event_trigger language plpgsql as $$ begin"
         f" perform nextval('public.attempt'); raise '{message}' using errcode = 'XX000'; end $$;"
@@ -214,8 +193,8 @@ def test_an_internal_error_is_repeated_only_if_another_session_was_in_the_way(
 
 
 def test_pgvector_in_another_schema(empty: str) -> None:
-    rows_of(empty, 'create schema "Ex tensions"')
-    rows_of(empty, 'create extension vector schema "Ex tensions"')
+    run(empty, 'create schema "Ex tensions"')
+    run(empty, 'create extension vector schema "Ex tensions"')
     migrate.install(empty)
     works(empty)
     assert migrate.drift(empty) == []
@@ -242,7 +221,7 @@ def test_an_owner_without_superuser(make: Make, db: psycopg.Connection) -> None:
     db.execute(f"create role {role} login createrole password 'owner'".encode())
     dsn = make(options=f"owner {role}")
     try:
-        rows_of(dsn, "create extension vector")
+        run(dsn, "create extension vector")
         db.execute(f"grant memfold_owner, memfold_queue to {role}".encode())
         own = make_conninfo(dsn, user=role, password="owner")
         assert migrate.install(own) == HEAD
@@ -250,7 +229,7 @@ def test_an_owner_without_superuser(make: Make, db: psycopg.Connection) -> None:
         assert migrate.install(own) == HEAD
         assert migrate.drift(own) == []
     finally:
-        rows_of(db.info.dsn, f"drop database {conninfo_to_dict(dsn)['dbname']} with (force)")
+        run(db.info.dsn, f"drop database {conninfo_to_dict(dsn)['dbname']} with (force)")
         db.execute(f"drop owned by {role}".encode())
         db.execute(f"drop role {role}".encode())
 
@@ -261,9 +240,9 @@ def test_a_fresh_server_and_an_owner_without_superuser() -> None:
     place.chmod(0o755)
     try:
         admin = server.up(place / "pg")
-        rows_of(admin, "create role agent_owner login createrole")
-        rows_of(admin, "create database agents owner agent_owner")
-        rows_of(make_conninfo(admin, dbname="agents"), "create extension vector")
+        run(admin, "create role agent_owner login createrole")
+        run(admin, "create database agents owner agent_owner")
+        run(make_conninfo(admin, dbname="agents"), "create extension vector")
         own = make_conninfo(admin, dbname="agents", user="agent_owner")
         assert migrate.install(own) == HEAD
         works(own)
@@ -275,7 +254,7 @@ def test_a_fresh_server_and_an_owner_without_superuser() -> None:
 
 def test_another_encoding_is_refused(dsn: str) -> None:
     name = f"install_{uuid.uuid4().hex[:12]}"
-    rows_of(dsn, f"create database {name} template template0 encoding 'SQL_ASCII' locale 'C'")
+    run(dsn, f"create database {name} template template0 encoding 'SQL_ASCII' locale 'C'")
     try:
         own = make_conninfo(dsn, dbname=name)
         with pytest.raises(errors.InstallError, match="UTF8") as caught:
@@ -284,17 +263,17 @@ def test_another_encoding_is_refused(dsn: str) -> None:
             "create database NAME encoding 'UTF8' locale 'C' template template0", str(caught.value)
         )
         assert made is not None, "the line that helps"
-        rows_of(dsn, made[0].replace("NAME", f"{name}_utf8"))
+        run(dsn, made[0].replace("NAME", f"{name}_utf8"))
         assert migrate.install(make_conninfo(dsn, dbname=f"{name}_utf8")) == HEAD
     finally:
-        rows_of(dsn, f"drop database {name} with (force)")
-        rows_of(dsn, f"drop database if exists {name}_utf8 with (force)")
+        run(dsn, f"drop database {name} with (force)")
+        run(dsn, f"drop database if exists {name}_utf8 with (force)")
 
 
 def test_a_database_of_the_extension_is_refused(empty: str, extension_available: bool) -> None:
     """A database belongs to one path of installation."""
     if extension_available:
-        rows_of(empty, "create extension memfold cascade")
+        run(empty, "create extension memfold cascade")
         before = rows(empty, OBJECTS)
         with pytest.raises(errors.InstallError, match="alter extension memfold update"):
             migrate.install(empty)
@@ -310,7 +289,7 @@ def test_the_extension_where_init_was_is_refused(installed: str, extension_avail
         pytest.skip("no CREATE EXTENSION memfold on this server")
     before = rows(installed, OBJECTS)
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="by memfold init") as caught:
-        rows_of(installed, "create extension memfold")
+        run(installed, "create extension memfold")
     assert "memfold init DSN" in str(caught.value.diag.message_hint)
     assert "one installation method" in str(caught.value.diag.message_detail)
     assert rows(installed, OBJECTS) == before
@@ -322,12 +301,10 @@ def test_cascade_puts_pgvector_where_create_would(empty: str, extension_availabl
     if not extension_available:
         pytest.skip("no CREATE EXTENSION memfold on this server")
     where = "select extnamespace::regnamespace::text from pg_extension where extname = 'vector'"
-    rows_of(empty, "create extension memfold cascade")
+    run(empty, "create extension memfold cascade")
     assert rows(empty, where) == [("public",)]
-    rows_of(
-        empty, "drop extension memfold; drop extension vector; drop schema memfold; create schema extensions"
-    )
-    rows_of(empty, "set search_path = extensions, public; create extension memfold cascade")
+    run(empty, "drop extension memfold; drop extension vector; drop schema memfold; create schema extensions")
+    run(empty, "set search_path = extensions, public; create extension memfold cascade")
     assert rows(empty, where) == [("extensions",)]
 
 
@@ -359,7 +336,7 @@ def test_uninstalled_as_the_docs_say(make: Make, extension_available: bool, way:
     works(dsn)
     assert rows(dsn, OF_ROLES) != []
     _, of_extension, of_init, _ = uninstalling()
-    rows_of(dsn, of_extension if way == "extension" else of_init)
+    run(dsn, of_extension if way == "extension" else of_init)
     assert rows(dsn, OF_ROLES) == []
     assert rows(dsn, "select to_regnamespace('memfold'), to_regnamespace('memfold_internal')") == [
         (None, None)
@@ -380,12 +357,12 @@ def test_roles_are_dropped_as_the_docs_say(own_cluster: servers.Cluster) -> None
     _, _, of_init, of_roles = uninstalling()
     dsn = own_cluster.dsn()
     ours = "select rolname::text from pg_roles where rolname like 'memfold%' order by 1"
-    rows_of(dsn, "create role agent login in role memfold_app; create role judge login in role memfold_judge")
+    run(dsn, "create role agent login in role memfold_app; create role judge login in role memfold_judge")
     with pytest.raises(psycopg.errors.DependentObjectsStillExist):
-        rows_of(dsn, of_roles)
+        run(dsn, of_roles)
     assert len(rows(dsn, ours)) == 7
-    rows_of(dsn, of_init)
-    rows_of(dsn, of_roles)
+    run(dsn, of_init)
+    run(dsn, of_roles)
     assert rows(dsn, ours) == []
     assert rows(dsn, "select count(*) from pg_auth_members where roleid > 16383") == [(0,)]
     assert migrate.install(dsn) == HEAD
@@ -396,7 +373,7 @@ def test_roles_are_dropped_as_the_docs_say(own_cluster: servers.Cluster) -> None
 def test_unscheduled_as_the_docs_say(installed: str) -> None:
     """Without pg_cron it fails."""
     with pytest.raises(psycopg.DatabaseError, match='schema "cron" does not exist'):
-        rows_of(installed, uninstalling()[0])
+        run(installed, uninstalling()[0])
 
 
 @pytest.mark.one_server
@@ -410,7 +387,7 @@ def test_an_unreachable_server_is_a_clear_error(dsn: str) -> None:
 @pytest.mark.one_server
 def test_drift_names_what_was_edited(installed: str) -> None:
     assert migrate.drift(installed) == []
-    rows_of(
+    run(
         installed,
         """
         create or replace function memfold_internal._fail(p_code text, p_message text, p_detail text, p_hint text)
@@ -422,7 +399,7 @@ def test_drift_names_what_was_edited(installed: str) -> None:
     assert rows(installed, "select pg_get_functiondef('memfold_internal._fail'::regproc)") == edited, (
         "it only looks"
     )
-    rows_of(installed, "drop function memfold.explain_memory(uuid, text)")
+    run(installed, "drop function memfold.explain_memory(uuid, text)")
     assert migrate.drift(installed) == ["_fail(text,text,text,text)", "explain_memory(uuid,text)"]
     migrate.install(installed)
     assert migrate.drift(installed) == []
@@ -430,8 +407,8 @@ def test_drift_names_what_was_edited(installed: str) -> None:
 
 @pytest.mark.one_server
 def test_drift_sees_what_only_schema_files_make(installed: str) -> None:
-    rows_of(installed, "create function memfold.helper() returns integer return 1")
-    rows_of(installed, "alter function memfold_internal._new_id() stable")
+    run(installed, "create function memfold.helper() returns integer return 1")
+    run(installed, "alter function memfold_internal._new_id() stable")
     assert migrate.drift(installed) == ["_new_id()", "helper()"]
 
 
@@ -459,7 +436,7 @@ def test_search_path_is_appended_once(installed: str) -> None:
 
 @pytest.mark.one_server
 def test_search_path_keeps_what_the_database_had(empty: str) -> None:
-    rows_of(empty, 'create schema "My, Schema"')
+    run(empty, 'create schema "My, Schema"')
     name = str(rows(empty, "select current_database()")[0][0])
     with psycopg.connect(empty, autocommit=True) as connection:
         statement = sql.SQL('alter database {} set search_path = app, "My, Schema", public')
@@ -497,8 +474,8 @@ def created_in(dsn: str) -> str:
 def test_tables_of_an_application_go_to_its_own_schema(installed: str, before: str, after: str) -> None:
     name = str(rows(installed, "select current_database()")[0][0])
     if before:
-        rows_of(installed, f"alter database {name} set search_path = {before}")
-    rows_of(installed, "create schema app")
+        run(installed, f"alter database {name} set search_path = {before}")
+    run(installed, "create schema app")
     migrate.set_search_path(installed)
     assert rows(installed, "show search_path") == [(after,)]
     assert created_in(installed) == ("app" if "app" in after else "public")
@@ -522,7 +499,7 @@ def test_a_role_that_is_called_like_the_schema(installed: str, db: psycopg.Conne
         assert migrate.set_search_path(own) is None
         assert migrate.set_search_path(installed) is None
     finally:
-        rows_of(installed, f"alter role memfold in database {name} reset all")
+        run(installed, f"alter role memfold in database {name} reset all")
         db.execute("drop role memfold")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
+from tests.support import servers
 
 SCRIPTS = {f"memfold--{servers.PRESENT}.sql"} | {
     f"memfold--{release}--{servers.PRESENT}.sql"

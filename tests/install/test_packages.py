@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 
 from memfold import __version__
 from memfold.cli._npz import read_vectors
-from tests import servers
+from tests.support import servers
 
 ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
@@ -58,10 +58,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     for source in SOURCES.values():
         build(source, to, "wheel", "sdist")
     return {
-        name: Built(
-            to / f"{name}-{__version__}-py3-none-any.whl",
-            to / f"{name}-{__version__}.tar.gz",
-        )
+        name: Built(to / f"{name}-{__version__}-py3-none-any.whl", to / f"{name}-{__version__}.tar.gz")
         for name in SOURCES
     }
 

@@ -13,9 +13,9 @@ import pytest
 from psycopg import errors
 
 from memfold.admin import migrate
-from tests import servers
 from tests.conftest import Target
-from tests.install.test_install import rows, rows_of
+from tests.support import servers
+from tests.support.installing import rows, run
 
 # A separate server, because its contents are the same with both installation methods.
 pytestmark = pytest.mark.each_server
@@ -100,7 +100,7 @@ def restore(cluster: servers.Cluster, moment: str) -> str:
 def test_a_moment_amid_writers_is_restored(cluster: servers.Cluster) -> None:
     """It has what was acknowledged before, and nothing that was sent later; calls that are sent again count once."""
     migrate.install(cluster.dsn())
-    rows_of(cluster.dsn(), "select memfold.set_predicate('lives_in', 'acme', cardinality => 'one')")
+    run(cluster.dsn(), "select memfold.set_predicate('lives_in', 'acme', cardinality => 'one')")
     end = threading.Event()
     writers = [Writer(cluster.dsn(), number, end) for number in range(WRITERS)]
     for writer in writers:

@@ -14,7 +14,7 @@ import pytest
 
 from memfold.cli import main
 from memfold.facts import Fact, Facts
-from tests import servers
+from tests.support import servers
 
 README = (servers.ROOT / "README.md").read_text()
 # Where docs/client.md goes on from it.

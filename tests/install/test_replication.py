@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from memfold.admin import migrate
-from tests import servers
 from tests.conftest import Target
-from tests.install.test_install import rows, rows_of
-from tests.support import until
+from tests.support import servers
+from tests.support.installing import rows, run
+from tests.support.waiting import until
 
 SHIPPED = "truncate memfold.antonyms, memfold.lexicon, memfold.options, memfold.policies"
 # the subscriber is another database of the same server, where the slot has to be there first
@@ -36,7 +36,7 @@ def cluster(target: Target) -> Iterator[servers.Cluster]:
 
 def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> None:
     """From a publisher with writers, whose rows are stated, merged, superseded, rehashed and erased."""
-    rows_of(cluster.dsn(), "create database copy template template0")
+    run(cluster.dsn(), "create database copy template template0")
     source, copy = cluster.dsn(), cluster.dsn("copy")
     for dsn in (source, copy):
         migrate.install(dsn)
@@ -54,21 +54,21 @@ def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> No
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        rows_of(source, "create publication memfold for tables in schema memfold")
-        rows_of(source, "create role replicator login replication bypassrls in role pg_read_all_data")
-        rows_of(source, "select pg_create_logical_replication_slot('copy', 'pgoutput')")
-        rows_of(copy, SHIPPED)
+        run(source, "create publication memfold for tables in schema memfold")
+        run(source, "create role replicator login replication bypassrls in role pg_read_all_data")
+        run(source, "select pg_create_logical_replication_slot('copy', 'pgoutput')")
+        run(copy, SHIPPED)
         as_owner = AS_OWNER if cluster.major >= 16 else ""
-        rows_of(copy, SUBSCRIBE.format(cluster.dsn(user="replicator"), as_owner))
+        run(copy, SUBSCRIBE.format(cluster.dsn(user="replicator"), as_owner))
         until(
             lambda: not rows(copy, "select from pg_subscription_rel where srsubstate <> 'r'"),
             "the first copy",
         )
         servers.fill_on(source)
-        rows_of(source, "select memfold.erase_source('t3', 'before', 'request 17')")
-        rows_of(source, "call memfold.rehash_bucket('busy', 'default', canonicalizer => 'flat')")
+        run(source, "select memfold.erase_source('t3', 'before', 'request 17')")
+        run(source, "call memfold.rehash_bucket('busy', 'default', canonicalizer => 'flat')")
         # what only the publisher's triggers fill in
-        rows_of(source, "insert into memfold.memories (tenant_id, content) values ('busy', 'A plain row')")
+        run(source, "insert into memfold.memories (tenant_id, content) values ('busy', 'A plain row')")
     finally:
         stop.set()
         writer.join()
@@ -81,8 +81,8 @@ def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> No
     # who has claimed a text is gone with its transaction: an unlogged table
     assert {name for (name,) in published} == {*was} - {"adoption_claims"}
     assert rows(source, "select * from pg_sequences where schemaname ~ '^memfold'") == []
-    rows_of(copy, "alter subscription copy disable; alter subscription copy set (slot_name = none)")
-    rows_of(copy, "drop subscription copy")
+    run(copy, "alter subscription copy disable; alter subscription copy set (slot_name = none)")
+    run(copy, "drop subscription copy")
     for tenant in ("before", "busy"):
         assert rows(copy, f"select * from memfold.check_invariants('{tenant}')") == []
     found = rows(
@@ -95,5 +95,5 @@ def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> No
     above = (
         "select memory_id::text = max(memory_id::text) over () from memfold.memories where tenant_id = 'busy'"
     )
-    rows_of(copy, "select memfold.ingest_memory('The last of all', 'busy')")
+    run(copy, "select memfold.ingest_memory('The last of all', 'busy')")
     assert rows(copy, f"{above} order by content = 'The last of all' desc limit 1") == [(True,)]

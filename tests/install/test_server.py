@@ -26,8 +26,8 @@ from click.testing import CliRunner
 from memfold import Memfold, cli, errors
 from memfold.admin import cluster, host, server
 from memfold.admin.server import ServerError
-from tests import servers
-from tests.support import until
+from tests.support import servers
+from tests.support.waiting import until
 
 ROOT = os.geteuid() == 0
 root_only = pytest.mark.skipif(not ROOT, reason="only root runs a server as another account")

@@ -15,9 +15,9 @@ from memfold import errors
 from memfold.admin import migrate
 from memfold.admin.uninstall import ROLES, uninstall
 from memfold.cli import main
-from tests import servers
 from tests.conftest import Make
-from tests.install.test_install import rows, rows_of, works
+from tests.support import servers
+from tests.support.installing import rows, run, works
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def test_uninstall_leaves_nothing(own_cluster: servers.Cluster) -> None:
     first = CliRunner().invoke(main, ["uninstall", "--dsn", dsn, "--drop", "postgres", "--json"])
     assert first.exit_code == 0, first.output
     assert json.loads(first.stdout)["roles"] == sorted(set(ROLES) - {"memfold_rules"})
-    rows_of(dsn, "create role agent login")
+    run(dsn, "create role agent login")
     before = sorted(rows(dsn, LEFT))
     servers.load_present(dsn, "alembic")
     migrate.set_search_path(dsn)
     works(dsn)
-    rows_of(
+    run(
         dsn,
         "grant memfold_app to agent; alter role agent in database postgres set search_path = memfold, public;"
         " create role alone login; alter role alone in database postgres set search_path = memfold",
@@ -64,8 +64,8 @@ def test_uninstall_leaves_nothing(own_cluster: servers.Cluster) -> None:
     assert [name for kind, name in after if kind == "setting"] == [
         '- search_path="$user", public', "agent search_path=public",
     ]  # fmt: skip
-    rows_of(dsn, "alter role agent in database postgres reset search_path; drop role alone")
-    rows_of(dsn, "alter database postgres reset search_path")
+    run(dsn, "alter role agent in database postgres reset search_path; drop role alone")
+    run(dsn, "alter database postgres reset search_path")
     assert sorted(rows(dsn, LEFT)) == before
 
 
@@ -93,8 +93,8 @@ def test_second_owner_in_one_cluster(make: Make, db: psycopg.Connection[Any]) ->
     names = [str(conninfo_to_dict(dsn)["dbname"]) for dsn in (first, second)]
     try:
         for role, name, dsn in zip((one, two), names, (first, second), strict=True):
-            rows_of(f"{dsn} user=postgres", "create extension vector")
-            rows_of(dsn, f"revoke connect on database {name} from public")
+            run(f"{dsn} user=postgres", "create extension vector")
+            run(dsn, f"revoke connect on database {name} from public")
             with pytest.raises(errors.MemfoldError, match="is not a member") as raised:
                 migrate.install(dsn)
             assert f"grant memfold_owner, memfold_queue to {role}" in (raised.value.hint or "")
@@ -142,14 +142,14 @@ def test_uninstall_refuses(installed: str) -> None:
             "function ours(memfold.memories)",
         ),
     ):
-        rows_of(installed, make_one)
+        run(installed, make_one)
         with pytest.raises(
             errors.InstallError, match="objects that are not memfold's depend on it"
         ) as raised:
             uninstall(installed, database=name)
         assert said in str(raised.value)
-        rows_of(installed, drop)
-    rows_of(
+        run(installed, drop)
+    run(
         installed,
         "insert into memfold.adoptions (table_schema, table_name, name, definition) values ('public', 'facts', 'f', '{}')",
     )

@@ -1,6 +1,6 @@
 """A version becomes a later one: by ALTER EXTENSION UPDATE, by alembic, and by a printed script.
 
-From each release that is out, and from the present version as if it were, to one that is made up (tests/servers.py,
+From each release that is out, and from the present version as if it were, to one that is made up (tests/support/servers.py,
 ``make_later``): it has a new column and a new table, other signatures, a function less, another view and another trigger.
 """
 
@@ -16,7 +16,7 @@ import sysconfig
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,54 +30,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memfold import Embedder, Memfold, cli, errors
 from memfold.admin import migrate
-from tests import servers
 from tests.conftest import Make, Target
-from tests.sql.test_catalog import plain, snapshot
-from tests.support import until
+from tests.support import servers
+from tests.support.installing import GRANTED, MEMBERS, adopt_docs, ask, broken, catalog, run, still_adopted
+from tests.support.waiting import until
 
 # They install memfold themselves.
 pytestmark = pytest.mark.each_server
-
-WAYS = ("alembic", "extension")
-
-# What the extension consists of, and which tables' rows are dumped with it.
-MEMBERS = """
-select pg_describe_object(d.classid, d.objid, 0) from pg_depend as d
-join pg_extension as e on e.oid = d.refobjid
-where d.refclassid = 'pg_extension'::regclass and d.deptype = 'e' and e.extname = 'memfold'
-union all
-select 'dumped: ' || c.oid::regclass::text || ' ' || c.condition from pg_extension as e
-cross join unnest(e.extconfig, e.extcondition) as c (oid, condition) where e.extname = 'memfold'
-order by 1
-"""
-
-
-def ask(dsn: str, query: str) -> list[Any]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        rows = connection.execute(query.encode()).fetchall()
-    return [row[0] if len(row) == 1 else row for row in rows]
-
-
-def run(dsn: str, statement: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement.encode())
-
-
-def catalog(dsn: str) -> list[str]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        return plain(snapshot(connection))
-
-
-def broken(dsn: str) -> list[Any]:
-    """Invariants that do not hold, and what is left in the schema of an upgrade that failed."""
-    return ask(dsn, f"select invariant || ' ' || memory_id from memfold.check_invariants('{servers.BEFORE}')")
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, target: Target) -> str:
-    """Each way of installation that the server has; alembic twice where it has one only."""
-    return str(request.param) if target.cluster.extension else "alembic"
-
 
 # --- what is frozen ----------------------------------------------------------------------------------------------
 
@@ -358,72 +317,6 @@ select t.oid::text, pg_get_triggerdef(t.oid), t.tgenabled::text, null, null from
 where t.tgrelid = 'app.docs_1'::regclass and not t.tgisinternal
 order by 2
 """
-# To others than memfold's roles.
-GRANTED = """
-select r.name, a.privilege_type from (
-    select 'schema', nspacl, nspowner from pg_namespace where nspname in ('memfold', 'memfold_internal')
-    union all
-    select p.oid::regprocedure::text, p.proacl, p.proowner from pg_proc as p
-    where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname !~ '_app_docs_1$'
-    union all
-    select c.oid::regclass::text, c.relacl, c.relowner from pg_class as c
-    where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
-) as r (name, acl, owner)
-cross join aclexplode(r.acl) as a
-where a.grantee <> r.owner and a.grantee::regrole::text !~ '^memfold_'
-order by 1, 2
-"""
-
-
-def adopt_docs(dsn: str, owner: str, *options: str) -> None:
-    """Adopt a table of another role, with a duplicate in it; the table's name ends like a canonicalizer's part."""
-    run(
-        dsn,
-        "create schema app; create table app.docs_1 (id bigint generated always as identity primary key, text text);"
-        " insert into app.docs_1 (text) values ('A fact.'), ('a  FACT'), ('Another.');"
-        f" grant usage, create on schema app to {owner}; alter table app.docs_1 owner to {owner}",
-    )
-    arguments = [
-        "adopt",
-        "run",
-        "--table",
-        "app.docs_1",
-        "--content",
-        "text",
-        "--confirm",
-        "--trust-owner",
-        "--dsn",
-        dsn,
-    ]
-    done = CliRunner().invoke(cli.main, [*arguments, *options])
-    assert done.exit_code == 0, done.output
-    assert ask(dsn, "select count(*) from memfold.adoption_archive") == [1]
-
-
-def still_adopted(dsn: str, owner: str, *, absorbs: bool = False) -> None:
-    """Its owner writes to the table and finds what is there; a new text is new."""
-    with psycopg.connect(dsn) as connection:
-        connection.execute(f"set local role {owner}".encode())
-        call = "select deduped from memfold.insert_app_docs_1(text => %s)"
-        found = [connection.execute(call.encode(), [text]).fetchone() for text in ("a fact!", "New.", "new")]
-        assert found == [(True,), (False,), (True,)]
-        known = "insert into app.docs_1 (text) values ('ANOTHER')"
-        if absorbs:
-            assert connection.execute(known.encode()).rowcount == 0
-        else:
-            with pytest.raises(psycopg.errors.UniqueViolation):
-                connection.execute(known.encode())
-        connection.rollback()
-
-
-@pytest.fixture
-def stranger(db: psycopg.Connection[Any]) -> Iterator[str]:
-    """A role that is none of memfold's."""
-    role = f"stranger_{uuid.uuid4().hex[:8]}"
-    db.execute(f"create role {role}".encode())
-    yield role
-    # its databases are gone by now
-    db.execute(f"drop role {role}".encode())
 
 
 def test_what_adopt_made_is_left_alone(stranger: str, make: Make, target: Target, way: str) -> None:
@@ -726,10 +619,7 @@ def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make, target: Tar
 
 @pytest.mark.parametrize(
     "built",
-    [
-        "select memfold_internal._guard_limit() as longest",
-        "select memory_id from memfold.runaway_memories",
-    ],
+    ["select memfold_internal._guard_limit() as longest", "select memory_id from memfold.runaway_memories"],
     ids=["function", "view"],
 )
 def test_objects_built_on_dropped_ones_are_named(make: Make, target: Target, way: str, built: str) -> None:

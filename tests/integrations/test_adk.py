@@ -21,7 +21,8 @@ from google.genai import types
 from memfold import Memfold, errors
 from memfold.integrations.adk import MemfoldMemoryService
 from tests.integrations.toys import embedder, memories, run_page
-from tests.support import DB, check
+from tests.support.memories import check
+from tests.support.queries import DB
 
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server

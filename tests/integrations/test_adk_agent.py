@@ -19,7 +19,8 @@ from google.genai import types
 from memfold import Memfold
 from memfold.integrations.adk import MemfoldMemoryService
 from tests.integrations.toys import embedder, memories
-from tests.support import DB, check
+from tests.support.memories import check
+from tests.support.queries import DB
 
 # Python: what the server has to do with it, the tests of the functions show on each.
 pytestmark = pytest.mark.one_server

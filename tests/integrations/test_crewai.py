@@ -16,7 +16,8 @@ from crewai.memory.unified_memory import Memory
 from memfold import Memfold
 from memfold.integrations.crewai import MemfoldStorage
 from tests.integrations.toys import at_once, embedder, memories, run_page, vector
-from tests.support import DB, check, ingest
+from tests.support.memories import check, ingest
+from tests.support.queries import DB
 
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server

@@ -19,7 +19,8 @@ from memfold.integrations import _items, _queries
 from memfold.integrations.langchain import LangChainEmbedder, MemfoldVectorStore
 from memfold.integrations.langgraph import MemfoldStore
 from tests.integrations.toys import at_once, memories, run_page, vector
-from tests.support import DB, check, ingest
+from tests.support.memories import check, ingest
+from tests.support.queries import DB
 
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server

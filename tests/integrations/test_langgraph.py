@@ -23,7 +23,8 @@ from memfold.client.steps import Transact
 from memfold.integrations._items import Item, Items
 from memfold.integrations.langgraph import MemfoldStore
 from tests.integrations.toys import embedder, memories
-from tests.support import DB, check
+from tests.support.memories import check
+from tests.support.queries import DB
 
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server

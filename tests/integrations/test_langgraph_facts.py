@@ -10,9 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from langgraph.graph import START, StateGraph
-from langgraph.store.base import (
-    BaseStore,
-)
+from langgraph.store.base import BaseStore
 from langmem import create_manage_memory_tool, create_search_memory_tool
 
 from memfold import Memfold, errors
@@ -21,7 +19,9 @@ from memfold.integrations import _queries
 from memfold.integrations._core import turn_id
 from memfold.integrations.langgraph import MemfoldStore
 from tests.integrations.toys import at_once, embedder, memories, run_page
-from tests.support import DB, check, ingest, until
+from tests.support.memories import check, ingest
+from tests.support.queries import DB
+from tests.support.waiting import until
 
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server

@@ -15,7 +15,8 @@ from memfold import Memfold, errors
 from memfold.facts import Fact
 from memfold.integrations.llamaindex import LlamaIndexEmbedder, MemfoldMemoryBlock
 from tests.integrations.toys import embedder, memories, run_page
-from tests.support import DB, check
+from tests.support.memories import check
+from tests.support.queries import DB
 
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server

@@ -17,7 +17,8 @@ from mem0 import Memory
 from memfold.adopt import Adopter, Options
 from memfold.integrations.langchain import MemfoldVectorStore
 from tests.integrations.toys import DIMENSIONS, at_once, memories, run_page, vector
-from tests.support import DB, check
+from tests.support.memories import check
+from tests.support.queries import DB
 
 # Python: what the server has to do with it, the tests of the functions show on each.
 pytestmark = pytest.mark.one_server

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from memfold import Embedder
-from tests.servers import ROOT
-from tests.support import DB
+from tests.support.queries import DB
+from tests.support.servers import ROOT
 
 DIMENSIONS = 64
 

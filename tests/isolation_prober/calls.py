@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.isolation_prober.relations import DB
 from tests.isolation_prober.sessions import Outcome, Session
 from tests.isolation_prober.sides import Side
+from tests.support.queries import DB
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from tests.isolation_prober.calls import (
     passed,
     sided,
 )
-from tests.isolation_prober.relations import DB, full, one_value, relations, secrets, snapshot
+from tests.isolation_prober.relations import full, relations, secrets, snapshot
 from tests.isolation_prober.sessions import Session
 from tests.isolation_prober.sides import Side
+from tests.support.queries import DB, one
 
 
 def probe_functions(
@@ -112,7 +113,7 @@ def probe_names(db: DB, session: Session, own: Side, other: Side) -> tuple[list[
     calls = 0
     before = snapshot(db, own.tenant, other.tenant)
     hidden = secrets(db, other)
-    bound = one_value(db, "select pg_has_role(%s, 'memfold_tenant', 'member')", session.connection.info.user)
+    bound = one(db, "select pg_has_role(%s, 'memfold_tenant', 'member')", session.connection.info.user)
     everything = hidden if bound else hidden | secrets(db, own)
     kept = session.setting
     for function in functions(db, session.connection.info.user):

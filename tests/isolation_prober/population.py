@@ -8,9 +8,10 @@ from typing import Any
 
 from psycopg import sql
 
-from tests.isolation_prober.relations import DB, PLAIN, TEXTS, one_value
+from tests.isolation_prober.relations import PLAIN, TEXTS
 from tests.isolation_prober.sides import Side
-from tests.support import ingest, vector
+from tests.support.memories import ingest, vector
+from tests.support.queries import DB, one
 
 
 def populate(db: DB, side: Side) -> None:
@@ -57,7 +58,7 @@ def populate(db: DB, side: Side) -> None:
     waits = told("prefers grey light", **vector(0.9, axis=2))
     assert waits.action == "escalated", waits
     tried = told("prefers blue light", **vector(0.9, axis=3))
-    leased = one_value(
+    leased = one(
         db, "select judgement_id from memfold.claim_judgements(%s, tenant_id => %s, judgement_ids => %s)",
         say("worker"), tenant, [tried.judgement_id],
     )  # fmt: skip
@@ -79,17 +80,17 @@ def populate(db: DB, side: Side) -> None:
         "select memfold.reject_memory(%s, reason => %s, tenant_id => %s)",
         [wrong.memory_id, say("reason"), tenant],
     )
-    ids["pair_id"] = one_value(
+    ids["pair_id"] = one(
         db,
         "select memfold.add_labelled_pair(%s, %s, 'distinct', tenant_id => %s)",
         say("one"),
         say("two"),
         tenant,
     )
-    ids["session_run_id"] = one_value(
+    ids["session_run_id"] = one(
         db, "select run_id from memfold.end_session(%s, %s, %s)", say("session"), tenant, bucket
     )
-    ids["run_id"] = one_value(db, "select memfold.start_reembedding('m', 'm2', %s)", tenant)
+    ids["run_id"] = one(db, "select memfold.start_reembedding('m', 'm2', %s)", tenant)
     assert first.memory_id is not None
     names = {
         "kind": "subject", "alias": say("Al"), "name": say("Alan"), "key": say("key"), "told": [str(first.memory_id)],

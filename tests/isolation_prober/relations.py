@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
-
 from tests.isolation_prober.sides import Side
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # Not of a tenant: models and their thresholds, what an administrator adopts, alembic's own.
 SHARED = {
     "embedding_models", "calibrations", "calibration_changes", "adoptions", "adoption_archive", "adoption_repeats",
@@ -33,12 +29,6 @@ PLAIN = {
     "predicates.cardinality", "predicates.conflict", "antonyms.kind",
     "runs.actor", "runs.kind", "runs.report", "runs.status",
 }  # fmt: skip
-
-
-def one_value(db: DB, query: str, *parameters: Any) -> Any:
-    row = db.execute(query.encode(), parameters).fetchone()
-    assert row is not None
-    return row[0]
 
 
 TEXTS = """

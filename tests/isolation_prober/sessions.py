@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from tests.isolation_prober.relations import DB
+from tests.support.queries import DB
 
 
 @dataclass

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.isolation_prober.relations import DB, full, one_value, relations, secrets, tenant_tables
+from tests.isolation_prober.relations import full, relations, secrets, tenant_tables
 from tests.isolation_prober.sessions import Session
 from tests.isolation_prober.sides import Side
+from tests.support.queries import DB, one
 
 READS = (
     "select t::text from {r} as t",
@@ -52,7 +53,7 @@ def probe_reads(
     user = session.connection.info.user
     counts = owned(db, own, only)
     if only in (None, "tenant_roles"):
-        counts["tenant_roles"] = one_value(
+        counts["tenant_roles"] = one(
             db,
             "select count(*) from memfold.tenant_roles where role_name = %s and role_name !~ '^pooled'",
             user,
@@ -60,7 +61,7 @@ def probe_reads(
     for relation, kind, isolated in relations(db):
         if only not in (None, relation):
             continue
-        readable = one_value(db, "select has_table_privilege(%s, %s::text, 'select')", user, full(relation))
+        readable = one(db, "select has_table_privilege(%s, %s::text, 'select')", user, full(relation))
         if isolated and kind in "rp" and not readable:
             wrong.append(f"{session.name}: {relation} is not to be read")
         for n, read in enumerate(READS[:most]):
@@ -91,7 +92,7 @@ def probe_reads(
 def owned(db: DB, own: Side, only: str | None = None) -> dict[str, int]:
     """How many rows of each isolated table a tenant sees: its own and those of '*'."""
     return {
-        table: one_value(
+        table: one(
             db, f"select count(*) from memfold.{table} where tenant_id = %s or tenant_id = '*'", own.tenant
         )
         for table in tenant_tables(db)
@@ -101,15 +102,13 @@ def owned(db: DB, own: Side, only: str | None = None) -> dict[str, int]:
 
 def intruder(db: DB, relation: str, other: Side) -> tuple[str, list[str]]:
     """An INSERT of a row that the other has."""
-    columns = one_value(
+    columns = one(
         db,
         "select string_agg(quote_ident(attname), ', ') from pg_attribute where attrelid = %s::text::regclass"
         " and attnum > 0 and not attisdropped and attgenerated = ''",
         full(relation),
     )
-    row = one_value(
-        db, f"select to_jsonb(t) from {full(relation)} as t where tenant_id = %s limit 1", other.tenant
-    )
+    row = one(db, f"select to_jsonb(t) from {full(relation)} as t where tenant_id = %s limit 1", other.tenant)
     return (
         f"insert into {full(relation)} ({columns}) select {columns}"
         f" from jsonb_populate_record(null::{full(relation)}, %s)",
@@ -125,12 +124,12 @@ def probe_writes(db: DB, session: Session, other: Side) -> tuple[list[str], int]
     for relation, kind, isolated in relations(db):
         if kind not in "rp":
             continue
-        column = one_value(
+        column = one(
             db,
             "select attname::text from pg_attribute where attrelid = %s::text::regclass and attnum = 1",
             full(relation),
         )
-        may = one_value(db, "select has_any_column_privilege(%s, %s::text, 'insert')", user, full(relation))
+        may = one(db, "select has_any_column_privilege(%s, %s::text, 'insert')", user, full(relation))
         for write in WRITES:
             outcome = session.run(write.format(r=full(relation), c=column))
             calls += 1
@@ -201,9 +200,9 @@ def probe_others(db: DB, own: Side, other: Side, *, only: str | None = None) -> 
     for relation, kind, _ in relations(db):
         if only not in (None, relation) or kind not in "rp":
             continue
-        total = one_value(db, f"select count(*) from {full(relation)}")
+        total = one(db, f"select count(*) from {full(relation)}")
         for role in ("memfold_auditor", "memfold_queue", "memfold_judge", "memfold_owner"):
-            may = one_value(db, "select has_table_privilege(%s, %s::text, 'select')", role, full(relation))
+            may = one(db, "select has_table_privilege(%s, %s::text, 'select')", role, full(relation))
             if role == "memfold_owner" and relation != "tenant_roles":
                 continue
             with acting(db, role, None) as session:
@@ -225,11 +224,7 @@ def probe_others(db: DB, own: Side, other: Side, *, only: str | None = None) -> 
 
 def probe_writes_as(db: DB, session: Session, relation: str) -> tuple[list[str], int]:
     wrong = []
-    for write in (
-        "insert into {r} default values",
-        "delete from {r}",
-        "truncate {r}",
-    ):
+    for write in ("insert into {r} default values", "delete from {r}", "truncate {r}"):
         outcome = session.run(write.format(r=full(relation)))
         if outcome.state != "42501":
             wrong.append(f"{session.name}: {write.format(r=full(relation))}: {outcome.state or 'done'}")

@@ -5,14 +5,12 @@ Vectors are made to have the cosine that the document states.
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 
-from tests.support import answer, check, ingest, statuses, vector
+from tests.support.judging import answer
+from tests.support.memories import check, ingest, statuses, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 

@@ -10,24 +10,14 @@ import logging
 import math
 from typing import Any
 
-import psycopg
 import pytest
 
 from memfold import Answer, Embedder, Memfold, Question
-from tests.support import (
-    Result,
-    answer,
-    check,
-    counters,
-    ingest,
-    inside,
-    set_columns,
-    status,
-    statuses,
-    vector,
-)
+from tests.support.judging import answer
+from tests.support.maintenance import set_columns
+from tests.support.memories import Result, check, counters, ingest, inside, status, statuses, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 

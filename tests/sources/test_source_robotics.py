@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import Result, check, ingest, inside, set_columns, statuses, vector
+from tests.support.maintenance import set_columns
+from tests.support.memories import Result, check, ingest, inside, statuses, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import Result, answer, check, counters, ingest, inside, status, vector
+from tests.support.judging import answer
+from tests.support.memories import Result, check, counters, ingest, inside, status, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 COFFEE = (

@@ -9,22 +9,12 @@ import json
 import math
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import (
-    Result,
-    answer,
-    check,
-    confidence,
-    counters,
-    ingest,
-    inside,
-    statuses,
-    vector,
-)
+from tests.support.judging import answer
+from tests.support.memories import Result, check, confidence, counters, ingest, inside, statuses, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 # The tests of the functions cover each server.
 pytestmark = pytest.mark.one_server
 

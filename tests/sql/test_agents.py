@@ -11,11 +11,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.sql.test_export import exported, imported
-from tests.sql.test_undo import History, same, stored
-from tests.support import answer, check, ingest, model, one, status, vector
+from tests.support.exports import exported, imported
+from tests.support.judging import answer
+from tests.support.ledger import History, same, stored
+from tests.support.memories import check, ingest, model, status, vector
+from tests.support.queries import DB, one
 
-DB = psycopg.Connection[Any]
 ROLES = {"agent": "memfold_agent", "helper": "memfold_agent", "anna": "memfold_tenant"}
 
 

@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 from tests.conftest import Connect
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("null tenant", "MF001", {"tenant_id": None}),

@@ -6,17 +6,13 @@ import json
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
-from tests.maintenance import set_options, storing
-from tests.sql.test_consolidate import run, vim
-from tests.sql.test_maintenance import run_maintenance
-from tests.sql.test_search import search, texts
-from tests.support import answer, check, ingest, model, one, statuses, vector
-
-DB = psycopg.Connection[Any]
-
+from tests.support.judging import answer
+from tests.support.maintenance import run_consolidation, run_maintenance, set_options, storing, vim
+from tests.support.memories import check, ingest, model, statuses, vector
+from tests.support.queries import DB, one
+from tests.support.searching import search, texts
 
 # Runs -------------------------------------------------------------------------------------------------------------
 
@@ -26,7 +22,7 @@ def test_judgements_that_died_are_obsolete_when_their_run_is_undone(db: DB) -> N
     storing(db)
     set_options(db, max_cluster_size=2)
     vim(db)
-    run_id: UUID = run(db)
+    run_id: UUID = run_consolidation(db)
     db.execute("update memfold.judgements set status = 'dead' where judgement_id = (select min(judgement_id::text)::uuid"
                " from memfold.judgements)")  # fmt: skip
     before = db.execute("select status, count(*) from memfold.judgements group by 1 order by 1").fetchall()
@@ -43,7 +39,7 @@ def test_a_run_that_has_just_begun_is_not_closed(db: DB) -> None:
     model(db)
     storing(db)
     vim(db)
-    run_id = run(db)
+    run_id = run_consolidation(db)
     db.execute("update memfold.judgements set status = 'obsolete'")
     for age, state in (("50 seconds", "open"), ("70 seconds", "done")):
         db.execute(

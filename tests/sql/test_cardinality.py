@@ -10,10 +10,9 @@ import pytest
 
 from memfold.facts import EXTRACTION_PROMPT
 from tests.conftest import Connect
-from tests.judging import claim, resolve
-from tests.support import Result, check, ingest, model, one, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.judging import claim, resolve
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB, one
 
 
 def say(db: DB, content: str, value: str | None, predicate: str = "lives_in", **more: Any) -> Result:
@@ -78,10 +77,7 @@ def test_each_predicate_is_asked_about_once_whatever_bucket_and_spelling(db: DB)
     assert (paris.judgement_id, len(paris.similar or ())) == (None, 1), "noticed in each bucket"
     say(db, "Alice works at VW.", "VW", "works_at")
     assert say(db, "Alice works at Bosch.", "Bosch", "works_at").judgement_id is not None
-    assert questions(db) == [
-        ("default", "open", None, "lives_in"),
-        ("default", "open", None, "works_at"),
-    ]
+    assert questions(db) == [("default", "open", None, "lives_in"), ("default", "open", None, "works_at")]
 
 
 @pytest.mark.parametrize("missing", ["subject", "predicate", "object"])

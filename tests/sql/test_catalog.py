@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import Any
-
 import psycopg
 import pytest
 
-from tests import servers
 from tests.conftest import Target
+from tests.support.catalog import PUBLIC, plain, snapshot
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
-SNAPSHOT = (Path(__file__).parents[1] / "snapshot.sql").read_text()
-
-PUBLIC = {
-    "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay",
-    "approve_run", "ask_links", "attach_embedding", "canonicalize", "canonicalizer_selftest",
-    "check_invariants", "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate",
-    "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope",
-    "drop_embeddings", "duplicate_pairs",
-    "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket", "erase_memory",
-    "erase_source", "erase_tenant", "explain_memory", "export_bucket", "fail_judgement", "find_similar", "forget_memories",
-    "import_bucket", "ingest_memories", "ingest_memory", "ingest_plain_rows", "known_memory", "link_predicate",
-    "link_subject", "merge_memories", "missing_embeddings", "pairs_to_label", "pending_embeddings",
-    "preview_memory", "profile", "prune_memories", "record_feedback", "reembed_status", "register_embedding_model",
-    "rehash_bucket", "reject_memory", "remove_labelled_pair", "replace_embedding_model", "replay_bucket",
-    "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all",
-    "search_memories", "set_common_predicates", "set_options", "set_policy", "set_predicate", "start_reembedding",
-    "suggest_links", "suggest_predicates",
-    "supersede_memory", "sweep_duplicates", "take_up_links", "text_index_ddl", "undo", "undo_calibration",
-    "undo_actor", "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model",
-    "update_memory", "vector_index_ddl",
-}  # fmt: skip
 # What only the owner (a DBA) may call.
 OWNERS = {
     "apply_calibration", "create_text_index", "create_vector_index", "derive_scope", "drop_embeddings",
@@ -54,19 +29,6 @@ AGENTS = {
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}
 # Functions that work across tenants belong to memfold_queue, whose policies allow it.
 QUEUES = {"_claim", "_retry_judgements", "_tenants", "_indexed_words"}
-
-
-def snapshot(connection: DB) -> list[str]:
-    connection.execute("set search_path = pg_catalog")
-    return [row[0] for row in connection.execute(SNAPSHOT).fetchall()]
-
-
-def plain(lines: list[str]) -> list[str]:
-    """The parts that must be equal in all databases of a server, apart from rows written by a test or an earlier
-    version."""
-    # CREATE EXTENSION ... CASCADE creates pgvector if it is missing, in another schema; only its name differs
-    lines = [re.sub(r"\b(public|memfold|extensions)\.vector\b", "vector", line) for line in lines]
-    return [line for line in lines if f'"tenant_id": "{servers.BEFORE}"' not in line]
 
 
 @pytest.mark.core

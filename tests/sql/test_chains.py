@@ -12,13 +12,13 @@ import random
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
-from tests.maintenance import angle, policy, rows
-from tests.support import Result, answer, check, counters, ingest, model, set_columns, status
+from tests.support.judging import answer
+from tests.support.maintenance import angle, policy, set_columns
+from tests.support.memories import Result, check, counters, ingest, model, status
+from tests.support.queries import DB, rows
 
-DB = psycopg.Connection[Any]
 WALKS = int(os.environ.get("MEMFOLD_WALKS", "10"))
 SEED = int(os.environ.get("MEMFOLD_SEED", "20260801"))
 STEPS = 30

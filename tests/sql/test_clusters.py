@@ -8,14 +8,13 @@ import random
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
-from tests.judging import claim, elapse, fail, raises, resolve
-from tests.maintenance import angle, policy, rows, set_options, store, storing
-from tests.support import Result, check, counters, ingest, model, status
+from tests.support.judging import claim, elapse, fail, raises, resolve
+from tests.support.maintenance import angle, policy, set_options, store, storing
+from tests.support.memories import Result, check, counters, ingest, model, status
+from tests.support.queries import DB, rows
 
-DB = psycopg.Connection[Any]
 WORDS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "birthdays", "holidays", "occasion",
          "Easter", "Advent")  # fmt: skip
 

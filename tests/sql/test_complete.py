@@ -9,9 +9,11 @@ import psycopg
 import pytest
 
 from tests.conftest import Connect
-from tests.sql.test_search import search
-from tests.sql.test_vector_index import LIMIT, Scans, limit, load, noise, text, unit
-from tests.support import DB, function_calls, model, track_functions
+from tests.support.memories import model
+from tests.support.queries import DB
+from tests.support.searching import search
+from tests.support.server_statistics import function_calls, track_functions
+from tests.support.vectors import LIMIT, Scans, limit, load, noise, text, unit
 
 pytestmark = pytest.mark.new_database
 

@@ -10,20 +10,18 @@ import numpy as np
 import psycopg
 import pytest
 
-from tests.maintenance import angle, held, rows, set_options, store, storing
-from tests.support import check, counters, ingest, model, vector
-
-DB = psycopg.Connection[Any]
-
-
-def consolidate(db: DB, bucket: str = "default", **options: Any) -> list[dict[str, Any]]:
-    names = "".join(f", {name} => %s" for name in options)
-    return rows(db, f"select * from consolidate('acme', %s{names})", bucket, *options.values())
-
-
-def run(db: DB, **options: Any) -> UUID:
-    found: UUID = consolidate(db, dry_run=False, **options)[0]["run_id"]
-    return found
+from tests.support.maintenance import (
+    angle,
+    consolidate,
+    held,
+    run_consolidation,
+    set_options,
+    store,
+    storing,
+    vim,
+)
+from tests.support.memories import check, counters, ingest, model, vector
+from tests.support.queries import DB, rows
 
 
 def approve(db: DB, run_id: UUID, *arguments: Any) -> int:
@@ -37,16 +35,6 @@ def approve(db: DB, run_id: UUID, *arguments: Any) -> int:
 def overview(db: DB, run_id: UUID) -> dict[str, Any]:
     [row] = rows(db, "select * from runs_overview where run_id = %s", run_id)
     return row
-
-
-def vim(db: DB) -> list[UUID]:
-    """Predicate drift and time: one fact, three texts that ingest has kept apart."""
-    return [
-        store(db, "User uses Vim", subject="User", predicate="uses", **angle(0)),
-        store(db, "User's editor is Vim", subject="user", predicate="editor", **angle(20)),
-        store(db, "User edits 3 files in Vim", subject="User", **angle(30)),
-        store(db, "Bob uses Vim", subject="Bob", predicate="uses", **angle(1)),
-    ]
 
 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(db: DB) -> None:
@@ -78,7 +66,7 @@ def test_a_judge_answers_and_the_run_knows(db: DB) -> None:
     model(db)
     storing(db)
     a, b, _c, _ = vim(db)
-    run_id = run(db)
+    run_id = run_consolidation(db)
     assert overview(db, run_id)["status"] == "open"
     assert consolidate(db) == [], "what is queued is not asked again"
     [claimed] = rows(db, "select * from claim_judgements('w', max_results => 10, tenant_id => 'acme')")
@@ -101,7 +89,7 @@ def test_a_person_approves_a_run(db: DB) -> None:
     storing(db)
     a, _b, _c, bob = vim(db)
     store(db, "Bob's editor is Vim", subject="Bob", **angle(5))
-    run_id = run(db, approval="person")
+    run_id = run_consolidation(db, approval="person")
     assert db.execute(
         "select distinct kind, run_id, cardinality(member_ids) from judgements where status = 'open' order by 3"
     ).fetchall() == [("review", run_id, 3), ("review", run_id, None)]
@@ -136,7 +124,7 @@ def test_other_verdicts(db: DB, verdict: str, actions: set[str], active: set[str
     storing(db)
     store(db, "User uses Vim", **angle(0))
     store(db, "User uses Vim every day", **angle(10))
-    run_id = run(db)
+    run_id = run_consolidation(db)
     assert approve(db, run_id, verdict) == 0
     assert {
         r["action"] for r in rows(db, "select action from memory_events where run_id = %s", run_id)
@@ -158,7 +146,7 @@ def test_a_value_that_is_history_by_now_is_answered_as_by_itself(db: DB, verdict
         store(db, f"Editor {name}", **slot, **angle(degrees))
         for name, degrees in (("Vim", 0), ("Emacs", 20), ("ed", 80))
     )
-    run_id = run(db, threshold=0.9, approval="person")
+    run_id = run_consolidation(db, threshold=0.9, approval="person")
     db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [old, third])
     db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [third, new])
     states = "select content, status, root_id from memories order by content"
@@ -195,7 +183,7 @@ def test_what_is_merged_in_the_meantime_is_requeued_or_obsolete(db: DB) -> None:
     set_options(db, max_cluster_size=2)
     a, b, c, _ = vim(db)
     other = store(db, "Zed", subject="Zed")
-    run_id = run(db)
+    run_id = run_consolidation(db)
     db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [b, other])
     db.execute("select reject_memory(%s, tenant_id => 'acme')", [c])
     assert approve(db, run_id) == 1, "asked again, about where it leads"
@@ -214,7 +202,7 @@ def test_limits_are_counted(db: DB) -> None:
     _, b, c, _ = vim(db)
     for limit in ("max_operations", "max_judgements"):
         assert [p["memory_id"] for p in consolidate(db, **{limit: 1})] == [c], "the most similar first"
-    run_id = run(db, max_operations=1)
+    run_id = run_consolidation(db, max_operations=1)
     assert overview(db, run_id)["report"] == {"questions": 2, "asked": 1, "left_out": 1, "open": 1}
     assert [p["memory_id"] for p in consolidate(db)] == [b]
     assert [p["memory_id"] for p in consolidate(db, approval="person", max_judgements=1)] == [b]
@@ -254,7 +242,7 @@ def test_bad_arguments(db: DB) -> None:
     with pytest.raises(psycopg.Error) as error:
         consolidate(db, embedding_model="none")
     assert error.value.sqlstate == "MF013"
-    run_id = run(db)
+    run_id = run_consolidation(db)
     for arguments, code in (
         ((run_id, "same"), "MF028"),
         ((run_id, "duplicate", 0), "MF022"),
@@ -332,7 +320,7 @@ def test_a_merge_that_was_undone_by_itself_is_left_alone(db: DB) -> None:
     model(db)
     storing(db)
     vim(db)
-    run_id = run(db)
+    run_id = run_consolidation(db)
     approve(db, run_id)
     [first, _] = rows(db, "select event_id from memory_events where run_id = %s", run_id)
     db.execute("select undo(%s, tenant_id => 'acme')", [first["event_id"]])

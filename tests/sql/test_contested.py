@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import answer, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.judging import answer
+from tests.support.memories import ingest, model, vector
+from tests.support.queries import DB
 
 
 def lives(db: DB, place: str, cosine: float, day: int, subject: str = "Bo", **more: Any) -> Any:

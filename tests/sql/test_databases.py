@@ -1,4 +1,4 @@
-"""A test does not find what the previous one left (tests/databases.py): its database is clean, or another one."""
+"""A test does not find what the previous one left (tests/support/databases.py): its database is clean, or another one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import databases, servers
 from tests.conftest import Target
-from tests.support import DB
+from tests.support import databases, servers
+from tests.support.queries import DB
 
 Lend = Callable[..., AbstractContextManager[DB]]
 

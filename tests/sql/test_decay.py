@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from tests.conftest import Connect
-from tests.support import DB, check, counters, ingest, model, vector
+from tests.support.memories import check, counters, ingest, model, vector
+from tests.support.queries import DB
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 

@@ -8,12 +8,10 @@ from datetime import UTC
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
-from tests.support import check, counters, ingest, model, status, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, counters, ingest, model, status, vector
+from tests.support.queries import DB
 
 
 def take_back(db: DB, event_id: UUID | None) -> None:

@@ -13,10 +13,10 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from memfold import Memfold, MemfoldError
-from tests.sql.test_batch import at_once, state
-from tests.support import check, ingest, model, vector
+from tests.support.batches import at_once, state
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 Candidate = dict[str, Any]
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server

@@ -17,35 +17,14 @@ import psycopg
 import pytest
 
 from memfold.cli import main
-from tests import servers
-from tests.support import DB
+from tests.support.docs_pages import BEGIN, ELSEWHERE, PAGES, blocks
+from tests.support.queries import DB
 
 pytestmark = pytest.mark.one_server
 
-PAGES = [servers.ROOT / "README.md", *sorted((servers.ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
-BEGIN = re.compile(
-    r"(select|insert|update|delete|call|set|create|drop|do|alter|grant|revoke|with|explain|truncate|reset)\b"
-)
-# Of extensions that the embedded server does not have.
-ELSEWHERE = (
-    "create extension memfold",
-    "embed_text(",
-    "embed_pending(",
-    "loaded_models(",
-    "segment_words(",
-    "bt_index_check(",
-    "cron.",
-)
 # What is another role, database or extension of the reader's, and what commits by itself: the statement was parsed, and its
 # functions, columns and arguments were found.
 ACCEPTED = {"42704", "25001", "2D000", "2BP01", "3D000", "0A000"}
-
-
-def blocks(page: Path, *languages: str) -> Iterator[str]:
-    for indent, language, text in BLOCK.findall(page.read_text()):
-        if language in languages:
-            yield re.sub(rf"(?m)^{indent}", "", text)
 
 
 def statements(block: str) -> Iterator[str]:

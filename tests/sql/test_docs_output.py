@@ -9,65 +9,24 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import zip_longest
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests import servers
 from tests.conftest import Target
-from tests.sql.test_docs_code import BEGIN, ELSEWHERE, PAGES, blocks
-from tests.support import DB
+from tests.support import servers
+from tests.support.docs_pages import ANN, ELSEWHERE, PAGES, RULED, blocks, parts, run_story
+from tests.support.queries import DB
 
 sys.path.insert(0, str(servers.ROOT / "demo"))
 import make_vectors
 
 pytestmark = pytest.mark.one_server
 
-RULED = re.compile(r"-[-+]*")
 # From another server, or of a version that is shown as text.
 NO_COLUMNS = ("select explain_memory",)
-
-
-def parts(block: str) -> Iterator[tuple[str, list[str]]]:
-    """Statements with what is printed below each."""
-    statement: list[str] = []
-    printed: list[str] = []
-    whole = False
-    for line in block.splitlines():
-        if (not statement or whole) and BEGIN.match(line):
-            if statement:
-                yield "\n".join(statement), printed
-            statement, printed, whole = [], [], False
-        if not statement and not BEGIN.match(line):
-            continue
-        if whole:
-            printed.append(line)
-            continue
-        statement.append(re.sub(r"(^|\s+)-- .*$", "", line))
-        text = "\n".join(statement)
-        whole = text.count("$$") % 2 == 0 and re.search(r"(;| \\gset| \\gexec)\s*$", text) is not None
-    if statement:
-        yield "\n".join(statement), printed
-
-
-def plain(lines: list[str]) -> list[str]:
-    """Without ids, times, widths of columns, and what differs by psql's settings."""
-    found = []
-    for line in lines:
-        line = re.sub(r"^psql:\S+ ", "", line)
-        line = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "ID", line)
-        line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\+\d\d", "TIME", line)
-        # of loaded_models(): what a machine needs to load a model
-        line = re.sub(r"\| \d+ MB \| +[\d.]+ \|", "| MEMORY | SECONDS |", line)
-        line = " ".join(line.split())
-        if line and not re.fullmatch(r"\(\d+ rows?\)|[-+]+|-\[ RECORD .*", line):
-            found.append(line)
-    return found
 
 
 def test_columns_of_the_pages_are_those_of_the_server(db: DB) -> None:
@@ -94,18 +53,7 @@ def test_columns_of_the_pages_are_those_of_the_server(db: DB) -> None:
     assert count > 40
 
 
-# An id that the page shows, or had from the statement before: that of the story.
-ID = re.compile(r"'01a2\w{4}-[\w-]+'|:'judgement_id'")
-QUESTION = "(select min(judgement_id::text)::uuid from memfold.judgements where status in ('open', 'leased'))"
-EVENT = "(select event_id from memfold.memory_events where tier = 2 and action = 'merged')"
-
 TOY = "select register_embedding_model('toy', 3);"
-ANN = """
-select ingest_memory(content, 'docs', 'user:42/notes', metadata => '{"year": 2025}')
-from unnest(array['Ann drinks a flat white every morning', 'Ann likes tea, not coffee', 'Ann''s flat is in Lisbon',
-    'On Sundays Ann plays the viola in Porto']) as content;
-select ingest_memory('Ann plays the viola on Sundays in Porto', 'docs', 'user:42/work', metadata => '{"year": 2025}');
-"""
 DATA = servers.ROOT / "tests" / "data"
 REAL = make_vectors.load_vectors(DATA / "paraphrases.npz")
 
@@ -130,8 +78,6 @@ COFFEE = "".join(
         f"select {real('User hates coffee, especially flat white.')} as hates \\gset\n",
     ]
 )
-# What a page leaves out of a call.
-LEFT_OUT = {"'acme', ...)": "'acme', embedding => :'hates', embedding_model => 'all-MiniLM-L6-v2')"}
 # The page, how a block of it begins, and what came before. ``TOY``: a model of three numbers.
 STORIES = [
     (
@@ -274,45 +220,3 @@ def test_rows_of_the_pages_are_those_of_the_server(
     dsn: str, target: Target, story: list[tuple[str, str, str]]
 ) -> None:
     run_story(dsn, target.cluster.bindir, story)
-
-
-def run_story(
-    dsn: str, bindir: Path, story: list[tuple[str, str, str]], called: dict[str, str] | None = None
-) -> None:
-    """Run the blocks in one session of psql, and compare what it prints. ``called``: names that are others here."""
-    left_out = {**LEFT_OUT, **(called or {})}
-    script, promised, names = [r"\pset footer off", "set memfold.tenant_id = 'acme';"], [], []
-    for page, begin, before in story:
-        path = next(path for path in PAGES if path.name == page)
-        (block,) = [block for block in blocks(path, "sql") if block.startswith(begin)]
-        script += [
-            r"\o /dev/null",
-            "set client_min_messages = warning;",
-            before,
-            "reset client_min_messages;",
-            r"\o",
-        ]
-        for statement, printed in parts(block):
-            statement = ID.sub(EVENT if "undo(" in statement else QUESTION, statement)
-            for short, whole in left_out.items():
-                statement = statement.replace(short, whole)
-            # \x, where the page shows a row as lines; \t, where it shows the rows alone
-            ruled = any(RULED.fullmatch(line.strip() or "x") for line in printed[1:])
-            wide = bool(printed) and not ruled and "|" in printed[0]
-            bare = bool(printed) and not ruled and not wide
-            switches = [rf"\x {'on' if wide else 'off'}", rf"\t {'on' if bare else 'off'}"]
-            script += [rf"\echo =={len(promised)}", *switches, statement]
-            promised.append(plain(printed))
-            names.append(statement)
-    done = subprocess.run(
-        [bindir / "psql", "-Xq", "-d", dsn, "-v", "SHOW_CONTEXT=never"], input="\n".join(script), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-    )  # fmt: skip
-    shown = re.split(r"(?m)^==\d+\n", done.stdout)
-    assert "ERROR" not in shown[0], shown[0]
-    for statement, wanted, found in zip_longest(names, promised, shown[1:]):
-        for name, here in (called or {}).items():
-            found = found.replace(here, name)
-        if wanted:
-            assert plain(found.splitlines()) == wanted, statement
-    assert any(promised)

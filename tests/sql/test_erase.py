@@ -11,11 +11,10 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from tests.judging import raises
-from tests.maintenance import rows
-from tests.support import answer, check, counters, ingest, model, status, vector
+from tests.support.judging import answer, raises
+from tests.support.memories import check, counters, ingest, model, status, vector
+from tests.support.queries import DB, rows
 
-DB = psycopg.Connection[Any]
 App = Callable[..., DB]
 
 
@@ -778,8 +777,7 @@ def fill(db: DB, tenant: str, bucket: str) -> None:
     db.execute("select memfold.prune_memories(%s, %s, 1, '0 days', 1, false)", [tenant, bucket])
     for alias in ("linked", "unlinked"):
         db.execute(
-            "select memfold.link_subject(%s, %s, %s, %s)",
-            [f"{alias} {mark}", f"name {mark}", tenant, bucket],
+            "select memfold.link_subject(%s, %s, %s, %s)", [f"{alias} {mark}", f"name {mark}", tenant, bucket]
         )
     db.execute("select memfold.unlink_subject(%s, %s, %s)", [f"unlinked {mark}", tenant, bucket])
 

@@ -31,13 +31,12 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import psycopg
 import pytest
 
 from memfold.calibrate.score import Score
-from tests.support import check, ingest
+from tests.support.memories import check, ingest
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 Pair = dict[str, Any]
 Decide = Callable[[DB, list[Pair]], list[str]]
 

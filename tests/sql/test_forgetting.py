@@ -10,9 +10,9 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.conftest import Connect
-from tests.support import Result, answer, check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.judging import answer
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB
 
 SALARY = {"subject": "Bo", "predicate": "salary", "object": "82,000"}
 

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.judging import guard
+
 DATA = Path(__file__).parents[1] / "data"
 PAIRS: list[dict[str, str]] = [
     json.loads(line) for line in (DATA / "guard_pairs.jsonl").read_text(encoding="utf-8").splitlines()
@@ -26,14 +28,6 @@ PARTS = (
     "one hundred and"
 )
 WORDS = st.lists(st.sampled_from(PARTS.split()), max_size=40).map(" ".join)
-
-
-def guard(db: psycopg.Connection[Any], a: str, b: str, tenant_id: str = "acme") -> list[str]:
-    """Signals of the guard for two texts."""
-    row = db.execute("select memfold_internal._guard(%s, %s, %s)", (tenant_id, a, b)).fetchone()
-    assert row is not None
-    signals: list[str] = row[0]
-    return signals
 
 
 def test_the_file_is_what_it_says() -> None:

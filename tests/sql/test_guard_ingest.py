@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import psycopg
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
 PAIRS = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "guard_pairs.jsonl").open()]
 
 

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 
-DB = psycopg.Connection[Any]
-
-
-def guard(db: DB, a: str, b: str, tenant_id: str = "acme") -> list[str]:
-    row = db.execute("select memfold_internal._guard(%s, %s, %s)", [tenant_id, a, b]).fetchone()
-    assert row is not None
-    signals: list[str] = row[0]
-    return signals
+from tests.support.judging import guard
+from tests.support.queries import DB
 
 
 @pytest.mark.parametrize(

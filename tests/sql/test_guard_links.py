@@ -5,18 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import psycopg
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
-
-LINKS = {
-    "Georg": "Georg Maier",
-    "G. Maier": "Georg Maier",
-    "my boss": "Georg Maier",
-    "Zoë": "Zoë Éluard",
-}
+LINKS = {"Georg": "Georg Maier", "G. Maier": "Georg Maier", "my boss": "Georg Maier", "Zoë": "Zoë Éluard"}
 
 ONE = [
     ("Georg works at Acme", "Georg Maier works at Acme"),

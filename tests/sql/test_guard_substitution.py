@@ -8,26 +8,18 @@ from __future__ import annotations
 import sys
 from importlib import util
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import ingest, model, vector
+from tests.support.judging import guard
+from tests.support.memories import ingest, model, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 TOOL = Path(__file__).parents[2] / "tools" / "gen_lexicon.py"
 FORMS = (
     "plans planned planning planner goes boxes parties carried tried dries happier happiest largest larger wolves "
     "knives leaves sees bees ed sing red bus as running stopped butted egged dyed a ring us"
 )
-
-
-def guard(db: DB, a: str, b: str) -> list[str]:
-    row = db.execute("select memfold_internal._guard('acme', %s, %s)", [a, b]).fetchone()
-    assert row is not None
-    signals: list[str] = row[0]
-    return signals
 
 
 def test_the_signal_names_the_words(db: DB) -> None:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 
-DB = psycopg.Connection[Any]
-
-
-def guard(db: DB, a: str, b: str) -> list[str]:
-    row = db.execute("select memfold_internal._guard('acme', %s, %s)", [a, b]).fetchone()
-    assert row is not None
-    signals: list[str] = row[0]
-    return signals
+from tests.support.judging import guard
+from tests.support.queries import DB
 
 
 @pytest.mark.parametrize(

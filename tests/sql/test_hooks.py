@@ -5,12 +5,11 @@ What they do on Citus is tested there (contrib/citus/tests/). Here a hook is rep
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 
-DB = psycopg.Connection[Any]
+from tests.support.queries import DB
+
 ID = "'01a20772-f9e7-767f-bcd0-ca8d35f6f6f3'"
 # What a call begins with, by the hook that it reaches: _authorize_pair() calls _authorize_tenant().
 CHECKS = {
@@ -19,10 +18,7 @@ CHECKS = {
     "_assert_local_shard": r"memfold_internal\._assert_local_shard\(",
 }
 # Public functions of a tenant that read and lock nothing of it themselves, with the reason.
-NOT_CHECKED = {
-    "rehash_bucket": "what it calls is checked",
-    "take_up_links": "what it calls is checked",
-}
+NOT_CHECKED = {"rehash_bucket": "what it calls is checked", "take_up_links": "what it calls is checked"}
 
 
 def replace(db: DB, hook: str) -> None:

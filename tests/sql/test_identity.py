@@ -8,11 +8,10 @@ import psycopg
 import pytest
 
 from tests.conftest import Connect
-from tests.judging import claim, elapse, fail, resolve
-from tests.sql.test_links import link, shown, state
-from tests.support import check, ingest
-
-DB = psycopg.Connection[Any]
+from tests.support.judging import claim, elapse, fail, resolve
+from tests.support.links import link, shown, state
+from tests.support.memories import check, ingest
+from tests.support.queries import DB
 
 
 def tell(db: DB, bucket: str = "default") -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import check, counters, ingest, model, set_columns, vector
+from tests.support.maintenance import set_columns
+from tests.support.memories import check, counters, ingest, model, vector
+from tests.support.queries import DB
 
 pytestmark = pytest.mark.core
-DB = psycopg.Connection[Any]
 
 
 def test_668_replays_leave_one_memory(db: DB) -> None:
@@ -88,11 +89,7 @@ def test_counters_are_aggregates(db: DB) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [
-        ("merge", {"a": 2, "b": 1, "c": 3}),
-        ("first", {"a": 1, "b": 1}),
-        ("newest", {"a": 2, "c": 3}),
-    ],
+    [("merge", {"a": 2, "b": 1, "c": 3}), ("first", {"a": 1, "b": 1}), ("newest", {"a": 2, "c": 3})],
 )
 def test_metadata_merges_by_policy(db: DB, policy: str, expected: dict[str, int]) -> None:
     db.execute("select set_policy('acme', metadata_merge => %s)", [policy])
@@ -538,10 +535,7 @@ def test_late_vectors(db: DB) -> None:
     assert counters(db, first.memory_id)["observations"] == 2
     assert db.execute(
         "select memory_id, status from current_memory(%s, 'acme')", [late.memory_id]
-    ).fetchone() == (
-        first.memory_id,
-        "active",
-    )
+    ).fetchone() == (first.memory_id, "active")
     check(db)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
 DAMAGE = [
     ("update memory_counters set observations = observations + 1", "counters of a text: observations"),

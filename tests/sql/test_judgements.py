@@ -12,21 +12,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.judging import (
-    DB,
-    Connect,
-    ask,
-    call,
-    claim,
-    elapse,
-    fail,
-    flood,
-    pair,
-    raises,
-    resolve,
-    state,
-)
-from tests.support import Result, check, ingest, model, statuses, vector
+from tests.support.judging import ask, call, claim, elapse, fail, flood, pair, raises, resolve, state
+from tests.support.memories import Result, check, ingest, model, statuses, vector
+from tests.support.queries import DB, Connect
 
 
 @pytest.fixture

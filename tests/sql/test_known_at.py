@@ -8,10 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.maintenance import rows
-from tests.support import check, ingest
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, ingest
+from tests.support.queries import DB, rows
 
 
 def day(number: int) -> datetime:

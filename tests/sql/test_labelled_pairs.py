@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from tests.concurrent_calls import Call
-from tests.judging import ask, raises, resolve
-from tests.maintenance import policy, rows, storing
-from tests.support import Result, ingest, model, vector
+from tests.support.calibration import SCORE
+from tests.support.concurrent_calls import Call
+from tests.support.judging import ask, raises, resolve
+from tests.support.maintenance import policy, storing
+from tests.support.memories import Result, ingest, model, vector
+from tests.support.queries import DB, Connect, rows
 
-DB = psycopg.Connection[Any]
 App = Callable[..., DB]
-Connect = Callable[..., DB]
 NO_AGE = "0 days"
 
 
@@ -354,27 +354,6 @@ def test_thresholds_set_manually_are_what_an_undo_leads_back_to(db: DB) -> None:
     assert goes_by(db)[:3] == (0.9, 0.6, None)
     db.execute("select apply_calibration(%s)", [calibration(db, 0.97, 0.8)])
     assert goes_by(db)[:2] == (0.97, 0.8)
-
-
-SCORE = """\
-create or replace function memfold_internal.{name}(features double precision[]) returns double precision
-language plpgsql immutable strict parallel safe
-as $score$
-declare
-    f0 constant double precision := features[1];
-    f1 constant double precision := features[2];
-    v double precision := float8 '-0.5';
-begin
-    if pg_catalog.cardinality(features) <> 2 then
-        raise exception 'memfold_internal.{name}: 2 features expected, got %', pg_catalog.cardinality(features)
-            using errcode = 'data_exception';
-    end if;
-    v := v + case when f0 <= float8 '0.5' then float8 '-1.5' else case when f1 <= float8 '1e-05' then float8 '0.0' else \
-float8 '2.5' end end;
-    return 1 / (1 + exp(-greatest(least(v, float8 '500.0'), float8 '-500.0')));
-end;
-$score$;
-"""
 
 
 def scored(db: DB, sql: str = SCORE) -> UUID:

@@ -6,12 +6,11 @@ import itertools
 import json
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import Result, check, ingest, model, vector
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 SLOT = {"subject": "Ida", "predicate": "lives_in"}
 BONN, DAHEIM, NEAR, OSLO = vector(1.0), vector(0.97, 1), vector(0.88, 2), vector(0.1, 3)
 PARAPHRASES = [("Ida wohnt in Bonn", BONN), ("Ida lebt in Bonn", DAHEIM)]

@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.rehashing import History
-from tests.support import DB, check, model, one, vector
+from tests.support.memories import check, model, vector
+from tests.support.queries import DB, one
+from tests.support.rehashing import History
 
 SUBJECTS = ["a", "b", "c", None]
 PREDICATES = ["is", "was", "has", None]

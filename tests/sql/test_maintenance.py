@@ -14,11 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from memfold.cli import main
-from tests import servers
-from tests.support import check, counters, ingest, model, vector
-
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
+from tests.support import servers
+from tests.support.maintenance import run_maintenance
+from tests.support.memories import check, counters, ingest, model, vector
+from tests.support.queries import DB, Connect
 
 
 def plainly(db: DB, *texts: str, **columns: Any) -> None:
@@ -38,17 +37,6 @@ def adopt(db: DB, *arguments: Any) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def run_maintenance(db: DB, *tasks: str) -> dict[str, Any]:
-    row = (
-        db.execute("select memfold.run_maintenance('acme', %s)", [list(tasks)])
-        if tasks
-        else db.execute("select memfold.run_maintenance('acme')")
-    ).fetchone()
-    assert row is not None
-    report: dict[str, Any] = row[0]
-    return report
 
 
 # Rows of a plain INSERT -------------------------------------------------------------------------------------------
@@ -200,16 +188,7 @@ def test_maintenance(db: DB) -> None:
     assert report["counts"]["plain"] == 1
     assert report["errors"] == {}
     assert report["busy"] == []
-    assert set(report["ms"]) == {
-        "plain",
-        "decay",
-        "syntheses",
-        "keys",
-        "runs",
-        "embed",
-        "links",
-        "cycles",
-    }
+    assert set(report["ms"]) == {"plain", "decay", "syntheses", "keys", "runs", "embed", "links", "cycles"}
     assert report["left"] == ["plain"]
     assert run_maintenance(db)["left"] == []
     rows = db.execute(

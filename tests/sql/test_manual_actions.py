@@ -10,9 +10,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.support import Result, check, counters, ingest, model, status, vector
+from tests.support.memories import Result, check, counters, ingest, model, status, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 NOBODY = UUID(int=0)
 
 

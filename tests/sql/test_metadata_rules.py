@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support import check, ingest
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, ingest
+from tests.support.queries import DB
 
 
 def metadata(db: DB, content: str = "Bo has a dog") -> Any:

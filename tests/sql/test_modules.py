@@ -12,14 +12,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
-from tests import servers
-
-DB = psycopg.Connection[Any]
+from tests.support import servers
+from tests.support.queries import DB
 
 FUNCTIONS = servers.ROOT / "sql" / "functions"
 SCHEMA = servers.ROOT / "sql" / "schema"

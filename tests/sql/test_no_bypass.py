@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 
-from tests.support import check, counters, ingest
+from tests.support.memories import check, counters, ingest
+from tests.support.queries import DB
 
 pytestmark = pytest.mark.core
-DB = psycopg.Connection[Any]
 
 
 def test_a_plain_insert_hits_the_same_index(db: DB) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
 
 def rows(db: DB) -> list[tuple[str, str, bool]]:

@@ -11,9 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.judging import raises
-from tests.maintenance import angle, policy, rows, set_options, storing
-from tests.support import DB, ingest, model, vector
+from tests.support.judging import raises
+from tests.support.maintenance import angle, policy, set_options, storing
+from tests.support.memories import ingest, model, vector
+from tests.support.queries import DB, rows
 
 App = Callable[..., DB]
 

@@ -22,23 +22,11 @@ from tests.stateful.counts import COUNTS, report
 from tests.stateful.machine import Machine
 from tests.stateful.scopes import DAY, DIMENSIONS, FIRST_DAY
 from tests.stateful.tenant import READ
-from tests.support import Result, check, counters, ingest, model, status, vector
+from tests.support.clock import SETTING, SHIFTED
+from tests.support.memories import Result, check, counters, ingest, model, status, vector
+from tests.support.queries import DB, one
 
-DB = psycopg.Connection[Any]
 YEARS = 5 * 365 * DAY
-
-# The server's clock, moved by the setting test.shift; ids of version 7 follow it, as those of memfold do.
-SHIFTED = """
-create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as
-$$begin return pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => {shift}); end;$$;
-create or replace function memfold_internal._new_id() returns uuid language sql volatile return (
-    pg_catalog.overlay(pg_catalog.lpad(pg_catalog.to_hex(
-        (pg_catalog.date_part('epoch', memfold_internal._clock()) * 4096000)::bigint
-    ), 15, '0'), '7', 13, 0)
-    || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20)
-)::uuid;
-"""
-SETTING = "coalesce(nullif(pg_catalog.current_setting('test.shift', true), ''), '0')::double precision"
 
 
 @pytest.fixture
@@ -61,12 +49,6 @@ def lives(db: DB, town: str, **given: Any) -> Result:
 
 def single(db: DB) -> None:
     db.execute("select memfold.set_predicate('lives_in', 'acme', cardinality => 'one')")
-
-
-def one(db: DB, query: str, *arguments: Any) -> Any:
-    row = db.execute(query.encode(), arguments).fetchone()
-    assert row is not None
-    return row[0] if len(row) == 1 else row
 
 
 def in_batch(db: DB, *candidates: dict[str, Any]) -> list[Any]:

@@ -10,13 +10,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.maintenance import angle, policy, rows, store, storing
-from tests.support import check, ingest, model, set_columns
+from tests.support.maintenance import angle, policy, set_columns, store, storing
+from tests.support.memories import check, ingest, model
+from tests.support.queries import DB, rows
 
-DB = psycopg.Connection[Any]
 SEED = int(os.environ.get("MEMFOLD_SEED", "20261128"))
 PAIRS = int(os.environ.get("MEMFOLD_PAIRS", "12"))
 MAY, JUNE = "2026-05-01", "2026-06-01"

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memfold.calibrate import score as scores
-
-DB = psycopg.Connection[Any]
+from tests.support.queries import DB
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=400)
 PARTS = "User Alice Bob not n't never 3 3.5 1,000 50% a@b.c x/y l'été 不喜欢 ない アリス 😀 , . - ' ’ the and from to"

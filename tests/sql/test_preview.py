@@ -8,12 +8,12 @@ import random
 from collections import Counter
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import check, ingest, model, set_columns
+from tests.support.maintenance import set_columns
+from tests.support.memories import check, ingest, model
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 CANDIDATES = int(os.environ.get("MEMFOLD_CANDIDATES", "900"))
 SUBJECTS = ["Ann", "Bob", "Cem", "Dora", "Eli", "Fee", "Gus", "Hoa", "Ida", "Jo"]
 

@@ -7,10 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.maintenance import angle, held, policy, rows, set_options, store
-from tests.support import check, ingest, model
-
-DB = psycopg.Connection[Any]
+from tests.support.maintenance import angle, held, policy, set_options, store
+from tests.support.memories import check, ingest, model
+from tests.support.queries import DB, rows
 
 
 def prune(db: DB, **options: Any) -> list[dict[str, Any]]:

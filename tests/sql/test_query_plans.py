@@ -11,35 +11,13 @@ import json
 
 import pytest
 
-from tests.support import DB, ingest, until
+from tests.support.memories import ingest
+from tests.support.queries import DB
+from tests.support.server_statistics import FILL, never_analyze, read
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.new_database
 
-FILL = """
-with texts as materialized (
-    select memfold_internal._new_id() as id, n, n % 2 = 1 as slot from generate_series(1, %(rows)s) as n
-),
-memories as (
-    insert into memfold.memories
-        (tenant_id, memory_id, content, subject, predicate, object, canonicalizer, key_fields)
-    select 'acme', id, 'Fact ' || n, case when slot then 'Subject ' || n end, case when slot then 'lives_in' end,
-        case when slot then 'Town ' || n end, 'prose/1', 'type,subject,predicate'
-    from texts
-),
-intervals as (
-    insert into memfold.memory_intervals (tenant_id, memory_id, valid_from, slot_key)
-    select 'acme', id, now(), memfold_internal._scope_key('default', 'fact', 'Subject ' || n, 'lives_in')
-    from texts where slot
-)
-insert into memfold.memory_counters
-    (tenant_id, memory_id, on_timeline, observations, independent, first_seen, last_seen)
-select 'acme', id, slot, 1, 1, now(), now() from texts
-"""
-READ = """
-select sum(pg_stat_get_xact_blocks_fetched(c.oid))::bigint,
-    pg_stat_get_xact_numscans('memfold.memories_content_hash_key'::regclass)
-from pg_class as c where c.relnamespace = 'memfold'::regnamespace and c.relkind in ('r', 'i')
-"""
 CALLS = {
     "a replay": "select * from memfold.ingest_memory('Fact {even}', 'acme')",
     "a replay of a slot's value": "select * from memfold.ingest_memory('Fact {odd}', 'acme', subject => 'Subject {odd}',"
@@ -55,21 +33,6 @@ CURRENT = (
 )
 # A call writes to some ten indexes. Where the wrong one is used, it is a page for each row or so.
 MOST = 300
-
-
-def read(db: DB) -> tuple[int, int]:
-    """Pages looked at in this transaction so far, and scans of the index on the hash."""
-    row = db.execute(READ.encode()).fetchone()
-    assert row is not None
-    return row
-
-
-def never_analyze(db: DB) -> None:
-    for (table,) in db.execute(
-        "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind = 'r'"
-    ).fetchall():
-        db.execute(f"alter table memfold.{table} set (autovacuum_enabled = false)".encode())
-    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
 
 
 @pytest.mark.parametrize(

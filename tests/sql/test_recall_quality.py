@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests import labelled_queries
-from tests.support import DB
+from tests.support import labelled_queries
+from tests.support.queries import DB
 
 # measured: 0.764 by words, 0.837 by those of English, 0.986 by vector, 0.981 by both
 LEAST = {"words": 0.7, "vector": 0.95, "both": 0.95}

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.servers import ROOT
-from tests.support import DB
+from tests.support.queries import DB
+from tests.support.servers import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.support import Result, check, ingest, model, vector
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB, one
 
-DB = psycopg.Connection[Any]
 SHORT, RICH = "Runs and cycles", "Runs, cycles, and does yoga"
 
 
@@ -24,12 +23,6 @@ def texts(db: DB) -> list[tuple[str, str | None]]:
 def policy(db: DB, **options: Any) -> None:
     named = ", ".join(f"{name} => %s" for name in options)
     db.execute(f"select memfold.set_policy('acme', {named})".encode(), list(options.values()))
-
-
-def one(db: DB, query: str, *values: Any) -> Any:
-    row = db.execute(query.encode(), values).fetchone()
-    assert row is not None
-    return row[0]
 
 
 @pytest.mark.parametrize(

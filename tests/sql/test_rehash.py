@@ -6,19 +6,18 @@ import contextlib
 import json
 import random
 import threading
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from tests import servers
-from tests.rehashing import History, writers
-from tests.support import answer, check, counters, ingest, model, status, until, vector
-
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
+from tests.support import servers
+from tests.support.judging import answer
+from tests.support.memories import check, counters, ingest, model, status, vector
+from tests.support.queries import DB, Connect
+from tests.support.rehashing import History, writers
+from tests.support.waiting import until
 
 # All that a reader can see of memories. Counters of nobody (an alias without a row, or one of zeros) are nobody's.
 CATALOG = """

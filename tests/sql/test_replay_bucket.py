@@ -7,9 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
 
 def everything(db: DB) -> Any:

@@ -6,15 +6,13 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import psycopg
 import pytest
 
-from tests.maintenance import angle, policy, rows, store, storing
-from tests.support import check, counters, ingest, model, set_columns, status
+from tests.support.maintenance import angle, policy, set_columns, store, storing
+from tests.support.memories import check, counters, ingest, model, status
+from tests.support.queries import DB, rows
 
-DB = psycopg.Connection[Any]
 # degrees; cosines 0.574, 0.643, 0.766, 0.940, 0.342
 FARTHEST, FAR, MIDDLE, NEAR, OFF = 55, 50, 40, 20, 70
 TEXTS = ("User likes tea", "User enjoys tea")

@@ -12,39 +12,18 @@ from uuid import UUID
 import numpy as np
 import psycopg
 import pytest
-from psycopg.rows import dict_row
 
 from tests.conftest import Connect
-from tests.servers import Cluster
-from tests.sql.test_vector_index import Scans, limit, load, noise, text, unit
-from tests.support import DB, check, counters, ingest, model, vector
+from tests.support.memories import check, counters, ingest, model, vector
+from tests.support.queries import DB
+from tests.support.searching import QUERY, Found, keep, search, texts
+from tests.support.servers import Cluster
+from tests.support.vectors import Scans, limit, load, noise, text, unit
 
 DATA = Path(__file__).parents[1] / "data"
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo"))
 
 import make_vectors  # noqa: E402
-
-QUERY = json.dumps([1.0, 0.0, 0.0, 0.0])
-Found = list[dict[str, Any]]
-
-
-def search(
-    db: DB, query: str = QUERY, *, tenant: str = "acme", bucket: str = "default", **given: Any
-) -> Found:
-    if isinstance(given.get("metadata"), dict | list):
-        given["metadata"] = json.dumps(given["metadata"])
-    name = given.pop("embedding_model", "m")
-    named = "".join(f", {argument} => %s" for argument in given)
-    with db.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            f"select * from memfold.search_memories(tenant_id => %s, bucket_id => %s, query_embedding => %s,"
-            f" embedding_model => %s{named})",
-            [tenant, bucket, query, name, *given.values()],
-        ).fetchall()
-
-
-def texts(found: Found) -> list[str]:
-    return [row["content"] for row in found]
 
 
 def groups(found: Found) -> list[set[str]]:
@@ -53,14 +32,6 @@ def groups(found: Found) -> list[set[str]]:
     for row in found:
         shown.setdefault(row["collapsed_into"] or row["memory_id"], set()).add(row["content"])
     return list(shown.values())
-
-
-def keep(db: DB, touch: bool = False, **rules: Any) -> None:
-    """Tier 2 keeps everything: only deduplication at load time acts on similar memories."""
-    rules = {"on_ambiguous": "insert", "merge_threshold": 1, **rules}
-    named = ", ".join(f"{name} => %s" for name in rules)
-    db.execute(f"select memfold.set_policy('acme', {named})", [*rules.values()])
-    db.execute("select memfold.set_options('acme', search_threshold => 0.8, touch => %s)", [touch])
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
 
 def refused(db: DB, content: str, **arguments: Any) -> psycopg.Error:

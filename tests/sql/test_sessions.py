@@ -8,10 +8,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.maintenance import policy, rows, store
-from tests.support import check, counters, model
-
-DB = psycopg.Connection[Any]
+from tests.support.maintenance import policy, store
+from tests.support.memories import check, counters, model
+from tests.support.queries import DB, rows
 
 
 def end(db: DB, **options: Any) -> dict[str, Any]:

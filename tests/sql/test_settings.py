@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import servers
 from tests.conftest import Connect, Make
-from tests.support import check, model
+from tests.support import servers
+from tests.support.memories import check, model
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 TENANT = "sets"
 
 # What a caller may set; "public" alone in search_path, for the calls name their schema.

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from tests.conftest import Connect
-from tests.support import Result, answer, check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.judging import answer
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB
 
 
 @pytest.fixture

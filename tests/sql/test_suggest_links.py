@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 
-from tests.sql.test_links import link, shown, state
-from tests.support import check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
+from tests.support.links import link, shown, state
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
 PEOPLE = ["Georg Maier", "Maria Maier", "Hans Huber", "Anna Schmidt", "Peter Wolf"]
 TOLD = [

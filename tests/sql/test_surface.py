@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from memfold import errors
-from tests import servers
+from tests.support import servers
 
 PINNED = Path(__file__).parents[1] / "data" / "surface.txt"
 

@@ -8,10 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.maintenance import angle, held, policy, rows, set_options, store, storing
-from tests.support import check, counters, ingest, model
-
-DB = psycopg.Connection[Any]
+from tests.support.maintenance import angle, held, policy, set_options, store, storing
+from tests.support.memories import check, counters, ingest, model
+from tests.support.queries import DB, rows
 
 
 def sweep(db: DB, bucket: str = "default", **options: Any) -> list[dict[str, Any]]:
@@ -46,11 +45,7 @@ def test_the_present_thresholds_over_what_is_there(db: DB) -> None:
     assert db.execute("select count(*) from runs").fetchone() == (0,)
     assert rows(
         db, "select * from duplicate_pairs('acme', 'default', thresholds => '{0.98, 0.9, 0.86}')"
-    ) == [
-        {"threshold": 0.98, "pairs": 1},
-        {"threshold": 0.9, "pairs": 3},
-        {"threshold": 0.86, "pairs": 4},
-    ]
+    ) == [{"threshold": 0.98, "pairs": 1}, {"threshold": 0.9, "pairs": 3}, {"threshold": 0.86, "pairs": 4}]
     done = sweep(db, dry_run=False)
     assert [(p["memory_id"], p["action"]) for p in done] == [(p["memory_id"], p["action"]) for p in plan]
     [event] = rows(db, "select * from memory_events where run_id = %s", done[0]["run_id"])

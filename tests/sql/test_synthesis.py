@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
 from memfold import Answer, Memfold, Question
@@ -17,11 +16,11 @@ from memfold.judging import OpenAIJudge, Side
 from memfold.judging.prompt import prompt
 from memfold.judging.questions import LETTERS, is_wordless
 from memfold.judging.worker import Worker
-from tests.chat_server import ChatServer, read_members, writing_model
-from tests.maintenance import angle, policy, rows, store, storing
-from tests.support import check, counters, ingest
+from tests.support.chat_server import ChatServer, read_members, writing_model
+from tests.support.maintenance import angle, policy, store, storing
+from tests.support.memories import check, counters, ingest
+from tests.support.queries import DB, rows
 
-DB = psycopg.Connection[Any]
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support import check, ingest, model, vector
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 App = Callable[..., DB]
 
 TENANT_TABLES = {

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.support import Result, check, ingest, model, vector
-
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB, Connect
 
 
 @pytest.fixture

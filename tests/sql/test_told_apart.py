@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
-from tests.judging import pair, resolve
-from tests.maintenance import angle, policy, rows, set_options, store, storing
-from tests.support import Result, check, ingest, model, statuses, vector
+from tests.support.judging import pair, resolve
+from tests.support.maintenance import angle, policy, set_options, store, storing
+from tests.support.memories import Result, check, ingest, model, statuses, vector
+from tests.support.queries import DB, rows
 
-DB = psycopg.Connection[Any]
 RUN = {"consolidate": "approval => 'person', dry_run => false", "sweep_duplicates": "dry_run => false"}
 NUMBERS = ("one", "two", "three", "four")
 

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.concurrent_calls import Call, batch
-from tests.maintenance import rows, store
-from tests.support import Result, check, counters, ingest, model, status, vector
+from tests.support.concurrent_calls import Call, batch
+from tests.support.maintenance import store
+from tests.support.memories import Result, check, counters, ingest, model, status, vector
+from tests.support.queries import DB, rows
 
-DB = psycopg.Connection[Any]
 TEXT = "The pool is closed"
 FAR = "2999-01-01"
 

@@ -9,21 +9,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.judging import (
-    DB,
-    Connect,
-    ask,
-    call,
-    claim,
-    elapse,
-    event,
-    fail,
-    pair,
-    raises,
-    resolve,
-    state,
-)
-from tests.support import Result, check, counters, ingest, model, status, statuses, vector
+from tests.support.judging import ask, call, claim, elapse, event, fail, pair, raises, resolve, state
+from tests.support.memories import Result, check, counters, ingest, model, status, statuses, vector
+from tests.support.queries import DB, Connect
 
 
 @pytest.fixture

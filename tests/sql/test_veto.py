@@ -16,10 +16,10 @@ import psycopg
 import pytest
 
 from memfold.calibrate.score import Score
-from tests.maintenance import policy, rows, storing
-from tests.support import Result, check, ingest, model, set_columns, vector
+from tests.support.maintenance import policy, set_columns, storing
+from tests.support.memories import Result, check, ingest, model, vector
+from tests.support.queries import DB, one, rows
 
-DB = psycopg.Connection[Any]
 # Guard-clean, whatever the guard learns; a merge_veto of 1 stops any two texts.
 PAIR = ("User likes green tea", "The user likes green tea")
 SAME = "The user likes green tea!!"
@@ -34,12 +34,6 @@ def tool() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def one(db: DB, query: str, *values: Any) -> Any:
-    row = db.execute(query.encode(), values).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def score(db: DB, a: str, b: str) -> float:

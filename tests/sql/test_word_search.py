@@ -11,9 +11,10 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.conftest import Connect
-from tests.sql.test_query_plans import FILL, never_analyze, read
-from tests.sql.test_search import keep
-from tests.support import DB, check, ingest, model, vector
+from tests.support.memories import check, ingest, model, vector
+from tests.support.queries import DB
+from tests.support.searching import keep, texts
+from tests.support.server_statistics import FILL, never_analyze, read
 
 pytestmark = pytest.mark.new_database
 
@@ -34,10 +35,6 @@ def words(db: DB, query: str, *, tenant: str = "acme", **given: Any) -> Found:
             f"select * from memfold.search_memories(query => %s, tenant_id => %s{named})".encode(),
             [query, tenant, *given.values()],
         ).fetchall()
-
-
-def texts(found: Found) -> list[str]:
-    return [row["content"] for row in found]
 
 
 @pytest.fixture

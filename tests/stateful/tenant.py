@@ -15,9 +15,9 @@ from tests.reference_model.records import Event, Judgement, Scope
 from tests.reference_model.world import World
 from tests.stateful.counts import COUNTS
 from tests.stateful.scopes import DAY, FIRST_DAY
-from tests.support import GENERIC_PLANS
+from tests.support.memories import GENERIC_PLANS
+from tests.support.queries import DB
 
-DB = psycopg.Connection[Any]
 STEPS = int(os.environ.get("MEMFOLD_STEPS", "30"))
 READ = """
 select jsonb_build_object(

@@ -39,32 +39,9 @@ from memfold.calibrate.judged import a_share, in_band, measure_judge
 from memfold.calibrate.report import page, write_html
 from memfold.errors import CalibrationRefusedError, InvalidPairError
 from memfold.judging import Answer, JudgeError, Question
+from tests.support.calibration import APART, OVERLAPPING, normal, pair
 
 CLASSES = ("duplicate", "contradiction", "distinct")
-
-
-def pair(number: int, label: str, cosine: float, *guard: str, **more: Any) -> Pair:
-    a, b = f"text {number} of {label}", f"other text {number} of {label}"
-    made = Pair(a, b, label, round(float(cosine), 6), a, b, guard)
-    return dataclasses.replace(made, **more)
-
-
-def normal(seed: int = 0, **classes: tuple[int, float, float]) -> list[Pair]:
-    """This many pairs of a class, with cosines around a mean."""
-    random = np.random.default_rng(seed)
-    return [
-        pair(number, label, min(cosine, 1.0))
-        for label, (count, mean, deviation) in classes.items()
-        for number, cosine in enumerate(random.normal(mean, deviation, count))
-    ]
-
-
-APART = {"duplicate": (400, 0.93, 0.02), "contradiction": (300, 0.6, 0.05), "distinct": (300, 0.4, 0.1)}
-OVERLAPPING = {
-    "duplicate": (600, 0.7, 0.07),
-    "contradiction": (600, 0.65, 0.07),
-    "distinct": (600, 0.4, 0.15),
-}
 
 
 def refused(pairs: Sequence[Pair], reason: str, **options: Any) -> CalibrationRefusedError:

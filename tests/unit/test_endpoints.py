@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import traceback
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -32,12 +31,12 @@ from memfold.embedding import Embedder, OpenAIEmbedder
 from memfold.embedding.openai_embedder import NUMBER_BYTES
 from memfold.errors import EndpointError, MemfoldError
 from memfold.judging import JudgeError, OpenAIJudge
-from tests.chat_server import completion
-from tests.rude_endpoint import KEY, RUDE, RudeEndpoint, bomb, running
-from tests.unit.test_judge import _no_certificates, question  # noqa: F401 (a fixture)
+from tests.support.chat_server import completion
+from tests.support.questions import question
+from tests.support.rude_endpoint import KEY, RUDE, STEERS, RudeEndpoint, bomb, running
 
+pytestmark = pytest.mark.usefixtures("no_certificates")
 MEGABYTES = 1 << 20
-STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture

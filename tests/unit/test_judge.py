@@ -1,6 +1,6 @@
 """The judge: text that tries to instruct it stays text, and whatever goes wrong fails softly.
 
-No database here. The model is a stand-in behind a real HTTP server; see tests/chat_server.py.
+No database here. The model is a stand-in behind a real HTTP server; see tests/support/chat_server.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import asyncio
 import base64
 import email.utils
 import json
-import ssl
 import subprocess
 import sys
 import time
@@ -33,8 +32,8 @@ from memfold.judging import prompt as prompts
 from memfold.judging.openai_judge import MAX_REASON
 from memfold.judging.prompt import prompt
 from memfold.judging.questions import VERDICTS
-from tests import servers
-from tests.chat_server import (
+from tests.support import servers
+from tests.support.chat_server import (
     ChatServer,
     Json,
     completion,
@@ -48,49 +47,9 @@ from tests.chat_server import (
     read_question,
     stats_of,
 )
+from tests.support.questions import GOOD, JUDGEMENT, NEWER, OLDER, question, side
 
-OLDER = UUID("01900000-0000-7000-8000-000000000001")
-NEWER = UUID("01900000-0000-7000-8000-000000000002")
-JUDGEMENT = UUID("01900000-0000-7000-8000-000000000003")
-
-
-def side(memory_id: UUID = NEWER, content: str = "The user lives in Berlin", **fields: Any) -> Side:
-    return replace(
-        Side(
-            memory_id=memory_id,
-            content=content,
-            memory_type="fact",
-            subject="user",
-            predicate="likes",
-            first_seen=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-            last_seen=datetime(2026, 1, 3, tzinfo=UTC),
-            observations=2,
-            sources=1,
-            origin="observed",
-            session_id="s-1",
-            source_turn_ids=("t-1", "t-2"),
-        ),
-        **fields,
-    )
-
-
-def question(
-    older: str = "The user lives in Berlin", newer: str = "The user lives in Berlin!", **fields: Any
-) -> Question:
-    return replace(
-        Question(
-            judgement_id=JUDGEMENT,
-            tenant_id="acme",
-            bucket_id="default",
-            kind="write",
-            similarity=0.9,
-            guard=("number",),
-            attempts=1,
-            memory=side(NEWER, newer),
-            other=side(OLDER, older),
-        ),
-        **fields,
-    )
+pytestmark = pytest.mark.usefixtures("no_certificates")
 
 
 def ask(server: ChatServer, *questions: Question, **options: Any) -> list[Answer]:
@@ -110,15 +69,6 @@ def failure(server: ChatServer, item: Question | None = None, **options: Any) ->
     with pytest.raises(JudgeError) as caught:
         ask(server, item or question(), **options)
     return caught.value
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_certificates() -> Iterator[None]:
-    """Each client reads all certificates of the system, which takes longer than its test and is for TLS."""
-    with pytest.MonkeyPatch.context() as patch:
-        context = ssl.create_default_context()
-        patch.setattr(ssl, "create_default_context", lambda *_, **__: context)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -390,7 +340,7 @@ def test_escapes_alone_do_not_hold_where_the_reader_undoes_them(
     """Why the nonce is drawn although no memory can spell a fence: here an attacker knows it."""
     names = fallen(monkeypatch, server, (None, KNOWN_NONCE))
     assert "forged end in content" in names
-    monkeypatch.setattr("tests.chat_server._unescaped", lambda text: text)
+    monkeypatch.setattr("tests.support.chat_server._unescaped", lambda text: text)
     assert fallen(monkeypatch, server, (None, KNOWN_NONCE)) == set()
 
 
@@ -546,14 +496,6 @@ def test_question_from_row() -> None:
 
 
 # --- what is answered -------------------------------------------------------------------------------------------
-
-GOOD: Json = {
-    "reason": "said so",
-    "verdict": "duplicate",
-    "confidence": 0.9,
-    "richer": None,
-    "merged_text": None,
-}
 
 
 def says(server: ChatServer, *, item: Question | None = None, **members: Any) -> Answer:
@@ -950,7 +892,7 @@ def test_api_key(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_server_in_a_process_of_its_own() -> None:
     """The basis of the tests that kill things."""
-    command = [sys.executable, "-m", "tests.chat_server", "--port", "0", "--latency", "0.01"]
+    command = [sys.executable, "-m", "tests.support.chat_server", "--port", "0", "--latency", "0.01"]
     with subprocess.Popen(command, cwd=servers.ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

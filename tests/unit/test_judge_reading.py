@@ -11,8 +11,8 @@ import pytest
 
 from memfold.judging import Answer, JudgeError, OpenAIJudge, Question
 from memfold.judging.reading import UnreadableError, read_object
-from tests.chat_server import ChatServer, Json, Reply, completion, error_reply, honest_model
-from tests.unit.test_judge import GOOD, OLDER, question
+from tests.support.chat_server import ChatServer, Json, Reply, completion, error_reply, honest_model
+from tests.support.questions import GOOD, OLDER, question
 
 GOOD_TEXT = json.dumps(GOOD)
 SHORT = '{"verdict": "duplicate", "confidence": 0.9}'

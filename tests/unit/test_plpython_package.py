@@ -221,7 +221,7 @@ def test_pairs_that_the_guard_keeps_apart_stay_apart() -> None:
 
 @pytest.fixture(scope="session")
 def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests import minilm_onnx
+    from tests.support import minilm_onnx
 
     return minilm_onnx.make(tmp_path_factory.mktemp("models") / "minilm")
 

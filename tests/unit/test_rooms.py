@@ -1,4 +1,4 @@
-"""The rooms of the Python package: an import leads down, or within its room, and never in a circle.
+"""The rooms of the Python package: an import leads down, or within its room, and never in a circle. And those of the tests.
 
 Read from the source, so that an import within a function, or for the type checker alone, counts like any other. A floor
 lies on those before it; rooms of one floor do not know one another. docs/architecture.md has the picture.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
+from tests.support import servers
 
 PACKAGE = servers.ROOT / "python_client" / "memfold"
 
@@ -33,6 +33,8 @@ FLOORS = (
 IN_THE_GROUND = {"errors"}  # a folder, for its length
 
 LONGEST = 400
+
+SHARING = ("tests", "contrib/*/tests", "bench")
 
 Imports = dict[str, set[str]]
 
@@ -123,6 +125,28 @@ def circles(found: Imports) -> list[list[str]]:
     return made
 
 
+def misplaced(root: Path) -> list[str]:
+    """Imports from files of tests, and modules next to the folders of the tests: what is shared is in tests/support/."""
+    lines = [
+        f"{path.relative_to(root)} stands next to the folders"
+        for path in sorted((root / "tests").glob("*.py"))
+        if path.name not in {"__init__.py", "conftest.py"}
+    ]
+    for path in sorted(path for folder in SHARING for path in root.glob(f"{folder}/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+            lines += [
+                f"{path.relative_to(root)} imports {name}"
+                for name in names
+                if any(part.startswith("test_") for part in name.split("."))
+            ]
+    return lines
+
+
 def folders_of(package: Path) -> set[str]:
     return {path.name for path in package.iterdir() if (path / "__init__.py").is_file()}
 
@@ -146,6 +170,10 @@ def test_no_import_is_circular() -> None:
 def test_files_are_short() -> None:
     lines = {module: path.read_text().count("\n") for module, path in sources(PACKAGE).items()}
     assert {module: count for module, count in lines.items() if count > LONGEST} == {}
+
+
+def test_what_tests_share_is_in_their_support() -> None:
+    assert misplaced(servers.ROOT) == []
 
 
 @pytest.mark.parametrize(
@@ -244,3 +272,20 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
     }.items():
         (package / name).write_text(source)
     assert circles(graph(package)) == [["memfold.cli.a", "memfold.cli.b", "memfold.cli.c"]]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "line"),
+    [
+        ("tests/a.py", "", "tests/a.py stands next to the folders"),
+        ("tests/sql/a.py", "from tests.sql.test_b import c", "tests/sql/a.py imports tests.sql.test_b.c"),
+        ("tests/sql/a.py", "def f():\n    from . import test_b", "tests/sql/a.py imports .test_b"),
+        ("bench/a.py", "import tests.sql.test_b", "bench/a.py imports tests.sql.test_b"),
+        ("contrib/a/tests/a.py", "from .test_b import c", "contrib/a/tests/a.py imports test_b.c"),
+    ],
+    ids=["root", "name", "relative", "module", "contrib"],
+)  # fmt: skip
+def test_what_is_misplaced_is_found(tmp_path: Path, module: str, source: str, line: str) -> None:
+    (tmp_path / module).parent.mkdir(parents=True)
+    (tmp_path / module).write_text(source)
+    assert misplaced(tmp_path) == [line]

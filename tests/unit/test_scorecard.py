@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.servers import ROOT
+from tests.support.servers import ROOT
 
 PAGE = (ROOT / "docs" / "scorecard.md").read_text()
 ROWS = [

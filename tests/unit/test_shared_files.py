@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.shared_files import InUseError, SharedFiles
+from tests.support import servers
+from tests.support.shared_files import InUseError, SharedFiles
 
 KILLED = """
 import os, pathlib, signal, sys
-from tests.shared_files import SharedFiles
+from tests.support.shared_files import SharedFiles
 SharedFiles(pathlib.Path(sys.argv[1])).put(pathlib.Path(sys.argv[2]))
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.one_server
 ROOT = Path(__file__).parents[2]
 
 CONFTEST = """
-from tests import time_limits
+from tests.support import time_limits
 time_limits.AGAIN = 1.0
 
 def pytest_configure(config):
@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from tests import time_limits
+from tests.support import time_limits
 
 DSN = {dsn!r}
 pytestmark = pytest.mark.timeout(1)

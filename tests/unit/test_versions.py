@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 
 from memfold._version import __version__
 from memfold.admin import migrate
-from tests.servers import ROOT, releases
+from tests.support.servers import ROOT, releases
 
 
 def control(path: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from unittest import mock
 
 import psycopg
 import pytest
-from tests import concurrent_calls, servers
+from tests.support import concurrent_calls, servers
 
 from memfold.admin import migrate
 

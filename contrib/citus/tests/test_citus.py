@@ -16,9 +16,9 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
-from tests import servers
-from tests.sql.test_export import TABLES, history
-from tests.sql.test_undo import History, same
+from tests.support import servers
+from tests.support.exports import TABLES, history
+from tests.support.ledger import History, same
 
 from contrib.citus.tests import citus_nodes
 from memfold import Memfold

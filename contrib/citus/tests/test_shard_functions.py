@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
-from tests import servers
+from tests.support import servers
 
 from contrib.citus.tests import citus_nodes
 from memfold.admin import maintenance

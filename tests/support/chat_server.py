@@ -9,7 +9,7 @@ In a test:
         server.script("500", "nonsense")  # only the next two requests
         assert server.max_in_flight == 3 and max(server.asked_judgements().values()) == 1
 
-As a separate process, for tests that kill things: ``python -m tests.chat_server --port 0 --latency 0.2``
+As a separate process, for tests that kill things: ``python -m tests.support.chat_server --port 0 --latency 0.2``
 prints its base URL on one line; GET /stats and POST /control (see ``control``) stand in for the attributes.
 
 The models: ``honest_model`` compares what the data say. ``obeying_model`` does what it is told by anything that
@@ -335,11 +335,7 @@ def completion(
         ],
     }
     if usage is not None:
-        made["usage"] = {
-            "prompt_tokens": usage[0],
-            "completion_tokens": usage[1],
-            "total_tokens": sum(usage),
-        }
+        made["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
     return made
 
 

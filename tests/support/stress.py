@@ -1,7 +1,7 @@
 """Many concurrent writers that call everything: deadlocks, lost calls, broken invariants.
 
-python -m tests.stress --calls 20000 --writers 10          # a server of its own, started and stopped
-python -m tests.stress --folds 60 --dsn ...                # replays concurrent with merges and undos, for 60 seconds
+python -m tests.support.stress --calls 20000 --writers 10          # a server of its own, started and stopped
+python -m tests.support.stress --folds 60 --dsn ...                # replays concurrent with merges and undos, for 60 seconds
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 
 import psycopg
 
-DB = psycopg.Connection[Any]
+from tests.support.queries import DB
+
 TENANT = "stress"
 # the last one's memories are erased as well
 BUCKETS = ("b0", "b1", "erased")
@@ -547,7 +548,7 @@ def main() -> None:
     cluster = None
     if given.dsn is None:
         from memfold.admin import migrate
-        from tests import servers
+        from tests.support import servers
 
         cluster = servers.Cluster("stress", servers.available()[0][0].bindir)
         cluster.start(extension=False)

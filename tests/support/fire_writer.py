@@ -1,6 +1,6 @@
 """One writer of test_adopt_fire: inserts, updates and reads without pause until SIGTERM, then reports its errors.
 
-Started as a separate process, as applications are: ``python -m tests.fire_writer DSN SEED ROWS THINK``.
+Started as a separate process, as applications are: ``python -m tests.support.fire_writer DSN SEED ROWS THINK``.
 """
 
 from __future__ import annotations

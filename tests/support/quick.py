@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-FILE = Path(__file__).parent / "data" / "durations.json"
+FILE = Path(__file__).parents[1] / "data" / "durations.json"
 BUDGET = 26.0
 """Seconds, of two processes together."""
 NEW = 2

@@ -24,9 +24,9 @@ import psutil
 import psycopg
 
 from memfold.admin import host, migrate
-from tests.shared_files import InUseError, SharedFiles
+from tests.support.shared_files import InUseError, SharedFiles
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import find_full_server  # noqa: E402
@@ -56,6 +56,7 @@ def place() -> Path:
 
 
 def directory(prefix: str = "mf-") -> Path:
+    """A new directory for a server."""
     return Path(tempfile.mkdtemp(prefix=prefix, dir=place()))
 
 
@@ -245,6 +246,7 @@ def _lives(pid: int) -> bool:
 
 
 def make(*args: str, tree: Path = ROOT) -> None:
+    """Make goals in a work tree."""
     done = subprocess.run(["make", "-s", *args], cwd=tree, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
@@ -388,10 +390,7 @@ def package(tree: Path) -> Iterator[None]:
     """The package of another work tree, as far as it installs memfold and says which version it is."""
     found = tree / "python_client" / "memfold"
     version = re.search(r'__version__ = "(.*)"', (found / "_version.py").read_text())[1]  # type: ignore[index]
-    with (
-        mock.patch.object(migrate, "_PACKAGE", found),
-        mock.patch.object(migrate, "__version__", version),
-    ):
+    with mock.patch.object(migrate, "_PACKAGE", found), mock.patch.object(migrate, "__version__", version):
         yield
 
 
@@ -408,6 +407,7 @@ def released_schema(tree: Path, release: str) -> str:
 
 
 def released_functions(tree: Path, release: str, *, tail: bool = False) -> str:
+    """The functions of a release that is out, as SQL."""
     text = gzip.decompress((tree / "tests" / "data" / "released" / f"{release}.sql.gz").read_bytes()).decode()
     # the tail is for CREATE EXTENSION alone
     return text if tail else re.sub(r"(?ms)^select pg_catalog\.pg_extension_config_dump\(.*", "", text)
@@ -612,6 +612,7 @@ STARTED = "MEMFOLD_TEST_SERVERS"
 
 
 def describe(clusters: list[Cluster]) -> str:
+    """What other processes need to know to use these servers."""
     return json.dumps(
         [
             [c.name, str(c.bindir), str(c.base), c.extension, c.why_no_extension, c.why_no_python]
@@ -662,10 +663,12 @@ def available() -> tuple[list[Cluster], list[str]]:
 
 
 def load_alembic(**where: Any) -> None:
+    """Install memfold in a database, by its migrations."""
     migrate.install(_dsn(where))
 
 
 def load_extension(**where: Any) -> None:
+    """Install memfold in a database, by CREATE EXTENSION."""
     with psycopg.connect(_dsn(where), autocommit=True) as connection:
         connection.execute("create extension memfold cascade")
 

@@ -60,6 +60,7 @@ def http_server(dsn: str, *options: str, **env: str) -> Iterator[str]:
 
 @contextlib.asynccontextmanager
 async def over_http(url: str, *, sessions: bool = False, token: str = TOKEN) -> AsyncIterator[Client]:
+    """A client of a server at this address."""
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
@@ -72,6 +73,7 @@ async def over_http(url: str, *, sessions: bool = False, token: str = TOKEN) -> 
 
 @contextlib.asynccontextmanager
 async def connected(transport: str, dsn: str) -> AsyncIterator[Client]:
+    """A client by one of TRANSPORTS."""
     if transport == "stdio":
         async with over_stdio(dsn) as client:
             yield client
@@ -102,6 +104,7 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run what is asynchronous, to its end."""
     asyncio.run(work())
 
 
@@ -156,6 +159,7 @@ class Endpoint(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def embeddings() -> Iterator[Endpoint]:
+    """An endpoint of embeddings that runs while the block does."""
     with Endpoint() as endpoint:
         thread = threading.Thread(target=endpoint.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -12,8 +12,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
+from tests.support.queries import DB
+
 PATIENCE = 60.0
 # Servers that answer together look at one another.
 BLOCKERS = "select pg_blocking_pids(%s)"
@@ -104,10 +104,12 @@ def together(writers: list[DB], work: Callable[[int, DB], None]) -> None:
 
 
 def fold(db: DB, memory_id: UUID | None, into_id: UUID | None) -> None:
+    """Merge two memories."""
     db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [memory_id, into_id])
 
 
 def batch(db: DB, *candidates: dict[str, Any], on_error: str = "report") -> list[Any]:
+    """Ingest candidates of tenant acme in one call."""
     return db.execute(
         "select action, sqlstate from ingest_memories(%s, 'acme', %s) order by ordinal",
         [json.dumps(candidates), on_error],

@@ -11,10 +11,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.support import Result, ingest, vector
-
-DB = psycopg.Connection[Any]
-Connect = Callable[..., DB]
+from tests.support.memories import Result, ingest, vector
+from tests.support.queries import DB, one
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,7 @@ class Resolution:
 
 
 def call(db: DB, function: str, /, *arguments: Any, **named: Any) -> list[tuple[Any, ...]]:
+    """The rows that a function returns."""
     places = ["%s"] * len(arguments) + [f"{name} => %s" for name in named]
     return db.execute(
         f"select * from memfold.{function}({', '.join(places)})", [*arguments, *named.values()]
@@ -55,30 +54,37 @@ def call(db: DB, function: str, /, *arguments: Any, **named: Any) -> list[tuple[
 
 
 def claim(db: DB, worker: str = "w", **arguments: Any) -> list[Claimed]:
+    """Claim judgements as this worker."""
     return [Claimed(*row) for row in call(db, "claim_judgements", worker, **arguments)]
 
 
 def resolve(db: DB, judgement_id: UUID | None, verdict: str | None, **arguments: Any) -> Resolution:
+    """Answer a judgement."""
     return Resolution(
         *call(db, "resolve_judgement", judgement_id, verdict, **{"tenant_id": "acme", **arguments})[0]
     )
 
 
 def fail(db: DB, judgement_id: UUID, error: str = "timeout", **arguments: Any) -> str:
+    """Report that a judgement failed; its status afterwards."""
     found: str = call(db, "fail_judgement", judgement_id, error, **{"tenant_id": "acme", **arguments})[0][0]
     return found
 
 
+def guard(db: DB, a: str, b: str, tenant_id: str = "acme") -> list[str]:
+    """Signals of the guard for two texts."""
+    return list(one(db, "select memfold_internal._guard(%s, %s, %s)", tenant_id, a, b))
+
+
 def ask(db: DB, a: Result, b: Result, kind: str = "write", tenant: str = "acme") -> UUID:
     """Queue the question about a pair, as consolidation will."""
-    row = db.execute(
+    found: UUID = one(
+        db,
         "insert into judgements (tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity)"
         " select tenant_id, bucket_id, scope_key, %s, greatest(%s::uuid, %s), least(%s::uuid, %s), 0.8"
         " from memories where tenant_id = %s and memory_id = %s returning judgement_id",
-        [kind, a.memory_id, b.memory_id, a.memory_id, b.memory_id, tenant, a.memory_id],
-    ).fetchone()
-    assert row is not None
-    found: UUID = row[0]
+        *[kind, a.memory_id, b.memory_id, a.memory_id, b.memory_id, tenant, a.memory_id],
+    )
     return found
 
 
@@ -93,21 +99,18 @@ def pair(
 
 
 def state(db: DB, judgement_id: UUID | None) -> Any:
-    row = db.execute(
-        "select status, verdict, attempts from judgements where judgement_id = %s", [judgement_id]
-    ).fetchone()
-    assert row is not None
-    return row
+    """Status, verdict and attempts of a judgement."""
+    return one(db, "select status, verdict, attempts from judgements where judgement_id = %s", judgement_id)
 
 
 def event(db: DB, event_id: UUID | None) -> Any:
-    row = db.execute(
+    """A row of the ledger, without its times."""
+    return one(
+        db,
         "select action, tier, method, memory_id, target_id, verdict, judgement_id, observation from memory_events"
         " where event_id = %s",
-        [event_id],
-    ).fetchone()
-    assert row is not None
-    return row
+        event_id,
+    )
 
 
 def elapse(db: DB, interval: str) -> None:
@@ -139,8 +142,23 @@ def flood(db: DB, tenant: str, size: int) -> list[UUID]:
 
 
 def raises(code: str, action: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+    """The call is refused with this code, a detail and a hint."""
     with pytest.raises(psycopg.Error) as error:
         action(*arguments, **named)
     assert error.value.sqlstate == code
     assert error.value.diag.message_detail
     assert error.value.diag.message_hint
+
+
+def answer(db: DB, verdict: str, confidence: float, **named: Any) -> Any:
+    """Answer the one open judgement, as a model: (status, verdict, action, memory_id, event_id)."""
+    names = "".join(f", {name} => %s" for name in named)
+    return one(
+        db,
+        "select * from memfold.resolve_judgement((select judgement_id from memfold.judgements"
+        " where tenant_id = 'acme' and status in ('open', 'leased')), %s, confidence => %s,"
+        f" model => 'a judge', tenant_id => 'acme'{names})",
+        verdict,
+        confidence,
+        *named.values(),
+    )

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 
-from tests.support import DB, ingest
+from tests.support.memories import ingest
+from tests.support.queries import DB
 
 RETRIED = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 BY_HAND = (

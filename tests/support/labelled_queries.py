@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support import DB
+from tests.support.queries import DB
 
-DATA = Path(__file__).resolve().parent / "data"
+DATA = Path(__file__).resolve().parents[1] / "data"
 sys.path.insert(0, str(DATA.parents[1] / "demo"))
 
 import make_vectors  # noqa: E402
@@ -22,11 +22,7 @@ MODEL = "all-MiniLM-L6-v2"
 DEPTH = 5
 # How many of the queries are asked; null: all.
 MOST: int | None = None
-WAYS = {
-    "words": {"query"},
-    "vector": {"query_embedding"},
-    "both": {"query", "query_embedding"},
-}
+WAYS = {"words": {"query"}, "vector": {"query_embedding"}, "both": {"query", "query_embedding"}}
 
 
 def _lines(name: str) -> list[dict[str, str]]:

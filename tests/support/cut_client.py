@@ -1,6 +1,6 @@
 """A client of test_cut that is killed: transactions of several calls, and a line before and after each COMMIT.
 
-Started as a separate process: ``python -m tests.cut_client DSN SEED``. What it sends follows from the seed, so that
+Started as a separate process: ``python -m tests.support.cut_client DSN SEED``. What it sends follows from the seed, so that
 the one that killed it can send the same again.
 """
 

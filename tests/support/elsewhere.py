@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import psycopg
 import pytest
 
-from tests import servers
+from tests.support import servers
 
 # What makes or starts databases and servers without the place.
 FIXTURES = ("make", "own_cluster", "standby")

@@ -7,17 +7,8 @@ import math
 from typing import Any
 from uuid import UUID
 
-import psycopg
-
-from tests.support import ingest
-
-DB = psycopg.Connection[Any]
-Row = dict[str, Any]
-
-
-def rows(db: DB, query: str, *arguments: Any) -> list[Row]:
-    with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-        return cursor.execute(query, arguments).fetchall()
+from tests.support.memories import ingest
+from tests.support.queries import DB, Row, one, rows
 
 
 def angle(degrees: float) -> dict[str, str]:
@@ -33,16 +24,19 @@ def storing(db: DB, bucket: str = "default", **rules: Any) -> None:
 
 
 def policy(db: DB, bucket: str = "default", **rules: Any) -> None:
+    """Set rules of a bucket of tenant acme."""
     names = "".join(f", {name} => %s" for name in rules)
     db.execute(f"select set_policy('acme', %s{names})", [bucket, *rules.values()])
 
 
 def set_options(db: DB, bucket: str = "default", **values: Any) -> None:
+    """Set options of a bucket of tenant acme."""
     names = "".join(f", {name} => %s" for name in values)
     db.execute(f"select set_options('acme', %s{names})", [bucket, *values.values()])
 
 
 def store(db: DB, content: str, **arguments: Any) -> UUID:
+    """Ingest a text; its memory."""
     result = ingest(db, content, **arguments)
     assert result.memory_id is not None
     return result.memory_id
@@ -71,3 +65,41 @@ def held(db: DB, bucket: str) -> list[Row]:
         """,
         bucket,
     )
+
+
+def consolidate(db: DB, bucket: str = "default", **options: Any) -> list[dict[str, Any]]:
+    """Call consolidate; its rows."""
+    names = "".join(f", {name} => %s" for name in options)
+    return rows(db, f"select * from consolidate('acme', %s{names})", bucket, *options.values())
+
+
+def run_consolidation(db: DB, **options: Any) -> UUID:
+    """Consolidate for real; the run."""
+    found: UUID = consolidate(db, dry_run=False, **options)[0]["run_id"]
+    return found
+
+
+def vim(db: DB) -> list[UUID]:
+    """Predicate drift and time: one fact, three texts that ingest has kept apart."""
+    return [
+        store(db, "User uses Vim", subject="User", predicate="uses", **angle(0)),
+        store(db, "User's editor is Vim", subject="user", predicate="editor", **angle(20)),
+        store(db, "User edits 3 files in Vim", subject="User", **angle(30)),
+        store(db, "Bob uses Vim", subject="Bob", predicate="uses", **angle(1)),
+    ]
+
+
+def run_maintenance(db: DB, *tasks: str) -> dict[str, Any]:
+    """Run all tasks, or these, for tenant acme; the report."""
+    given = [list(tasks)] if tasks else []
+    report: dict[str, Any] = one(db, f"select memfold.run_maintenance('acme'{', %s' * len(given)})", *given)
+    return report
+
+
+def set_columns(db: DB, table: str, bucket: str = "*", tenant: str = "acme", **values: Any) -> None:
+    """Write what only presets set: columns of policies or options for which their functions have no argument."""
+    function = {"policies": "set_policy", "options": "set_options"}[table]
+    db.execute(f"select memfold.{function}(%s, %s)".encode(), [tenant, bucket])
+    columns = ", ".join(f"{name} = %s" for name in values)
+    key = "(tenant_id, bucket_id, memory_type) = (%s, %s, '*')"
+    db.execute(f"update memfold.{table} set {columns} where {key}", [*values.values(), tenant, bucket])

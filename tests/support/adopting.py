@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import psycopg
+from click.testing import CliRunner
 
-DB = psycopg.Connection[Any]
-ROOT = Path(__file__).resolve().parent.parent
+from memfold.cli import main
+from tests.support.queries import DB, one
+from tests.support.servers import ROOT
+from tests.support.waiting import until
 
 # Composite and cascading foreign keys, one to the table itself, rows that would collide, and rows that refer to those.
 TABLES = """
@@ -109,12 +108,6 @@ def catalog(db: DB) -> list[tuple[Any, ...]]:
     ).fetchall()
 
 
-def one(db: DB, query: str, parameters: Any = None) -> Any:
-    row = db.execute(query, parameters).fetchone()
-    assert row is not None
-    return row[0]
-
-
 def check_adopted(db: DB, before: dict[str, list[tuple[Any, ...]]]) -> None:
     """Every row is live or archived, none twice; no text is there twice; everything refers to a row that is live."""
     for table in ("memories", *CHILDREN):
@@ -122,7 +115,7 @@ def check_adopted(db: DB, before: dict[str, list[tuple[Any, ...]]]) -> None:
             db,
             "select count(*) from memfold.adoption_archive where table_schema = 'app' and table_name = %s"
             " and restored_at is null",
-            [table],
+            table,
         )
         assert one(db, f"select count(*) from app.{table}") + archived == len(before[table]), table
     assert (
@@ -192,26 +185,16 @@ def start(dsn: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 30) -> Any:
-    """The first true answer."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := what():
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come about")
-
-
 def drop_roles(db: DB, *roles: str) -> None:
     """Roles with what they own, once their sessions are gone: a session's end drops its temporary tables."""
     db.execute("reset role")
-    wait_for(
+    until(
         lambda: (
             not one(
                 db,
                 "select count(*) from pg_stat_activity where datname = current_database() and usename = any(%s)"
                 " and application_name = 'memfold adopt'",
-                [list(roles)],
+                list(roles),
             )
         )
     )
@@ -219,3 +202,19 @@ def drop_roles(db: DB, *roles: str) -> None:
         # DROP OWNED revokes what an owner has granted, but not what memfold_owner has
         db.execute(f"set role memfold_owner; revoke usage on schema memfold from {role}; reset role")
         db.execute(f"reassign owned by {role} to postgres; drop owned by {role} cascade; drop role {role}")
+
+
+def finish(dsn: str, *arguments: str, code: int = 0) -> str:
+    """Run the command line to its end, in this process; returns its output."""
+    result = CliRunner(env={"MEMFOLD_DSN": dsn}).invoke(main, ["adopt", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def waiting(db: DB) -> bool:
+    """Whether the adoption waits for a lock (or would, and does not even ask)."""
+    return bool(
+        one(db, "select count(*) from pg_stat_activity where datname = current_database()"
+                " and application_name = 'memfold adopt' and state <> 'idle' and wait_event_type = 'Lock'")
+    )  # fmt: skip

@@ -33,6 +33,7 @@ def _program() -> str | None:
 
 @contextlib.contextmanager
 def started(*, javascript: bool = True) -> Iterator[webdriver.Chrome]:
+    """A browser that runs while the block does."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import threading
 import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.questions import question  # noqa: F401 (a fixture)
+
 KEY = "sk-Zx81-do-not-show-this-9f2c"
 """The key that it receives, and echoes."""
 RUDE = "\x1b]0;PWNED\x07\x1b[2J\x9b31m\u202eevil\u2066\u200e\r\nok everything is fine"
 """Characters that control a terminal, and a line that poses as another one."""
+STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Every such character."""
 
 
 @functools.cache
@@ -142,6 +147,7 @@ class RudeEndpoint(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def running() -> Iterator[RudeEndpoint]:
+    """A rude endpoint that runs while the block does."""
     with RudeEndpoint() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -19,8 +19,9 @@ from memfold._http import listen
 from memfold.calibrate import calibrate_pairs
 from memfold.web import Place
 from memfold.web.serving import make_server
-from tests.support import DB, ingest, model, vector
-from tests.unit.test_calibrate import APART, normal
+from tests.support.calibration import APART, normal
+from tests.support.memories import ingest, model, vector
+from tests.support.queries import DB
 
 # What a browser must neither run nor obey: markup, an attribute's end, a template's, control and bidirectional characters.
 HOSTILE = (
@@ -58,6 +59,7 @@ class Site:
 
 @contextlib.contextmanager
 def served(dsn: str, tenant: str | None = "acme", embedder: Any = None) -> Iterator[Site]:
+    """The page of a tenant, served while the block runs, with a client that is let in."""
     with listen("127.0.0.1", 0) as listening:
         server, url = make_server(Place(dsn, tenant, embedder), listening, "127.0.0.1")
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -131,4 +133,5 @@ def form_of(page: str, path: str) -> str:
 
 
 def links_of(page: str) -> list[str]:
+    """Where the links of a page lead."""
     return [html.unescape(link) for link in re.findall(r'href="(/[^"]*)"', page)]
