@@ -21,7 +21,7 @@ def test_a_late_statement_beside_many(db: DB, connect: Connect) -> None:
     """It cannot simply be added. Its id is made when nobody else can write a later row before it is there."""
     # so long that the test does not depend on how fast it is
     db.execute(
-        "alter function memfold_internal._ingest_slow_path(memfold_internal.candidate) set lock_timeout = '60s'"
+        "alter function memfold_internal._ingest_under_locks(memfold_internal.candidate) set lock_timeout = '60s'"
     )
     memory = ingest(db, HOT).memory_id
     holder = connect()

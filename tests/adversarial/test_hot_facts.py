@@ -467,7 +467,7 @@ def test_the_slow_path_keeps_the_last_id(db: DB) -> None:
     made = ingest(db, HOT)
     event = one(
         db,
-        "select (memfold_internal._ingest_slow_path(memfold_internal._candidate(%s, 'acme', 'default', 'fact', null, null,"
+        "select (memfold_internal._ingest_under_locks(memfold_internal._candidate(%s, 'acme', 'default', 'fact', null, null,"
         " null, null, null, '{a,b}', 0.5, 0.5, null, 'observed', '{}', null))).event_id",
         HOT,
     )

@@ -82,9 +82,9 @@ class Fuzzer(Caller):
                 "insert into memfold.memories (tenant_id, content) values (%s, %s) on conflict do nothing",
                 [self.tenant, text],
             )
-        self._probe_batch()
+        self._read_ids()
 
-    def _probe_batch(self) -> None:
+    def _read_ids(self) -> None:
         for kind, query in IDS.items():
             self.values.ids[kind] = [
                 str(row[0]) for row in self.admin.execute(query.encode(), [self.tenant]).fetchall()
@@ -207,7 +207,7 @@ class Fuzzer(Caller):
             until = min(calls, self.report.calls + TOGETHER)
             while self.report.calls < until:
                 self.turn(calls - self.report.calls)
-            self._probe_batch()
+            self._read_ids()
             if not warm and self.report.calls > calls / 2:
                 warm = True
                 self._weigh()

@@ -69,7 +69,7 @@ class Adopter:
             known = state.load_adoption(self.connection, found.schema, found.name)
             asked = {name: value for name, value in given.items() if value is not None}
             if known is not None:
-                self._match_stored_memory(known, asked, key, profile, hash_column)
+                self._refuse_other_options(known, asked, key, profile, hash_column)
                 stored = known.definition
                 asked = {name: stored[name] for name in ("content", "tenant", "bucket", "created", "where")}
                 key, profile, hash_column = (
@@ -101,7 +101,7 @@ class Adopter:
             session.check_children(self.connection, definition)
         return definition, known
 
-    def _match_stored_memory(
+    def _refuse_other_options(
         self,
         known: Adoption,
         asked: Mapping[str, str],

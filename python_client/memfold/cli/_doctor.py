@@ -68,7 +68,7 @@ def _revision(client: Memfold) -> str | None:
 _NAMED = 10
 
 
-def _match_stored_memory(where: str, role: str, check: Callable[..., None]) -> None:
+def _compare_functions(where: str, role: str, check: Callable[..., None]) -> None:
     try:
         drifted = migrate.drift(where)
         more = f" and {len(drifted) - _NAMED} more" if len(drifted) > _NAMED else ""
@@ -183,7 +183,7 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
         check(not others, f"distributed by Citus: the same functions on {len(nodes)} workers{named}")
         _check_shard_functions(client, check)
     else:
-        _match_stored_memory(where, str(found["role"]), check)
+        _compare_functions(where, str(found["role"]), check)
     unmeasured = [str(row["model"]) for row in client._query(admin_queries.UNMEASURED_MODELS)]
     if unmeasured:
         what = f"thresholds of {', '.join(unmeasured)} are those of all-MiniLM-L6-v2, 0.92 and 0.85"

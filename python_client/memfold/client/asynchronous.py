@@ -366,9 +366,9 @@ class AsyncMemfold(AsyncSubjectCalls):
         return await self._drive(self._core.hash_conflict(error, content, tenant_id, fields))
 
     async def _drive(self, steps: Steps[T]) -> T:
-        return await run(steps, self._apply_verdict)
+        return await run(steps, self._carry_out)
 
-    async def _apply_verdict(self, step: Step) -> Any:
+    async def _carry_out(self, step: Step) -> Any:
         match step:
             case Transact():
                 async with self._lock:
@@ -383,11 +383,11 @@ class AsyncMemfold(AsyncSubjectCalls):
                 answer = await asyncio.to_thread(embedder.embed, step.texts)
                 return await answer if inspect.isawaitable(answer) else answer
             case Ask():
-                return await asked(self._core, step, self._apply_verdict)
+                return await asked(self._core, step, self._carry_out)
             case Pause():
                 return await asyncio.sleep(step.seconds)
             case Together():
-                return await together(step, self._apply_verdict)
+                return await together(step, self._carry_out)
 
     async def _transact(self, step: Transact) -> Rows:
         if self._connection is None or self._connection.closed:

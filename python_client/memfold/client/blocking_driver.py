@@ -57,7 +57,7 @@ class BlockingDriver(Client):
                 while True:
                     try:
                         with traced(step):
-                            outcome = self._apply_verdict(step)
+                            outcome = self._carry_out(step)
                     except Exception as error:
                         step = steps.throw(error)
                     else:
@@ -67,7 +67,7 @@ class BlockingDriver(Client):
                 span.set_attributes(tracing.decision(result))
                 return result
 
-    def _apply_verdict(self, step: Step) -> Any:
+    def _carry_out(self, step: Step) -> Any:
         match step:
             case Transact():
                 with self._lock:
@@ -101,7 +101,7 @@ class BlockingDriver(Client):
                     return await asyncio.sleep(step.seconds)
                 case _:
                     async with turn:
-                        return await asyncio.to_thread(self._apply_verdict, step)
+                        return await asyncio.to_thread(self._carry_out, step)
 
         async def work() -> list[Any]:
             nonlocal turn

@@ -86,7 +86,7 @@ $$;
 -- Whether a candidate with the key of a memory is certainly valid: at most one turn, observed, and nothing too long. Any
 -- other candidate may still have an empty bucket or type, an empty canonical subject or predicate, or more content or
 -- metadata than its policy allows. One expression, which its callers inline.
-create or replace function memfold_internal._is_fast_path(
+create or replace function memfold_internal._is_plainly_valid(
     p_content text, p_bucket_id text, p_memory_type text, p_subject text, p_predicate text, p_object text,
     p_source_turn_ids text[], p_source_confidence double precision, p_extractor_confidence double precision, p_session_id text,
     p_origin text, p_metadata jsonb, p_observed_at timestamptz
@@ -107,7 +107,7 @@ return coalesce(
     and p_origin = 'observed' and (p_observed_at <= pg_catalog.now() and p_observed_at >= '0001-01-01 00:00:00+00') is not false, false
 );
 
--- The checks that _is_fast_path() omits for a candidate that may be new, except its policy's limits. One expression,
+-- The checks that _is_plainly_valid() omits for a candidate that may be new, except its policy's limits. One expression,
 -- which its callers inline.
 create or replace function memfold_internal._is_usual_text(
     p_content text, p_tenant_id text, p_bucket_id text, p_memory_type text, p_subject text, p_predicate text
@@ -137,7 +137,7 @@ declare
     v_signature text;
     v_names record;
 begin
-    if not memfold_internal._is_fast_path(p_content, p_bucket_id, p_memory_type, p_subject, p_predicate, p_object, p_source_turn_ids,
+    if not memfold_internal._is_plainly_valid(p_content, p_bucket_id, p_memory_type, p_subject, p_predicate, p_object, p_source_turn_ids,
         p_source_confidence, p_extractor_confidence, p_session_id, p_origin, p_metadata, p_observed_at)
         or v_policy.max_content_length < 8192 or v_policy.max_metadata_size < 8192
         or not memfold_internal._is_usual_text(p_content, p_tenant_id, p_bucket_id, p_memory_type, p_subject, p_predicate)

@@ -1,7 +1,7 @@
 -- The fast path of row 13 of the decision table: a text that the bucket does not hold, under rules that only need its
 -- vector (including the bucket's own thresholds), with nothing near and no single-valued slot. Does what _candidate,
 -- _decide_new and _apply do in general, by the same functions, without composites in between, which saves a quarter of
--- the time of a new fact. p_content_hash: by the default rules; the candidate meets _is_fast_path and _is_usual_text.
+-- the time of a new fact. p_content_hash: by the default rules; the candidate meets _is_plainly_valid and _is_usual_text.
 -- action null: it is another case, and nothing was written; method says whether the text is known, or the scope is
 -- locked.
 create or replace function memfold_internal._ingest_new(

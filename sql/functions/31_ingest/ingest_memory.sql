@@ -53,7 +53,7 @@ begin
             -- it expired in between: treated as a new call
         end loop;
     end if;
-    if valid_from is null and valid_until is null and memfold_internal._is_fast_path(
+    if valid_from is null and valid_until is null and memfold_internal._is_plainly_valid(
         content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence,
         session_id, origin, metadata, observed_at)
         -- The default canonicalizer may leave nothing of a text that the bucket's own one keeps. One letter shows in 0.3 us that
@@ -67,7 +67,7 @@ begin
             memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate', null);
         -- A candidate with a vector is usually a new fact: clients embed unknown texts.
         if embedding is null and embedding_model is null then
-            r := memfold_internal._ingest_fast_path(
+            r := memfold_internal._ingest_known(
                 v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
                 source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
         end if;
@@ -80,7 +80,7 @@ begin
                 v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
                 source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
             if r.method = 'known' and embedding is not null then
-                r := memfold_internal._ingest_fast_path(
+                r := memfold_internal._ingest_known(
                     v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
                     source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
             end if;

@@ -54,7 +54,7 @@ begin
             c.event_id := v_event_ids[v_i];
             c.last_id := v_memory_ids[v_count];
             c.last_event_id := v_last_event_id;
-            v_results[v_i] := memfold_internal._ingest_slow_path(c);
+            v_results[v_i] := memfold_internal._ingest_under_locks(c);
             -- a higher one if another call has added to its memory since (_record_observation)
             v_event_ids[v_i] := (v_results[v_i]).event_id;
         end loop;

@@ -2,9 +2,9 @@
 -- _decide_known, _record_observation and _record do in general, as five statements without composites in between, which
 -- saves a quarter of the time of a replay; those that write are copies of theirs. If a policy of the tenant has rules
 -- that it does not implement (policies_slow_path_idx), the slow path is taken. p_event_id: the ledger row's, unless the
--- memory has a later one; null: a new one. p_content_hash: by the default rules; the candidate meets _is_fast_path.
+-- memory has a later one; null: a new one. p_content_hash: by the default rules; the candidate meets _is_plainly_valid.
 -- action null: it is another case and nothing was written; method says whether a row may be held.
-create or replace function memfold_internal._ingest_fast_path(
+create or replace function memfold_internal._ingest_known(
     p_content_hash bytea, p_content text, p_tenant_id text, p_bucket_id text, p_memory_type text, p_subject text, p_predicate text,
     p_object text,
     p_source_turn_ids text[], p_source_confidence double precision, p_extractor_confidence double precision, p_session_id text,

@@ -28,7 +28,7 @@ $$;
 
 -- Ingests one candidate that needs more than an addition, under the locks that its caller holds, including rows: it
 -- waits only briefly for other rows (55P03; the caller then uses _fail_busy()).
-create or replace function memfold_internal._ingest_slow_path(c memfold_internal.candidate) returns memfold.ingest_result
+create or replace function memfold_internal._ingest_under_locks(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
 -- The caller holds rows. If it waits for another one, others may wait for its rows.
 set lock_timeout = '100ms'
@@ -131,7 +131,7 @@ begin
         return memfold_internal._ingest_locked(c, d.memory_id is null);
     end if;
     begin
-        return memfold_internal._ingest_slow_path(c);
+        return memfold_internal._ingest_under_locks(c);
     exception when lock_not_available then
         perform memfold_internal._fail_busy();
     end;
