@@ -330,7 +330,7 @@ as $body$
 begin
     raise exception 'a rule cannot be undone on Citus' using
         errcode = 'feature_not_supported',
-        detail = pg_catalog.format('Run %s has changed the rule of predicate %L; rules are on every node.', r.run_id,
+        detail = format('Run %s has changed the rule of predicate %L; rules are on every node.', r.run_id,
             r.arguments ->> 'predicate'),
         hint = 'Set the rule that was there before, with set_predicate(); maintenance takes up what is stored.';
 end;
@@ -405,7 +405,7 @@ language plpgsql volatile
 as $body$
 declare
     -- select * from memfold_internal.<name>(...
-    v_call constant text := pg_catalog.split_part(pg_catalog.split_part(call, '(', 1), '.', 2);
+    v_call constant text := split_part(split_part(call, '(', 1), '.', 2);
     v_schema text;
 begin
     if v_call = any(memfold_internal._shard_calls()) then
@@ -414,17 +414,17 @@ begin
     if v_schema is null then
         perform memfold_internal._assert_local_shard(tenant_id);
     end if;
-    if pg_catalog.current_setting('lock_timeout') <> lock_timeout then
-        perform pg_catalog.set_config('lock_timeout', lock_timeout, true);
+    if current_setting('lock_timeout') <> lock_timeout then
+        perform set_config('lock_timeout', lock_timeout, true);
     end if;
     -- replaces what an earlier call of the transaction left, for another tenant
-    perform pg_catalog.set_config('memfold.tenant_id', tenant_id, true);
+    perform set_config('memfold.tenant_id', tenant_id, true);
     if read_only = 'on' then
-        perform pg_catalog.set_config('transaction_read_only', 'on', true);
+        perform set_config('transaction_read_only', 'on', true);
     end if;
     return query execute case
         when v_schema is null then call
-        else 'select * from ' || v_schema || pg_catalog.substr(call, pg_catalog.length('select * from memfold_internal') + 1)
+        else 'select * from ' || v_schema || substr(call, length('select * from memfold_internal') + 1)
     end;
 end;
 $body$;

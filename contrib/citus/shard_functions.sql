@@ -101,7 +101,7 @@ begin
     end if;
     -- Policies as on one server: the constant of Citus' planner would bind a plan to a tenant. Then those of an earlier release.
     v_changes := array(
-        select format('alter policy %I on %s using (tenant_id = pg_catalog.current_setting(%L, true))', p.polname, t.shard,
+        select format('alter policy %I on %s using (tenant_id = current_setting(%L, true))', p.polname, t.shard,
             'memfold.tenant_id')
         from memfold_internal._shard_tables(v_shard) as t
         join pg_policy as p on p.polrelid = t.shard::regclass

@@ -44,34 +44,34 @@ declare
 begin
     if p_tenant_id is null or p_tenant_id = '' then
         perform memfold_internal._fail('MF001', 'tenant_id is missing',
-            pg_catalog.format('A memory always belongs to a tenant; tenant_id was %s.', pg_catalog.quote_nullable(p_tenant_id)),
+            format('A memory always belongs to a tenant; tenant_id was %s.', quote_nullable(p_tenant_id)),
             'Pass tenant_id, or set memfold.tenant_id if the function reads it from there.');
     end if;
     v_bound := memfold_internal._bound_role(memfold_internal._actor()::name);
     v_trusted := v_bound is null and (
-        pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
-        or p_tenant_id <> '*' and pg_catalog.pg_has_role(memfold_internal._actor(), p_trusted_role, 'member')
+        pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
+        or p_tenant_id <> '*' and pg_has_role(memfold_internal._actor(), p_trusted_role, 'member')
     );
     if v_bound is not null and not exists (
         select from memfold.tenant_roles as r where r.role_name = v_bound and r.tenant_id = p_tenant_id collate "C"
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
-            pg_catalog.format('Role %I is bound to another tenant, or to none.', v_bound),
+            format('Role %I is bound to another tenant, or to none.', v_bound),
             'memfold.tenant_roles says which tenant a member of memfold_agent or memfold_tenant belongs to.');
     elsif v_bound is null and not v_trusted and (
-        p_tenant_id = '*' or pg_catalog.current_setting('memfold.tenant_id', true) is distinct from p_tenant_id
+        p_tenant_id = '*' or current_setting('memfold.tenant_id', true) is distinct from p_tenant_id
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             'The tenant_id of the call differs from the setting memfold.tenant_id, or is ''*'', which stands for every tenant.',
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;
-    if pg_catalog.octet_length(p_tenant_id) > 512 then
+    if octet_length(p_tenant_id) > 512 then
         perform memfold_internal._fail('MF003', 'tenant_id is too long',
-            pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(p_tenant_id)),
+            format('It has %s bytes.', octet_length(p_tenant_id)),
             'Identifiers have at most 512 bytes of UTF-8.');
     end if;
-    if pg_catalog.current_setting('memfold.tenant_id', true) is distinct from p_tenant_id then
-        perform pg_catalog.set_config('memfold.tenant_id', p_tenant_id, true);
+    if current_setting('memfold.tenant_id', true) is distinct from p_tenant_id then
+        perform set_config('memfold.tenant_id', p_tenant_id, true);
     end if;
 end;
 $$;
@@ -108,12 +108,12 @@ declare
     v_tenant_id text := p_tenant_id;
 begin
     if p_tenant_id is null and memfold_internal._bound_role(memfold_internal._actor()::name) is null and (
-        pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
-        or pg_catalog.pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
+        pg_has_role(memfold_internal._actor(), 'memfold_judge', 'member')
+        or pg_has_role(memfold_internal._actor(), 'memfold_owner', 'member')
     ) then
         return null;
     end if;
-    v_tenant_id := coalesce(p_tenant_id, pg_catalog.current_setting('memfold.tenant_id', true), '');
+    v_tenant_id := coalesce(p_tenant_id, current_setting('memfold.tenant_id', true), '');
     perform memfold_internal._authorize_session(v_tenant_id, 'memfold_judge');
     return v_tenant_id;
 end;

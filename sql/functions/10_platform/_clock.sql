@@ -3,7 +3,7 @@ create or replace function memfold_internal._clock() returns timestamptz
 language plpgsql stable
 as $$
 begin
-    return pg_catalog.clock_timestamp();
+    return clock_timestamp();
 end;
 $$;
 grant execute on function memfold_internal._clock to memfold_queue;

@@ -23,14 +23,14 @@ create or replace function memfold_internal._next_id(p_after uuid, p_id uuid) re
 language plpgsql immutable strict parallel safe
 as $$
 declare
-    v_hex constant text := pg_catalog.replace(p_after::text, '-', '');
+    v_hex constant text := replace(p_after::text, '-', '');
 begin
     -- 48 bits of milliseconds and 12 of their fraction, with the version's digit between them (_new_id), and one more
     return (
-        pg_catalog.overlay(pg_catalog.lpad(pg_catalog.to_hex(
-            ('x' || pg_catalog.substr(v_hex, 1, 12) || pg_catalog.substr(v_hex, 14, 3))::bit(60)::bigint + 1
+        overlay(lpad(to_hex(
+            ('x' || substr(v_hex, 1, 12) || substr(v_hex, 14, 3))::bit(60)::bigint + 1
         ), 15, '0'), '7', 13, 0)
-        || pg_catalog.substr(p_id::text, 20)
+        || substr(p_id::text, 20)
     )::uuid;
 end;
 $$;
@@ -126,8 +126,8 @@ as $$
 declare
     v_ids uuid[];
 begin
-    select pg_catalog.array_agg(n.id) into v_ids
-    from (select memfold_internal._new_id() as id from pg_catalog.generate_series(1, p_number) order by id) as n;
+    select array_agg(n.id) into v_ids
+    from (select memfold_internal._new_id() as id from generate_series(1, p_number) order by id) as n;
     if p_after >= v_ids[1] then
         for v_i in 1..p_number loop
             v_ids[v_i] := memfold_internal._id_after(v_ids[v_i], coalesce(v_ids[v_i - 1], p_after));

@@ -4,11 +4,11 @@ create or replace function memfold_internal._index_ddl(p_name text, p_definition
 language plpgsql stable
 as $$
 begin
-    if pg_catalog.to_regclass('memfold.' || p_name) is not null then
+    if to_regclass('memfold.' || p_name) is not null then
         return next 'drop index concurrently memfold.' || p_name;
     end if;
     if p_definition is not null then
-        return next pg_catalog.format('create index concurrently %I on memfold.%s', p_name, p_definition);
+        return next format('create index concurrently %I on memfold.%s', p_name, p_definition);
     end if;
 end;
 $$;
@@ -18,6 +18,6 @@ create or replace function memfold_internal._execute_index_ddl(p_statement text)
 language plpgsql volatile
 as $$
 begin
-    execute pg_catalog.regexp_replace(p_statement, '^(create|drop) index concurrently', E'\\1 index');
+    execute regexp_replace(p_statement, '^(create|drop) index concurrently', E'\\1 index');
 end;
 $$;

@@ -6,10 +6,10 @@ language plpgsql volatile
 as $$
 declare
     v_before constant text[] := array(
-        select pg_catalog.current_setting(n.name, true) from unnest(p_names) with ordinality as n (name, place) order by n.place
+        select current_setting(n.name, true) from unnest(p_names) with ordinality as n (name, place) order by n.place
     );
 begin
-    perform pg_catalog.set_config(n.name, n.setting, true) from unnest(p_names, p_settings) as n (name, setting);
+    perform set_config(n.name, n.setting, true) from unnest(p_names, p_settings) as n (name, setting);
     return v_before;
 end;
 $$;

@@ -165,7 +165,7 @@ declare
 begin
     v_text := regexp_replace(v_text, '([A-Z])([A-Z][a-z][a-z])', E'\\1 \\2', 'g');
     -- again afterwards, because NFKC produces some of these signs
-    v_text := memfold_internal._prose_1(pg_catalog.translate(memfold_internal._prose_1(v_text), '_-', '  '));
+    v_text := memfold_internal._prose_1(translate(memfold_internal._prose_1(v_text), '_-', '  '));
     return case when v_text = '' then memfold_internal._prose_1(p_content) else v_text end;
 end
 $$;

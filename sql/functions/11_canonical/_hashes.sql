@@ -7,14 +7,14 @@ begin
     if p_value::text !~ '[.][0-9]*0(?![0-9])' then
         return p_value;
     end if;
-    return case pg_catalog.jsonb_typeof(p_value)
-        when 'number' then pg_catalog.to_jsonb(pg_catalog.trim_scale(p_value::numeric))
+    return case jsonb_typeof(p_value)
+        when 'number' then to_jsonb(trim_scale(p_value::numeric))
         when 'array' then (
-            select pg_catalog.jsonb_agg(memfold_internal._trim_numbers(e.value) order by e.place)
-            from pg_catalog.jsonb_array_elements(p_value) with ordinality as e (value, place)
+            select jsonb_agg(memfold_internal._trim_numbers(e.value) order by e.place)
+            from jsonb_array_elements(p_value) with ordinality as e (value, place)
         )
         when 'object' then (
-            select pg_catalog.jsonb_object_agg(e.key, memfold_internal._trim_numbers(e.value)) from pg_catalog.jsonb_each(p_value) as e
+            select jsonb_object_agg(e.key, memfold_internal._trim_numbers(e.value)) from jsonb_each(p_value) as e
         )
         else p_value
     end;
@@ -31,8 +31,8 @@ begin
         return null;
     end if;
     return (
-        select memfold_internal._trim_numbers(coalesce(pg_catalog.jsonb_object_agg(k.key, p_metadata -> k.key), '{}'))::text
-        from pg_catalog.unnest(p_metadata_keys) as k (key)
+        select memfold_internal._trim_numbers(coalesce(jsonb_object_agg(k.key, p_metadata -> k.key), '{}'))::text
+        from unnest(p_metadata_keys) as k (key)
         where p_metadata ? k.key
     );
 end;
@@ -110,6 +110,6 @@ begin
     if v_content = '' then
         return null;
     end if;
-    return pg_catalog.sha256(pg_catalog.convert_to(v_content, 'UTF8'));
+    return sha256(convert_to(v_content, 'UTF8'));
 end;
 $$;

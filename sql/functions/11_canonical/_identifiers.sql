@@ -4,17 +4,17 @@ language plpgsql immutable parallel safe
 as $$
 begin
     if p_identifier is null and p_required or p_identifier = '' then
-        perform memfold_internal._fail('MF003', pg_catalog.format('%s is missing', p_name),
-            pg_catalog.format('%s was %s.', p_name, pg_catalog.quote_nullable(p_identifier)),
+        perform memfold_internal._fail('MF003', format('%s is missing', p_name),
+            format('%s was %s.', p_name, quote_nullable(p_identifier)),
             'Pass a text that is not empty'
             || case when p_required then '.' else ', or null if there is none.' end);
-    elsif pg_catalog.octet_length(p_identifier) > 512 then
-        perform memfold_internal._fail('MF003', pg_catalog.format('%s is too long', p_name),
-            pg_catalog.format('It has %s bytes.', pg_catalog.octet_length(p_identifier)),
+    elsif octet_length(p_identifier) > 512 then
+        perform memfold_internal._fail('MF003', format('%s is too long', p_name),
+            format('It has %s bytes.', octet_length(p_identifier)),
             'Identifiers have at most 512 bytes of UTF-8; long text belongs in content or metadata.');
     elsif p_name in ('subject', 'predicate', 'object') and memfold.canonicalize(p_identifier, 'prose/1') = '' then
-        perform memfold_internal._fail('MF003', pg_catalog.format('%s is empty', p_name),
-            pg_catalog.format('The canonical form of %L is empty.', p_identifier),
+        perform memfold_internal._fail('MF003', format('%s is empty', p_name),
+            format('The canonical form of %L is empty.', p_identifier),
             'Pass null if there is none.');
     end if;
 end;
@@ -26,8 +26,8 @@ language plpgsql immutable parallel safe
 as $$
 begin
     if p_identifier = '*' then
-        perform memfold_internal._fail('MF003', pg_catalog.format('%s is not a name', p_name),
-            pg_catalog.format('%s was ''*'', which stands for any name in rules and in maintenance calls.', p_name),
+        perform memfold_internal._fail('MF003', format('%s is not a name', p_name),
+            format('%s was ''*'', which stands for any name in rules and in maintenance calls.', p_name),
             'Pass an actual name.');
     end if;
 end;

@@ -33,7 +33,7 @@ begin
     if p_canonicalizer ~ '^lemma(/1)?(:[^:]*)?$' then
         perform memfold_internal._require_python('Canonicalizer ' || p_canonicalizer);
         execute 'select memfold.lemma_profile($1)' into v_profile
-            using coalesce(pg_catalog.substring(p_canonicalizer, ':(.*)$'), 'en');
+            using coalesce(substring(p_canonicalizer, ':(.*)$'), 'en');
     elsif p_canonicalizer not like '%/%' then
         v_profile := p_canonicalizer || '/1';
     end if;

@@ -9,19 +9,19 @@ declare
     v_stop_words constant jsonb := memfold_internal._lexicon_words('t');
     v_text text collate "C" := memfold_internal._prose_1(p_content);
 begin
-    if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
+    if octet_length(v_text) <> length(v_text) then
         -- Han, Hiragana and Katakana are written without spaces: each character is a word, unless a segmenter is set
-        v_text := case p_segmenter when 'characters' then pg_catalog.regexp_replace(
+        v_text := case p_segmenter when 'characters' then regexp_replace(
             v_text, E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g')
         else memfold_internal._segmented(v_text, p_segmenter) end;
     end if;
     return array(
         select distinct w.word collate "C"
         from (
-            select pg_catalog.btrim(t.token, '.,;:!?()[]{}"''`…«»“”‘’、。，；：！？（）「」『』') as word
-            from pg_catalog.unnest(pg_catalog.string_to_array(v_text, ' ')) as t (token)
+            select btrim(t.token, '.,;:!?()[]{}"''`…«»“”‘’、。，；：！？（）「」『』') as word
+            from unnest(string_to_array(v_text, ' ')) as t (token)
         ) as w
-        where w.word <> '' and not pg_catalog.jsonb_exists(v_stop_words, w.word)
+        where w.word <> '' and not jsonb_exists(v_stop_words, w.word)
         order by 1
     );
 end;
@@ -46,8 +46,8 @@ as $$
 declare
     v_words text[];
 begin
-    perform memfold_internal._require_python(pg_catalog.format('segmenter => %L', p_segmenter));
+    perform memfold_internal._require_python(format('segmenter => %L', p_segmenter));
     execute 'select memfold.segment_words($1, $2)' into v_words using p_content, p_segmenter;
-    return pg_catalog.array_to_string(v_words, ' ');
+    return array_to_string(v_words, ' ');
 end;
 $$;

@@ -11,8 +11,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
     -- two texts with the same number only wait for each other needlessly
-    v_claim constant bigint := memfold_internal._short_hash(pg_catalog.convert_to(
-        pg_catalog.jsonb_build_array(p_adoption, p_scope, pg_catalog.encode(p_content_hash, 'hex'))::text, 'UTF8'
+    v_claim constant bigint := memfold_internal._short_hash(convert_to(
+        jsonb_build_array(p_adoption, p_scope, encode(p_content_hash, 'hex'))::text, 'UTF8'
     ));
 begin
     insert into memfold.adoption_claims (claim) values (v_claim) on conflict (claim) do nothing;
@@ -34,9 +34,9 @@ set jit = off
 as $$
 declare
     -- the row that this transaction last counted in, and how often: for a thousand keys at a time
-    v_hash constant bigint := memfold_internal._short_hash(pg_catalog.convert_to(row(p_adoption, p_row_key)::text, 'UTF8'));
+    v_hash constant bigint := memfold_internal._short_hash(convert_to(row(p_adoption, p_row_key)::text, 'UTF8'));
     v_setting constant text := 'memfold.repeats_' || (v_hash & 1023);
-    v_last constant text[] := pg_catalog.string_to_array(pg_catalog.current_setting(v_setting, true), ' ');
+    v_last constant text[] := string_to_array(current_setting(v_setting, true), ' ');
     v_id uuid;
     v_repeats bigint := 0;
 begin
@@ -51,12 +51,12 @@ begin
         for update skip locked;
     end if;
     update memfold.adoption_repeats as r
-    set repeats = r.repeats + 1, last_at = pg_catalog.clock_timestamp()
+    set repeats = r.repeats + 1, last_at = clock_timestamp()
     where r.repeat_id = v_id;
     if not found then
         insert into memfold.adoption_repeats (adoption, row_key) values (p_adoption, p_row_key)
         returning repeat_id into v_id;
     end if;
-    perform pg_catalog.set_config(v_setting, v_hash || ' ' || v_id || ' ' || v_repeats + 1, true);
+    perform set_config(v_setting, v_hash || ' ' || v_id || ' ' || v_repeats + 1, true);
 end;
 $$;

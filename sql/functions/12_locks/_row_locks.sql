@@ -11,10 +11,10 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
-    select coalesce(pg_catalog.array_agg(k.memory_id) filter (
+    select coalesce(array_agg(k.memory_id) filter (
             where not k.is_additive or k.on_timeline
         ), '{}'),
-        coalesce(pg_catalog.bool_or(case
+        coalesce(bool_or(case
             -- checked for each row before waiting for the next one; erased: there is no row
             when i.hit and k.is_additive is not true then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),

@@ -10,25 +10,25 @@ declare
     v_scope_lock constant bigint := memfold_internal._scope_lock(p_tenant_id, p_scope_key);
     v_noted text;
 begin
-    if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
+    if current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._check_isolation();
     end if;
     if p_wait then
-        perform pg_catalog.pg_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id));
-    elsif not pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id)) then
+        perform pg_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id));
+    elsif not pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id)) then
         perform memfold_internal._fail_busy_scope();
     end if;
     if p_scope_key is null and p_wait then
-        perform pg_catalog.pg_advisory_xact_lock(v_bucket_lock);
-    elsif p_wait and coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '') = ''
-        and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') <> 'on'
+        perform pg_advisory_xact_lock(v_bucket_lock);
+    elsif p_wait and coalesce(current_setting('memfold.scope_locks', true), '') = ''
+        and coalesce(current_setting('memfold.lock_bucket', true), '') <> 'on'
     then
         -- does what _lock_scope() and _note_scope() do for the first scope of a transaction, without the cost of two more calls
-        perform pg_catalog.pg_advisory_xact_lock_shared(v_bucket_lock);
-        perform pg_catalog.pg_advisory_xact_lock(v_scope_lock);
-        v_noted := pg_catalog.set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
+        perform pg_advisory_xact_lock_shared(v_bucket_lock);
+        perform pg_advisory_xact_lock(v_scope_lock);
+        v_noted := set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
     elsif p_scope_key is null then
-        if not pg_catalog.pg_try_advisory_xact_lock(v_bucket_lock) then
+        if not pg_try_advisory_xact_lock(v_bucket_lock) then
             perform memfold_internal._fail_busy_scope();
         end if;
     elsif not memfold_internal._lock_scope(v_bucket_lock, v_scope_lock, p_wait) then
@@ -54,10 +54,10 @@ create or replace function memfold_internal._try_lock(p_tenant_id text, p_bucket
 language plpgsql volatile
 as $$
 begin
-    if not pg_catalog.pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id)) then
+    if not pg_try_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id)) then
         return false;
     elsif p_scope_key is null then
-        return pg_catalog.pg_try_advisory_xact_lock(memfold_internal._bucket_key(p_tenant_id, p_bucket_id));
+        return pg_try_advisory_xact_lock(memfold_internal._bucket_key(p_tenant_id, p_bucket_id));
     end if;
     return memfold_internal._lock_scope(memfold_internal._bucket_key(p_tenant_id, p_bucket_id),
         memfold_internal._scope_lock(p_tenant_id, p_scope_key), false);
@@ -91,7 +91,7 @@ language plpgsql volatile
 as $$
 begin
     perform memfold_internal._check_isolation();
-    perform pg_catalog.pg_advisory_xact_lock(memfold_internal._rules_key(p_tenant_id));
+    perform pg_advisory_xact_lock(memfold_internal._rules_key(p_tenant_id));
 end;
 $$;
 
@@ -100,9 +100,9 @@ create or replace function memfold_internal._check_isolation() returns void
 language plpgsql stable
 as $$
 begin
-    if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
+    if current_setting('transaction_isolation') <> 'read committed' then
         perform memfold_internal._fail('MF025', 'the isolation level must be READ COMMITTED',
-            'The transaction runs at ' || pg_catalog.current_setting('transaction_isolation')
+            'The transaction runs at ' || current_setting('transaction_isolation')
             || ': after waiting for a lock it could not see what others have written, and would store a duplicate.',
             'Run the call in a READ COMMITTED transaction. Restating a known fact is allowed at any level.');
     end if;
@@ -137,14 +137,14 @@ language plpgsql volatile
 as $$
 declare
     -- their number, then the first few: '2 17 -4 '
-    v_noted constant text := coalesce(pg_catalog.current_setting('memfold.scope_locks', true), '');
+    v_noted constant text := coalesce(current_setting('memfold.scope_locks', true), '');
     v_number constant bigint := memfold_internal._scopes_locked();
 begin
     if v_number = 0 then
-        perform pg_catalog.set_config('memfold.scope_locks', '1 ' || p_scope_lock || ' ', true);
-    elsif pg_catalog.strpos(v_noted, ' ' || p_scope_lock || ' ') = 0 then
-        perform pg_catalog.set_config('memfold.scope_locks', (v_number + 1)::text
-            || pg_catalog.substr(v_noted, pg_catalog.strpos(v_noted, ' '))
+        perform set_config('memfold.scope_locks', '1 ' || p_scope_lock || ' ', true);
+    elsif strpos(v_noted, ' ' || p_scope_lock || ' ') = 0 then
+        perform set_config('memfold.scope_locks', (v_number + 1)::text
+            || substr(v_noted, strpos(v_noted, ' '))
             || case when v_number < memfold_internal._max_scopes() then p_scope_lock || ' ' else '' end, true);
     end if;
 end;
@@ -160,24 +160,24 @@ as $$
 declare
     v_number bigint := memfold_internal._scopes_locked();
 begin
-    if p_wait and coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on' then
-        perform pg_catalog.pg_advisory_xact_lock(p_bucket_lock);
+    if p_wait and coalesce(current_setting('memfold.lock_bucket', true), '') = 'on' then
+        perform pg_advisory_xact_lock(p_bucket_lock);
         return true;
     elsif v_number >= memfold_internal._max_scopes()
-        and pg_catalog.strpos(pg_catalog.current_setting('memfold.scope_locks'), ' ' || p_scope_lock || ' ') = 0
+        and strpos(current_setting('memfold.scope_locks'), ' ' || p_scope_lock || ' ') = 0
     then
         -- The key of the bucket for all of its scopes. The transaction already holds the key SHARED, so it may only try: two that
         -- waited for each other to release it would deadlock.
-        if pg_catalog.pg_try_advisory_xact_lock(p_bucket_lock) then
+        if pg_try_advisory_xact_lock(p_bucket_lock) then
             return true;
         elsif memfold_internal._has_too_many_locks(1) then
             return false;
         end if;
     end if;
     if p_wait then
-        perform pg_catalog.pg_advisory_xact_lock_shared(p_bucket_lock);
-        perform pg_catalog.pg_advisory_xact_lock(p_scope_lock);
-    elsif not (pg_catalog.pg_try_advisory_xact_lock_shared(p_bucket_lock) and pg_catalog.pg_try_advisory_xact_lock(p_scope_lock)) then
+        perform pg_advisory_xact_lock_shared(p_bucket_lock);
+        perform pg_advisory_xact_lock(p_scope_lock);
+    elsif not (pg_try_advisory_xact_lock_shared(p_bucket_lock) and pg_try_advisory_xact_lock(p_scope_lock)) then
         return false;
     end if;
     perform memfold_internal._note_scope(p_scope_lock);
@@ -203,18 +203,18 @@ declare
     v_many boolean;
 begin
     perform memfold_internal._check_isolation();
-    select pg_catalog.count(distinct s.bucket_id), pg_catalog.count(*)
+    select count(distinct s.bucket_id), count(*)
     into v_buckets, v_scopes
     from (select distinct s.bucket_id, s.scope_key from unnest(p_buckets, p_scope_keys) as s (bucket_id, scope_key)) as s;
     if v_buckets > 500 then
         perform memfold_internal._fail('MF035', 'the batch has too many buckets',
-            pg_catalog.format('It has new facts for %s buckets.', v_buckets),
+            format('It has new facts for %s buckets.', v_buckets),
             'Each bucket takes a lock: send batches for at most 500 buckets.');
     end if;
     if p_held = '{}' then
-        perform pg_catalog.pg_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id));
+        perform pg_advisory_xact_lock_shared(memfold_internal._rules_key(p_tenant_id));
     end if;
-    v_many := v_scopes > memfold_internal._max_scopes() or coalesce(pg_catalog.current_setting('memfold.lock_bucket', true), '') = 'on';
+    v_many := v_scopes > memfold_internal._max_scopes() or coalesce(current_setting('memfold.lock_bucket', true), '') = 'on';
     if memfold_internal._scopes_locked() > 0 and memfold_internal._scopes_locked() + v_scopes > memfold_internal._max_scopes() then
         -- Earlier calls of the transaction hold scopes: as in _lock_scope(), it may not wait for the whole bucket.
         v_many := false;
@@ -223,7 +223,7 @@ begin
             from unnest(p_buckets) as s (bucket_id)
             order by 1
         loop
-            if pg_catalog.pg_try_advisory_xact_lock(v_lock.key) then
+            if pg_try_advisory_xact_lock(v_lock.key) then
                 v_wide := v_wide || v_lock.key;
             elsif memfold_internal._has_too_many_locks(v_scopes) then
                 perform memfold_internal._fail_scope_locks();
@@ -234,7 +234,7 @@ begin
     for v_lock in
         with needed as (
             select k.key, s.scope_key,
-                pg_catalog.bool_or(s.wide or v_many or k.key = any(v_wide)) over (partition by k.key) as wide
+                bool_or(s.wide or v_many or k.key = any(v_wide)) over (partition by k.key) as wide
             from unnest(p_buckets, p_scope_keys, p_wide) as s (bucket_id, scope_key, wide)
             cross join lateral (select memfold_internal._bucket_key(p_tenant_id, s.bucket_id) as key) as k
         ),
@@ -246,20 +246,20 @@ begin
             from needed as n
             where not n.wide
         )
-        select l.key, l.place, pg_catalog.bool_or(l.exclusive) as exclusive from locks as l group by l.place, l.key order by l.place, l.key
+        select l.key, l.place, bool_or(l.exclusive) as exclusive from locks as l group by l.place, l.key order by l.place, l.key
     loop
         continue when (v_lock.key || ' exclusive') = any(v_held) or not v_lock.exclusive and (v_lock.key || ' shared') = any(v_held);
         if p_held <> '{}' then
             -- in a second pass it holds keys that others may wait for: it must not wait for more
-            if not (case when v_lock.exclusive then pg_catalog.pg_try_advisory_xact_lock(v_lock.key)
-                else pg_catalog.pg_try_advisory_xact_lock_shared(v_lock.key) end)
+            if not (case when v_lock.exclusive then pg_try_advisory_xact_lock(v_lock.key)
+                else pg_try_advisory_xact_lock_shared(v_lock.key) end)
             then
                 perform memfold_internal._fail_busy_scope();
             end if;
         elsif v_lock.exclusive then
-            perform pg_catalog.pg_advisory_xact_lock(v_lock.key);
+            perform pg_advisory_xact_lock(v_lock.key);
         else
-            perform pg_catalog.pg_advisory_xact_lock_shared(v_lock.key);
+            perform pg_advisory_xact_lock_shared(v_lock.key);
         end if;
         if v_lock.place = 2 then
             perform memfold_internal._note_scope(v_lock.key);
@@ -277,8 +277,8 @@ as $$
 begin
     -- the noted number is an upper bound; pg_locks has the exact number, but is expensive
     return memfold_internal._scopes_locked() + p_more > memfold_internal._max_scope_locks() and p_more + (
-        select pg_catalog.count(*) from pg_catalog.pg_locks as l
-        where l.pid = pg_catalog.pg_backend_pid() and l.locktype = 'advisory'
+        select count(*) from pg_locks as l
+        where l.pid = pg_backend_pid() and l.locktype = 'advisory'
     ) > memfold_internal._max_scope_locks();
 end;
 $$;
@@ -290,7 +290,7 @@ as $$
 begin
     raise exception 'the transaction has locked too many scopes' using
         errcode = 'serialization_failure',
-        detail = pg_catalog.format('It has written new facts to more than %s scopes of a bucket that others write to, so that it could not lock the bucket instead.',
+        detail = format('It has written new facts to more than %s scopes of a bucket that others write to, so that it could not lock the bucket instead.',
             memfold_internal._max_scope_locks()),
         hint = 'Commit more often, send the facts as one batch (ingest_memories), or begin the transaction with: '
             'set local memfold.lock_bucket = on';

@@ -13,7 +13,7 @@ begin
         perform memfold_internal._check_embedding(null, p_policy.embed_model);
     end if;
     if p_policy.segmenter in ('zh', 'ja') then
-        perform memfold_internal._require_python(pg_catalog.format('segmenter => %L', p_policy.segmenter));
+        perform memfold_internal._require_python(format('segmenter => %L', p_policy.segmenter));
     end if;
 end;
 $$;
@@ -54,13 +54,13 @@ begin
     for v_new in
         with waiting as (
             select c.ordinality as i, c.content, (v_policies[v_policy_of[c.ordinality]]).embed_model as model
-            from pg_catalog.unnest(b.items) with ordinality as c
+            from unnest(b.items) with ordinality as c
             where (v_classes[c.ordinality] = 'todo' or v_classes[c.ordinality] = 'rest' and v_matched[c.ordinality] is null)
                 and v_embeddings[c.ordinality] is null
                 and memfold_internal._is_embedded_here(v_items[c.ordinality], v_policies[v_policy_of[c.ordinality]])
         ),
         texts as (
-            select t.model, pg_catalog.array_agg(t.content order by t.content collate "C") as contents
+            select t.model, array_agg(t.content order by t.content collate "C") as contents
             from (select distinct w.model, w.content from waiting as w) as t
             group by t.model
         ),

@@ -42,7 +42,7 @@ begin
     scan_ended := false;
     -- Two statements, because one with "or scope_key is null" would read the whole tenant.
     if p_scope_key is not null then
-        select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
+        select array_agg(s.memory_id), array_agg(s.similarity) into memory_ids, similarities
         from (
             select n.memory_id, n.similarity
             from memfold_internal._scope_similarities(p_tenant_id, p_bucket_id, p_scope_key, p_embedding, p_embedding_model, p_newest,
@@ -60,10 +60,10 @@ begin
         select i.memory_ids, i.similarities into v_ids, v_similarities
         from memfold_internal._indexed_knn_dedup(p_tenant_id, p_bucket_id, p_embedding, p_embedding_model, p_max_texts,
             p_hidden_after, p_hidden_to, v_index) as i;
-        scan_ended := (pg_catalog.cardinality(v_ids) = p_max_texts) is not true;
+        scan_ended := (cardinality(v_ids) = p_max_texts) is not true;
     end if;
     -- An index scan gives up if nearly everything near belongs to others: then the newest are searched as well.
-    select pg_catalog.array_agg(s.memory_id), pg_catalog.array_agg(s.similarity) into memory_ids, similarities
+    select array_agg(s.memory_id), array_agg(s.similarity) into memory_ids, similarities
     from (
         select u.memory_id, u.similarity
         from (
@@ -127,7 +127,7 @@ begin
         if v_ids is null then
             return;
         end if;
-        if pg_catalog.cardinality(v_ids) = 1 then
+        if cardinality(v_ids) = 1 then
             -- usually one text is near, and it is a memory
             return query
             select m.memory_id, v_similarities[1], m.content::text, m.object::text, m.memory_id, v_similarities[1], m.content::text,
@@ -140,9 +140,9 @@ begin
             end if;
         end if;
         -- from each to its text, whatever the statistics say: there may be none yet
-        select pg_catalog.array_agg(m.root_id order by i.rank),
-            pg_catalog.count(distinct m.root_id) filter (where m.root_id is distinct from p_except_root),
-            pg_catalog.count(*) filter (where m.root_id = i.id and m.root_id is distinct from p_except_root)
+        select array_agg(m.root_id order by i.rank),
+            count(distinct m.root_id) filter (where m.root_id is distinct from p_except_root),
+            count(*) filter (where m.root_id = i.id and m.root_id is distinct from p_except_root)
         into v_roots, v_trees, v_own
         from unnest(v_ids) with ordinality as i (id, rank)
         cross join lateral (
@@ -151,7 +151,7 @@ begin
             offset 0
         ) as m;
         -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
-        exit when pg_catalog.cardinality(v_ids) < v_texts or v_trees >= p_max_results and v_own >= p_max_results
+        exit when cardinality(v_ids) < v_texts or v_trees >= p_max_results and v_own >= p_max_results
             -- an index finds as many in one scan
             or v_texts >= case when p_scope_key is null and memfold_internal._vector_index(p_embedding_model) is not null then 400
                 else p_newest end;
@@ -162,9 +162,9 @@ begin
     from (
         select w.root_id, w.similarity, w.matched_id, w.matched_similarity,
             least(
-                pg_catalog.row_number() over (order by w.matched_similarity desc, w.matched_id),
+                row_number() over (order by w.matched_similarity desc, w.matched_id),
                 case when w.similarity is not null
-                    then pg_catalog.row_number() over (order by w.similarity desc nulls last, w.root_id) end
+                    then row_number() over (order by w.similarity desc nulls last, w.root_id) end
             ) as place
         from (
             select n.root_id, n.matched_id, n.matched_similarity,

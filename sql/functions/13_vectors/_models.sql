@@ -10,16 +10,16 @@ begin
     from memfold.embedding_models as m where m.model = p_model collate "C";
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
-            pg_catalog.format('%s is not registered.', pg_catalog.quote_nullable(p_model)),
-            pg_catalog.format('Models are shared by all tenants: a member of memfold_owner registers it once, with the number of its'
-                ' dimensions: select memfold.register_embedding_model(%s, ...).', pg_catalog.quote_nullable(p_model)));
+            format('%s is not registered.', quote_nullable(p_model)),
+            format('Models are shared by all tenants: a member of memfold_owner registers it once, with the number of its'
+                ' dimensions: select memfold.register_embedding_model(%s, ...).', quote_nullable(p_model)));
     elsif v_replaced_by is not null and p_replaced is false then
         perform memfold_internal._fail('MF047', 'the embedding model has been replaced',
-            pg_catalog.format('%L was replaced by %L.', p_model, v_replaced_by),
-            pg_catalog.format('Pass embeddings of model %L.', v_replaced_by));
+            format('%L was replaced by %L.', p_model, v_replaced_by),
+            format('Pass embeddings of model %L.', v_replaced_by));
     elsif v_replaced_by is null and p_replaced then
         perform memfold_internal._fail('MF048', 'the embedding model is in use',
-            pg_catalog.format('%L has not been replaced by another.', p_model),
+            format('%L has not been replaced by another.', p_model),
             'Call replace_embedding_model(model, replaced_by) first.');
     end if;
 end;
@@ -45,29 +45,29 @@ declare
 begin
     if p_embedding_model is null then
         perform memfold_internal._fail('MF012', 'the embedding has no model',
-            pg_catalog.format('A vector of %s dimensions came without embedding_model.', memfold_internal._dimensions(p_embedding)),
+            format('A vector of %s dimensions came without embedding_model.', memfold_internal._dimensions(p_embedding)),
             'Pass embedding_model: only vectors of one model can be compared.');
     end if;
     select m.dimensions, m.replaced_by into v_dimensions, v_replaced_by
     from memfold.embedding_models as m where m.model = p_embedding_model collate "C";
     if not found then
         perform memfold_internal._fail('MF013', 'unknown embedding model',
-            pg_catalog.format('%L is not registered.', p_embedding_model),
-            pg_catalog.format('Models are shared by all tenants: a member of memfold_owner registers it once:'
+            format('%L is not registered.', p_embedding_model),
+            format('Models are shared by all tenants: a member of memfold_owner registers it once:'
                 ' select memfold.register_embedding_model(%L, %s).', p_embedding_model,
                 coalesce(memfold_internal._dimensions(p_embedding)::text, '...')));
     elsif memfold_internal._fits_model(p_embedding, v_dimensions, v_replaced_by) then
         return;
     elsif p_embedding is not null and memfold_internal._dimensions(p_embedding) <> v_dimensions then
         perform memfold_internal._fail('MF014', 'the embedding has the wrong number of dimensions',
-            pg_catalog.format('Model %L has %s dimensions, the vector %s.', p_embedding_model, v_dimensions,
+            format('Model %L has %s dimensions, the vector %s.', p_embedding_model, v_dimensions,
                 memfold_internal._dimensions(p_embedding)),
             'Pass the vector of the content from this model.');
     elsif v_replaced_by is not null then
         perform memfold_internal._check_model(p_embedding_model, false);
     else
         perform memfold_internal._fail('MF015', 'the embedding has no direction',
-            pg_catalog.format('Its norm is %s.', memfold_internal._norm(p_embedding)),
+            format('Its norm is %s.', memfold_internal._norm(p_embedding)),
             'A zero vector has no direction: omit embedding if there is none.');
     end if;
 end;
@@ -84,9 +84,9 @@ declare
 begin
     if p_judge_threshold > p_merge_threshold then
         perform memfold_internal._fail('MF017', 'the judge threshold is above the merge threshold',
-            pg_catalog.format('merge_threshold is %s, judge_threshold %s.', p_merge_threshold, p_judge_threshold),
+            format('merge_threshold is %s, judge_threshold %s.', p_merge_threshold, p_judge_threshold),
             'A judge is asked between the two thresholds: pass a judge_threshold that is not above merge_threshold.');
-    elsif pg_catalog.num_nulls(p_merge_threshold, p_judge_threshold) = 1 then
+    elsif num_nulls(p_merge_threshold, p_judge_threshold) = 1 then
         -- the other threshold is that of the embedding model
         select m.model, m.merge_threshold, m.judge_threshold into v_crossed
         from memfold.embedding_models as m
@@ -96,8 +96,8 @@ begin
         limit 1;
         if found then
             perform memfold_internal._fail('MF017', 'the judge threshold is above the merge threshold',
-                pg_catalog.format('merge_threshold is %s, judge_threshold %s; embedding model %L has %s and %s.',
-                    pg_catalog.quote_nullable(p_merge_threshold), pg_catalog.quote_nullable(p_judge_threshold), v_crossed.model,
+                format('merge_threshold is %s, judge_threshold %s; embedding model %L has %s and %s.',
+                    quote_nullable(p_merge_threshold), quote_nullable(p_judge_threshold), v_crossed.model,
                     v_crossed.merge_threshold, v_crossed.judge_threshold),
                 'A policy that sets only one of them takes the other from the model: pass both.');
         end if;

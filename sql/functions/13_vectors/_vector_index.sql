@@ -90,7 +90,7 @@ begin
     select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(p_index_id) as t;
     v_before := memfold_internal._scan_far(p_embedding, p_max_results, 4000);
     -- the model as written in the index's predicate, else the index could not be used
-    execute pg_catalog.format(
+    execute format(
         'select array_agg(s.memory_id), array_agg(s.similarity)'
         ' from ('
         ' select v.memory_id, memfold_internal._similarity(v.embedding, $3) as similarity'

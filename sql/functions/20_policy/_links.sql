@@ -63,7 +63,7 @@ begin
         where l.tenant_id = p_tenant_id collate "C" and l.bucket_id in (p_bucket_id collate "C", '*')
             and l.kind = 'beginning'
             and memfold_internal._begins_with(memfold_internal._prose_1(p_content) collate "C", l.alias)
-        order by pg_catalog.length(l.alias) desc, l.bucket_id = '*'
+        order by length(l.alias) desc, l.bucket_id = '*'
         limit 1;
     end if;
     if p_told_predicate is not null then

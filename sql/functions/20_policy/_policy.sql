@@ -96,11 +96,11 @@ language plpgsql stable
 as $$
 begin
     return array(
-        select distinct u.predicate from pg_catalog.unnest(p_predicates) as u (predicate)
+        select distinct u.predicate from unnest(p_predicates) as u (predicate)
         where memfold_internal._predicate_1(u.predicate) <> all(array(
             select p.predicate from memfold.predicates as p
             where p.tenant_id in (p_tenant_id collate "C", '*') and p.predicate = any(array(
-                select memfold_internal._predicate_1(o.predicate) from pg_catalog.unnest(p_predicates) as o (predicate)
+                select memfold_internal._predicate_1(o.predicate) from unnest(p_predicates) as o (predicate)
             ))
         ))
     );

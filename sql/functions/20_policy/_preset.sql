@@ -67,7 +67,7 @@ begin
         o.protected_confidence := 0.95;
         o.decay_rate := 0.01;
     else
-        perform memfold_internal._fail('MF017', 'unknown preset', pg_catalog.format('preset was %L.', p_preset),
+        perform memfold_internal._fail('MF017', 'unknown preset', format('preset was %L.', p_preset),
             'Presets are three_tier, store_and_load, hash_first, replace_newer and robotics.');
     end if;
     policy := p;
@@ -99,7 +99,7 @@ begin
     select m.tenant_id, m.bucket_id, t.token, m.memory_id
     from memfold.memories as m
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-    cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
+    cross join lateral unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.tenant_id = p_tenant_id collate "C" and p_bucket_id in ('*', m.bucket_id)
         and p_memory_type in ('*', m.memory_type) and m.content_hash is not null
     on conflict do nothing;

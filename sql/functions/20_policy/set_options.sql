@@ -40,7 +40,7 @@ begin
     end if;
     return p_text_search::regconfig;
 exception when undefined_object or invalid_schema_name or invalid_name or syntax_error or feature_not_supported then
-    perform memfold_internal._fail('MF017', 'unknown text search configuration', pg_catalog.format('text_search was %L.', p_text_search),
+    perform memfold_internal._fail('MF017', 'unknown text search configuration', format('text_search was %L.', p_text_search),
         E'Name one that \\dF lists, such as english; schema-qualified unless it is in pg_catalog.');
 end;
 $$;

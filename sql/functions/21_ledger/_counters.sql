@@ -46,11 +46,11 @@ begin
     with added as (
         insert into memfold.memory_sources as s (tenant_id, source_turn_id, memory_id, event_id)
         select p_tenant_id, t.turn, p_memory_id, p_event_id
-        from pg_catalog.unnest(p_source_turn_ids) as t (turn)
+        from unnest(p_source_turn_ids) as t (turn)
         on conflict do nothing
         returning s.source_turn_id
     )
-    select pg_catalog.array_agg(a.source_turn_id) into v_new from added as a;
+    select array_agg(a.source_turn_id) into v_new from added as a;
     return v_new;
 end;
 $$;
@@ -85,7 +85,7 @@ as $$
 begin
     -- from each turn to the few texts that have it, not from the root to its aliases
     return exists (
-        select from pg_catalog.unnest(p_turns) as t (turn)
+        select from unnest(p_turns) as t (turn)
         where not exists (
             select from (
                 select s.memory_id from memfold.memory_sources as s

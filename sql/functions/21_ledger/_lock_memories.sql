@@ -28,7 +28,7 @@ begin
         ) then
             v_roots := memfold_internal._timed_with(p_tenant_id, memfold_internal._trees(p_tenant_id, p_memory_ids));
         end if;
-        select min(r.bucket_id), min(r.scope_key::text)::uuid, pg_catalog.count(distinct r.scope_key) > 1 or pg_catalog.bool_or(
+        select min(r.bucket_id), min(r.scope_key::text)::uuid, count(distinct r.scope_key) > 1 or bool_or(
             a.elsewhere or memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
         into strict v_bucket_id, v_scope_key, v_wide
         from memfold_internal._roots(p_tenant_id, v_roots) as r
@@ -79,15 +79,15 @@ declare
     v_texts uuid[] := array[]::uuid[];
 begin
     -- in parts, because the time grows faster than the size
-    for v_from in 1..pg_catalog.cardinality(p_memory_ids) by 200 loop
+    for v_from in 1..cardinality(p_memory_ids) by 200 loop
         -- except those of trees already found
         v_texts := v_texts || memfold_internal._trees(p_tenant_id, array(
-            select i.id from pg_catalog.unnest(p_memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
+            select i.id from unnest(p_memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
         )) || memfold_internal._restated_with(p_tenant_id, p_memory_ids[v_from:v_from + 199]);
     end loop;
     return array(
         select distinct on (m.root_id is not null, m.memory_id) m.memory_id
-        from pg_catalog.unnest(v_texts) as i (id)
+        from unnest(v_texts) as i (id)
         cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         order by m.root_id is not null, m.memory_id
     );

@@ -27,7 +27,7 @@ language plpgsql volatile
 as $$
 begin
     perform memfold_internal._fail('MF018', 'there is no such memory',
-        pg_catalog.format('memory_id was %s.', coalesce(p_memory_id::text, 'null')),
+        format('memory_id was %s.', coalesce(p_memory_id::text, 'null')),
         'Pass an id that ingest_memory() returned to this tenant.');
 end;
 $$;
@@ -54,7 +54,7 @@ begin
         perform memfold_internal._no_memory(p_memory_id);
     elsif r.status = any(p_refused) then
         perform memfold_internal._fail('MF034', 'the memory is ' || r.status,
-            pg_catalog.format('Memory %s is %s.', r.memory_id, r.status),
+            format('Memory %s is %s.', r.memory_id, r.status),
             'explain_memory() shows the event that made it so; undo(event_id) undoes it.');
     end if;
     return r;

@@ -86,7 +86,7 @@ begin
         case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.told_subject,
         c.told_predicate, c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         coalesce(c.observed_at, b.told_at), v_actor
-    from pg_catalog.unnest(b.items) with ordinality as c
+    from unnest(b.items) with ordinality as c
     cross join lateral (
         select v_classes[c.ordinality] as class, v_matched[c.ordinality] as memory_id, v_roots[c.ordinality] as root_id
     ) as o
@@ -166,7 +166,7 @@ begin
     if p_action <> 'judged' or j.verdict = 'distinct' and j.model is null and not exists (
         select from memfold_internal._roots(j.tenant_id, array[p_memory_id, p_target_id]) as r where not r.is_ingested
     ) then
-        perform memfold_internal._derive(j.tenant_id, pg_catalog.array_remove(array[p_memory_id, p_target_id], null),
+        perform memfold_internal._derive(j.tenant_id, array_remove(array[p_memory_id, p_target_id], null),
             p_action in ('merged', 'replaced'));
     end if;
     return v_event_id;
@@ -233,7 +233,7 @@ as $$
 declare
     v_active constant uuid[] := array(
         select i.id
-        from (select distinct x.id from pg_catalog.unnest(p_memory_ids || p_into_ids) as x (id)) as i
+        from (select distinct x.id from unnest(p_memory_ids || p_into_ids) as x (id)) as i
         cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m
         where m.root_id is null and m.status = 'active'
     );
@@ -241,7 +241,7 @@ declare
     v_places integer[] := array[]::integer[];
     v_newest uuid;
 begin
-    for i in 1..coalesce(pg_catalog.cardinality(p_memory_ids), 0) loop
+    for i in 1..coalesce(cardinality(p_memory_ids), 0) loop
         if p_memory_ids[i] = any(v_active) and p_into_ids[i] = any(v_active) and p_memory_ids[i] <> p_into_ids[i]
             and p_memory_ids[i] <> all(v_gone) and p_into_ids[i] <> all(v_gone)
         then
@@ -253,7 +253,7 @@ begin
         return v_places;
     end if;
     perform memfold_internal._adopt_row(r.tenant_id, i.id)
-    from pg_catalog.unnest(v_places) as p (place)
+    from unnest(v_places) as p (place)
     cross join lateral (values (p_memory_ids[p.place]), (p_into_ids[p.place])) as i (id);
     v_newest := memfold_internal._newest_event(r.tenant_id);
     insert into memfold.memory_events (
@@ -270,11 +270,11 @@ begin
         ), '{}'),
         p_reasons[p.place],
         p_judgement_ids[p.place], p_verdict, r.run_id, memfold_internal._actor()
-    from pg_catalog.unnest(v_places) with ordinality as p (place, turn)
+    from unnest(v_places) with ordinality as p (place, turn)
     order by p.turn;
     perform memfold_internal._derive_all(r.tenant_id, array(
         select distinct x.id
-        from pg_catalog.unnest(v_places) as p (place)
+        from unnest(v_places) as p (place)
         cross join lateral (values (p_memory_ids[p.place]), (p_into_ids[p.place])) as x (id)
         order by 1
     ), true);

@@ -15,7 +15,7 @@ begin
         ) as m
         union
         select m.memory_id
-        from pg_catalog.unnest(r.rivals) as i (id)
+        from unnest(r.rivals) as i (id)
         cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         where m.status = 'active'
         order by 1
@@ -35,7 +35,7 @@ declare
 begin
     for v_memory in
         select distinct on (m.bucket_id, m.scope_key) m.bucket_id, m.memory_type, m.predicate, m.scope_key
-        from pg_catalog.unnest(p_memory_ids) as i (id)
+        from unnest(p_memory_ids) as i (id)
         cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
     loop
         v_slot_key := memfold_internal._slot_key(p_tenant_id, v_memory.bucket_id, v_memory.memory_type, v_memory.predicate,
@@ -60,7 +60,7 @@ language plpgsql stable
 as $$
 begin
     return array(
-        select i.id from pg_catalog.unnest(memfold_internal._current_of(p_tenant_id, r)) as i (id) where i.id <> all(r.current_ids)
+        select i.id from unnest(memfold_internal._current_of(p_tenant_id, r)) as i (id) where i.id <> all(r.current_ids)
     );
 end;
 $$;

@@ -9,7 +9,7 @@ declare
     v_run_id constant uuid := memfold_internal._new_run_id(p_tenant_id);
 begin
     insert into memfold.runs as r (tenant_id, run_id, bucket_id, kind, arguments, actor)
-    values (p_tenant_id, v_run_id, p_bucket_id, p_kind, pg_catalog.jsonb_strip_nulls(p_arguments), memfold_internal._actor())
+    values (p_tenant_id, v_run_id, p_bucket_id, p_kind, jsonb_strip_nulls(p_arguments), memfold_internal._actor())
     returning r.* into v_run;
     return v_run;
 end;
@@ -21,7 +21,7 @@ language plpgsql stable
 as $$
 begin
     return (
-        select pg_catalog.md5(pg_catalog.string_agg(x.rule, ' ' order by x.rule))
+        select md5(string_agg(x.rule, ' ' order by x.rule))
         from (
             select p::text as rule from memfold.policies as p
             where p.tenant_id in (p_tenant_id collate "C", '*') and p.bucket_id in (p_bucket_id collate "C", '*')
@@ -59,7 +59,7 @@ begin
     where o.tenant_id = p_tenant_id collate "C" and o.run_id = p_run_id;
     if not found then
         perform memfold_internal._fail('MF038', 'there is no such run',
-            pg_catalog.format('run_id was %s.', coalesce(p_run_id::text, 'null')),
+            format('run_id was %s.', coalesce(p_run_id::text, 'null')),
             'runs_overview lists them; set memfold.tenant_id to their tenant.');
     end if;
     return r;
@@ -71,20 +71,20 @@ create or replace function memfold_internal._end_run(p_tenant_id text, p_run_id 
 language plpgsql volatile
 as $$
 declare
-    v_now constant timestamptz := pg_catalog.clock_timestamp();
+    v_now constant timestamptz := clock_timestamp();
 begin
     update memfold.runs as r
     set report = r.report - array['open', 'obsolete', 'dead'] || p_report || (
-            select coalesce(pg_catalog.jsonb_object_agg(c.name, c.n), '{}')
+            select coalesce(jsonb_object_agg(c.name, c.n), '{}')
             from (
-                select e.action as name, pg_catalog.count(*) as n
+                select e.action as name, count(*) as n
                 from memfold_internal._ledger as e
                 where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
                     and e.action in ('merged', 'replaced', 'superseded', 'rejected', 'pruned')
                 group by e.action
                 union all
                 select case j.status when 'done' then j.verdict when 'leased' then 'open' else j.status end,
-                    pg_catalog.count(*)
+                    count(*)
                 from memfold.judgements as j
                 where j.tenant_id = r.tenant_id and j.run_id = r.run_id
                     and (j.status <> 'done' or j.verdict in ('distinct', 'unsure'))

@@ -98,7 +98,7 @@ begin
         return v_roots;
     end if;
     return array(
-        select distinct i.id from pg_catalog.unnest(v_roots || memfold_internal._with_slots(p_tenant_id, v_others)) as i (id)
+        select distinct i.id from unnest(v_roots || memfold_internal._with_slots(p_tenant_id, v_others)) as i (id)
     );
 end;
 $$;
@@ -112,7 +112,7 @@ as $$
 begin
     return array(
         select r.id
-        from pg_catalog.unnest(p_root_ids) as r (id)
+        from unnest(p_root_ids) as r (id)
         where exists (
             select from memfold.memory_counters as k
             where k.tenant_id = p_tenant_id collate "C"
@@ -186,7 +186,7 @@ begin
     end if;
     return (
         select max(k.last_seen)
-        from pg_catalog.unnest(v_roots) as i (id)
+        from unnest(v_roots) as i (id)
         cross join lateral (
             select k.last_seen from memfold.memory_totals as k
             where k.tenant_id = p_tenant_id collate "C" and k.memory_id = i.id
@@ -225,7 +225,7 @@ as $$
 begin
     return (
         select m.memory_id
-        from pg_catalog.unnest(p_members) as m
+        from unnest(p_members) as m
         join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         cross join lateral memfold_internal._last_statement(m.tenant_id, m.memory_id) as e (event_id)
         order by k.last_seen desc, e.event_id desc

@@ -9,7 +9,7 @@ begin
         select t.id
         from (
             select distinct r.root
-            from pg_catalog.unnest(p_memory_ids) as i (id)
+            from unnest(p_memory_ids) as i (id)
             cross join lateral (
                 select memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
                 where m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id
@@ -38,7 +38,7 @@ as $$
 begin
     return query
     select i.id, e.target_id, e.event_id
-    from pg_catalog.unnest(p_memory_ids) as i (id)
+    from unnest(p_memory_ids) as i (id)
     cross join lateral (
         select e.target_id, e.event_id from memfold_internal._decisions as e
         where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id
@@ -47,7 +47,7 @@ begin
     ) as e
     union all
     select i.id, e.memory_id, e.event_id
-    from pg_catalog.unnest(p_memory_ids) as i (id)
+    from unnest(p_memory_ids) as i (id)
     cross join lateral (
         select e.memory_id, e.event_id from memfold_internal._ledger as e
         where e.tenant_id = p_tenant_id collate "C" and e.target_id = i.id
@@ -67,7 +67,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 begin
     select e.valid_from, e.valid_until into valid_from, valid_until
-    from pg_catalog.unnest(p_memory_ids) as i (id)
+    from unnest(p_memory_ids) as i (id)
     cross join lateral (
         select e.event_id, e.observed_at, e.valid_from, e.valid_until from memfold_internal._observed as e
         where e.tenant_id = p_tenant_id collate "C"
@@ -103,7 +103,7 @@ begin
         order by x.memory_id, x.event_id desc
     ),
     paths (child, ancestor) as (
-        select i.id, i.id from pg_catalog.unnest(p_memory_ids) as i (id)
+        select i.id, i.id from unnest(p_memory_ids) as i (id)
         union
         select p.child, e.parent from paths as p join edges as e on e.child = p.ancestor
     ),
@@ -114,7 +114,7 @@ begin
     ),
     rejections as (
         select distinct i.id
-        from pg_catalog.unnest(p_memory_ids) as i (id)
+        from unnest(p_memory_ids) as i (id)
         cross join lateral (
             select e.event_id from memfold_internal._decisions as e
             where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id
@@ -134,13 +134,13 @@ begin
         ) as k on true
     ),
     sums as (
-        select c.root, pg_catalog.count(*) - 1 as aliases, sum(c.observations)::bigint as n,
+        select c.root, count(*) - 1 as aliases, sum(c.observations)::bigint as n,
             sum(c.observations) filter (where c.is_alias and c.observations > 0)::bigint as alias_n,
             sum(c.independent) filter (where c.is_alias and c.observations > 0)::bigint as alias_independent,
             max(c.source_confidence) filter (where c.is_alias and c.observations > 0) as alias_source,
             max(c.extractor_confidence) filter (where c.is_alias and c.observations > 0) as alias_extractor,
             min(c.first_seen) filter (where c.is_alias) as alias_first, max(c.last_seen) filter (where c.is_alias) as alias_last,
-            pg_catalog.bool_or(c.has_metadata) as has_metadata, pg_catalog.bool_or(c.has_validity) as has_validity
+            bool_or(c.has_metadata) as has_metadata, bool_or(c.has_validity) as has_validity
         from counted as c
         group by c.root
     ),
@@ -162,10 +162,10 @@ begin
         where c.has_metadata
     ),
     metadatas as (
-        select x.root, pg_catalog.jsonb_object_agg(x.key, x.value order by x.observed_at, x.event_id) as metadata
+        select x.root, jsonb_object_agg(x.key, x.value order by x.observed_at, x.event_id) as metadata
         from (
             select w.root, w.observed_at, w.event_id, kv.key, kv.value
-            from metadata_rows as w, pg_catalog.jsonb_each(w.metadata) as kv
+            from metadata_rows as w, jsonb_each(w.metadata) as kv
             where w.metadata_merge = 'merge' or (w.root, w.event_id) in (
                 select distinct on (z.root) z.root, z.event_id
                 from metadata_rows as z
@@ -178,12 +178,12 @@ begin
         group by x.root
     ),
     maxima as (
-        select x.root, pg_catalog.jsonb_object_agg(x.key, x.value) as metadata
+        select x.root, jsonb_object_agg(x.key, x.value) as metadata
         from (
             select w.root, k.key, max((w.metadata -> k.key)::numeric) as value
             from metadata_rows as w
-            cross join pg_catalog.unnest(w.metadata_max) as k (key)
-            where pg_catalog.jsonb_typeof(w.metadata -> k.key) = 'number'
+            cross join unnest(w.metadata_max) as k (key)
+            where jsonb_typeof(w.metadata -> k.key) = 'number'
             group by w.root, k.key
         ) as x
         group by x.root

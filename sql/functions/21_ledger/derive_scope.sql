@@ -12,7 +12,7 @@ begin
     order by p.event_id desc
     limit 1;
     return v_pruned is not null and not exists (
-        select from pg_catalog.unnest(memfold_internal._trees(p_tenant_id, array[p_root_id])) as t (id)
+        select from unnest(memfold_internal._trees(p_tenant_id, array[p_root_id])) as t (id)
         cross join lateral (
             select from memfold_internal._statements as e
             where e.tenant_id = p_tenant_id collate "C" and e.memory_id = t.id and e.event_id > v_pruned
@@ -331,10 +331,10 @@ create or replace function memfold_internal._derive_all(
 language plpgsql volatile
 as $$
 begin
-    if pg_catalog.cardinality(p_memory_ids) > 200 then
+    if cardinality(p_memory_ids) > 200 then
         perform memfold_internal._lock_texts(p_tenant_id, memfold_internal._texts_to_lock(p_tenant_id, p_memory_ids));
     end if;
-    for v_from in 1..pg_catalog.cardinality(p_memory_ids) by 200 loop
+    for v_from in 1..cardinality(p_memory_ids) by 200 loop
         perform memfold_internal._derive(p_tenant_id, p_memory_ids[v_from:v_from + 199], p_regroups);
     end loop;
 end;

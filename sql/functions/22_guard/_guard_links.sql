@@ -17,8 +17,8 @@ as $$
 declare
     v_runs text[] := array[]::text[];
 begin
-    for v_from in 1..pg_catalog.cardinality(p_words) loop
-        for v_to in v_from..least(v_from + p_longest - 1, pg_catalog.cardinality(p_words)) loop
+    for v_from in 1..cardinality(p_words) loop
+        for v_to in v_from..least(v_from + p_longest - 1, cardinality(p_words)) loop
             v_runs := v_runs || memfold_internal._name_key(p_words[v_from:v_to]);
         end loop;
     end loop;
@@ -34,9 +34,9 @@ language plpgsql immutable parallel safe rows 2
 as $$
 begin
     place := 1;
-    while place <= pg_catalog.cardinality(p_words) loop
+    while place <= cardinality(p_words) loop
         -- of two names that begin here, the longer
-        size := least(p_longest, pg_catalog.cardinality(p_words) - place + 1);
+        size := least(p_longest, cardinality(p_words) - place + 1);
         name := null;
         while size > 0 and name is null loop
             name := p_names ->> memfold_internal._name_key(p_words[place:place + size - 1]);
@@ -71,8 +71,8 @@ declare
     v_in_a boolean;
 begin
     for v_at_a, v_at_b in values (p_from_a - 1, p_from_b - 1), (p_to_a + 1, p_to_b + 1) loop
-        v_a := case when v_at_a between 1 and pg_catalog.cardinality(a) then memfold_internal._name_key(array[a[v_at_a]]) end;
-        v_b := case when v_at_b between 1 and pg_catalog.cardinality(b) then memfold_internal._name_key(array[b[v_at_b]]) end;
+        v_a := case when v_at_a between 1 and cardinality(a) then memfold_internal._name_key(array[a[v_at_a]]) end;
+        v_b := case when v_at_b between 1 and cardinality(b) then memfold_internal._name_key(array[b[v_at_b]]) end;
         continue when v_a is not distinct from v_b;
         -- "Georg Huber": another word belongs to the name
         if p_is_capital_a[v_at_a] or p_is_capital_b[v_at_b] then
@@ -97,15 +97,15 @@ declare
     v_words text[] := p_words;
     v_last text;
 begin
-    for i in 1..coalesce(pg_catalog.cardinality(p_places), 0) loop
+    for i in 1..coalesce(cardinality(p_places), 0) loop
         v_last := p_words[p_places[i] + p_sizes[i] - 1];
         v_words[p_places[i]] := p_names[i]
-            || pg_catalog.substring(v_last, E'(?:[''\u2019]s)?[]"'')}>.,;:!?\u201D\u201C\u2019\u00BB\u2026]*$' collate "C");
+            || substring(v_last, E'(?:[''\u2019]s)?[]"'')}>.,;:!?\u201D\u201C\u2019\u00BB\u2026]*$' collate "C");
         for v_place in p_places[i] + 1..p_places[i] + p_sizes[i] - 1 loop
             v_words[v_place] := null;
         end loop;
     end loop;
-    return pg_catalog.array_to_string(v_words, ' ');
+    return array_to_string(v_words, ' ');
 end;
 $$;
 
@@ -137,26 +137,26 @@ declare
 begin
     is_changed := false;
     if not memfold_internal._has_links(p_tenant_id)
-        or greatest(pg_catalog.octet_length(content), pg_catalog.octet_length(other_content)) > memfold_internal._guard_limit()
+        or greatest(octet_length(content), octet_length(other_content)) > memfold_internal._guard_limit()
     then
         return;
     end if;
-    v_a := pg_catalog.string_to_array(pg_catalog.btrim(pg_catalog.regexp_replace(content collate "C", v_spaces, ' ', 'g')), ' ');
-    v_b := pg_catalog.string_to_array(pg_catalog.btrim(pg_catalog.regexp_replace(other_content collate "C", v_spaces, ' ', 'g')), ' ');
-    v_words_a := pg_catalog.string_to_array(memfold_internal._prose_1(content), ' ');
-    v_words_b := pg_catalog.string_to_array(memfold_internal._prose_1(other_content), ' ');
+    v_a := string_to_array(btrim(regexp_replace(content collate "C", v_spaces, ' ', 'g')), ' ');
+    v_b := string_to_array(btrim(regexp_replace(other_content collate "C", v_spaces, ' ', 'g')), ' ');
+    v_words_a := string_to_array(memfold_internal._prose_1(content), ' ');
+    v_words_b := string_to_array(memfold_internal._prose_1(other_content), ' ');
     -- (other spaces, and words that become two in canonical form: rare, and both texts are left unchanged)
-    if greatest(pg_catalog.cardinality(v_a), pg_catalog.cardinality(v_b)) > v_most_words
-        or pg_catalog.cardinality(v_a) <> pg_catalog.cardinality(v_words_a)
-        or pg_catalog.cardinality(v_b) <> pg_catalog.cardinality(v_words_b)
+    if greatest(cardinality(v_a), cardinality(v_b)) > v_most_words
+        or cardinality(v_a) <> cardinality(v_words_a)
+        or cardinality(v_b) <> cardinality(v_words_b)
     then
         return;
     end if;
     -- aliases in either text, and their names; the bucket's own link first
-    select pg_catalog.jsonb_object_agg(l.alias, l.name order by l.bucket_id <> '*')
-            || pg_catalog.jsonb_object_agg(memfold_internal._prose_1(l.name), l.name),
-        least(v_longest_name, max(greatest(pg_catalog.cardinality(pg_catalog.string_to_array(l.alias, ' ')),
-            pg_catalog.cardinality(pg_catalog.string_to_array(memfold_internal._prose_1(l.name), ' ')))))
+    select jsonb_object_agg(l.alias, l.name order by l.bucket_id <> '*')
+            || jsonb_object_agg(memfold_internal._prose_1(l.name), l.name),
+        least(v_longest_name, max(greatest(cardinality(string_to_array(l.alias, ' ')),
+            cardinality(string_to_array(memfold_internal._prose_1(l.name), ' ')))))
     into v_names, v_longest
     from memfold.links as l
     where l.tenant_id = p_tenant_id collate "C" and l.bucket_id in (p_bucket_id collate "C", '*')
@@ -166,9 +166,9 @@ begin
     if v_names is null then
         return;
     end if;
-    v_capital_a := array(select pg_catalog.left(w.written, 1) <> pg_catalog.left(w.word, 1)
+    v_capital_a := array(select left(w.written, 1) <> left(w.word, 1)
         from rows from (unnest(v_a), unnest(v_words_a)) with ordinality as w (written, word, place) order by w.place);
-    v_capital_b := array(select pg_catalog.left(w.written, 1) <> pg_catalog.left(w.word, 1)
+    v_capital_b := array(select left(w.written, 1) <> left(w.word, 1)
         from rows from (unnest(v_b), unnest(v_words_b)) with ordinality as w (written, word, place) order by w.place);
     with met as materialized (
         select a.place as a, a.size as size_a, b.place as b, b.size as size_b, a.name
@@ -179,11 +179,11 @@ begin
             v_words_b, v_capital_b, b.place, b.place + b.size - 1)
     )
     select
-        memfold_internal._rename(v_a, pg_catalog.array_agg(m.a), pg_catalog.array_agg(m.size_a), pg_catalog.array_agg(m.name)) as a,
-        memfold_internal._rename(v_b, pg_catalog.array_agg(m.b), pg_catalog.array_agg(m.size_b), pg_catalog.array_agg(m.name)) as b
+        memfold_internal._rename(v_a, array_agg(m.a), array_agg(m.size_a), array_agg(m.name)) as a,
+        memfold_internal._rename(v_b, array_agg(m.b), array_agg(m.size_b), array_agg(m.name)) as b
     into v_found
     from met as m;
-    is_changed := (v_found.a, v_found.b) is distinct from (pg_catalog.array_to_string(v_a, ' '), pg_catalog.array_to_string(v_b, ' '));
+    is_changed := (v_found.a, v_found.b) is distinct from (array_to_string(v_a, ' '), array_to_string(v_b, ' '));
     if is_changed then
         content := v_found.a;
         other_content := v_found.b;

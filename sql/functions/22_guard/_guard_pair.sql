@@ -27,7 +27,7 @@ begin
             coalesce(memfold_internal._linked_name(p_tenant_id, p_bucket_id, 'subject', p_other_object), p_other_object));
     end if;
     if v_object <> v_other then
-        v_signals := v_signals || pg_catalog.format('object: %s <> %s', v_object, v_other);
+        v_signals := v_signals || format('object: %s <> %s', v_object, v_other);
     end if;
     return v_signals;
 end;

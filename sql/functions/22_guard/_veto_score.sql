@@ -46,7 +46,7 @@ begin
         v_score := memfold_internal._veto_score(a, b);
         if v_score < p_merge_veto then
             -- truncated, not rounded: a value below the threshold is printed below it
-            return pg_catalog.format('veto %s < %s (%s)', pg_catalog.trunc(v_score::numeric, 2), p_merge_veto,
+            return format('veto %s < %s (%s)', trunc(v_score::numeric, 2), p_merge_veto,
                 memfold_internal._veto_version());
         end if;
     end if;
@@ -77,9 +77,9 @@ declare
         "break_share": "breaks in the order", "neighbour_share": "words with another neighbour"}';
 begin
     return (
-        select pg_catalog.string_agg(case when r.feature is null then 'any pair'
-            else coalesce(v_names ->> r.feature, r.feature) || ' ' || pg_catalog.round(r.feature_value::numeric, 2)::double precision end
-            || ' (' || pg_catalog.to_char(r.contribution, 'FMSG990.00') || ')', ', ' order by r.place)
+        select string_agg(case when r.feature is null then 'any pair'
+            else coalesce(v_names ->> r.feature, r.feature) || ' ' || round(r.feature_value::numeric, 2)::double precision end
+            || ' (' || to_char(r.contribution, 'FMSG990.00') || ')', ', ' order by r.place)
         from memfold_internal._explain_score(memfold_internal._veto_model(),
             memfold_internal._veto_features(a, b)) with ordinality as r (feature, feature_value, contribution, place)
         where r.place <= 6

@@ -9,8 +9,8 @@ declare
     v_alias constant text collate "C" := memfold_internal._link_key(p_kind, p_alias);
     v_name constant text collate "C" := memfold_internal._link_key(p_kind, p_name);
 begin
-    return pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
-        pg_catalog.jsonb_build_array(p_kind, least(v_alias, v_name), greatest(v_alias, v_name))::text, 'UTF8'
+    return encode(sha256(convert_to(
+        jsonb_build_array(p_kind, least(v_alias, v_name), greatest(v_alias, v_name))::text, 'UTF8'
     )), 'hex');
 end;
 $$;
@@ -38,13 +38,13 @@ language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
 begin
     return (
-        select p_link - array['key', 'told', 'name_told'] || pg_catalog.jsonb_object_agg(s.side, array(
+        select p_link - array['key', 'told', 'name_told'] || jsonb_object_agg(s.side, array(
             select m.content
-            from pg_catalog.jsonb_array_elements_text(p_link -> s.side) with ordinality as i (id, place)
+            from jsonb_array_elements_text(p_link -> s.side) with ordinality as i (id, place)
             join memfold.memories as m on m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id::uuid
             order by i.place
         ))
-        from pg_catalog.unnest(array['told', 'name_told']) as s (side)
+        from unnest(array['told', 'name_told']) as s (side)
         where p_link is not null
         having count(*) > 0
     );
@@ -70,11 +70,11 @@ begin
         from (
             select s.side, p.pair ->> s.place as id, p.n as place
             from (values ('told', 0), ('name_told', 1)) as s (side, place)
-            cross join lateral pg_catalog.jsonb_array_elements(p_suggestion.evidence -> 'pairs') with ordinality as p (pair, n)
+            cross join lateral jsonb_array_elements(p_suggestion.evidence -> 'pairs') with ordinality as p (pair, n)
             union all
             select s.side, i.id, 100 + i.n
             from (values ('told', 'memory_ids'), ('name_told', 'name_memory_ids')) as s (side, ids)
-            cross join lateral pg_catalog.jsonb_array_elements_text(p_suggestion.evidence -> s.ids) with ordinality as i (id, n)
+            cross join lateral jsonb_array_elements_text(p_suggestion.evidence -> s.ids) with ordinality as i (id, n)
         ) as e
     ),
     held as materialized (
@@ -89,8 +89,8 @@ begin
         join held as h on h.memory_id = e.id
         group by e.side, e.id
     )
-    select (pg_catalog.array_agg(s.id order by s.place) filter (where s.side = 'told'))[1:5],
-        (pg_catalog.array_agg(s.id order by s.place) filter (where s.side = 'name_told'))[1:5]
+    select (array_agg(s.id order by s.place) filter (where s.side = 'told'))[1:5],
+        (array_agg(s.id order by s.place) filter (where s.side = 'name_told'))[1:5]
     into v_told, v_name_told
     from shown as s;
     if v_told is null or v_name_told is null then
@@ -99,8 +99,8 @@ begin
     perform memfold_internal._wake_judges(p_tenant_id, p_bucket_id, '*', false);
     insert into memfold.judgements as j (tenant_id, bucket_id, scope_key, kind, link)
     values (p_tenant_id, p_bucket_id, memfold_internal._no_scope(), 'identity',
-        pg_catalog.to_jsonb(p_suggestion)
-        || pg_catalog.jsonb_build_object(
+        to_jsonb(p_suggestion)
+        || jsonb_build_object(
             'kind', case when p_suggestion.alias is null then 'beginning' else p_suggestion.kind end,
             'key', memfold_internal._suggestion_key(p_suggestion), 'told', v_told, 'name_told', v_name_told,
             -- it does not show ids of memories that may be erased while the question is open
@@ -123,7 +123,7 @@ begin
         tenant_id, bucket_id, scope_key, kind, status, link, verdict, reason, run_id, resolved_at
     ) values (
         p_tenant_id, p_bucket_id, memfold_internal._no_scope(), 'identity', 'done',
-        pg_catalog.jsonb_build_object(
+        jsonb_build_object(
             'kind', p_kind, 'alias', p_alias, 'name', p_name,
             'key', memfold_internal._names_key(p_kind, p_alias, p_name),
             'told', '[]'::jsonb, 'name_told', '[]'::jsonb
@@ -175,12 +175,12 @@ begin
     end if;
     -- not waiting, as a unique index would make it: another call is asking this at the moment, and may wait for this one
     perform memfold_internal._note_scope(v_lock);
-    if not pg_catalog.pg_try_advisory_xact_lock(v_lock) or memfold_internal._was_asked_about(p_tenant_id, v_key) then
+    if not pg_try_advisory_xact_lock(v_lock) or memfold_internal._was_asked_about(p_tenant_id, v_key) then
         return null;
     end if;
     perform memfold_internal._wake_judges(p_tenant_id, p_bucket_id, '*', false);
     insert into memfold.judgements as j (tenant_id, bucket_id, scope_key, kind, link)
-    values (p_tenant_id, p_bucket_id, v_key, 'cardinality', pg_catalog.jsonb_build_object(
+    values (p_tenant_id, p_bucket_id, v_key, 'cardinality', jsonb_build_object(
         'kind', 'cardinality', 'name', p_predicate, 'told', array[p_memory_id],
         'name_told', array[p_other_id]))
     on conflict do nothing

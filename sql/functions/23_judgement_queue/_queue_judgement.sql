@@ -24,7 +24,7 @@ begin
         continue when h.member_ids is null;
         insert into memfold.judgements (tenant_id, bucket_id, scope_key, kind, status, memory_id, other_id, cluster_id)
         select h.tenant_id, h.bucket_id, h.scope_key, h.kind, 'part', m.id, h.other_id, h.judgement_id
-        from pg_catalog.unnest(h.member_ids[2:]) as m (id);
+        from unnest(h.member_ids[2:]) as m (id);
     end loop;
 end;
 $$;
@@ -67,16 +67,16 @@ begin
         -- a memory that is no longer a root or was erased is left out
         j.member_ids := array(
             select i.id
-            from pg_catalog.unnest(j.member_ids) as i (id)
+            from unnest(j.member_ids) as i (id)
             cross join lateral memfold_internal._memory(j.tenant_id, i.id) as m
             where m.root_id is null and m.status = 'active'
             order by i.id
         );
-        if pg_catalog.cardinality(j.member_ids) < 2 then
+        if cardinality(j.member_ids) < 2 then
             j.status := 'obsolete';
             j.reason := 'fewer than two of its memories are left';
         else
-            j.memory_id := j.member_ids[pg_catalog.cardinality(j.member_ids)];
+            j.memory_id := j.member_ids[cardinality(j.member_ids)];
             j.other_id := j.member_ids[1];
         end if;
         return j;
@@ -96,7 +96,7 @@ begin
         or (a.status = 'rejected')::integer + (b.status = 'rejected')::integer > (j.kind = 'forgotten')::integer
     then
         j.status := 'obsolete';
-        j.reason := pg_catalog.format('memory %s is %s',
+        j.reason := format('memory %s is %s',
             case when a.status in ('rejected', 'withdrawn') then a.memory_id else b.memory_id end,
             case when a.status in ('rejected', 'withdrawn') then a.status else b.status end);
     elsif (a.memory_id, b.memory_id) <> (j.memory_id, j.other_id) then
@@ -183,9 +183,9 @@ language plpgsql volatile
 as $$
 begin
     -- any login may fill the queue, and a full one would refuse the COMMIT; judges look for work without it too
-    if pg_catalog.pg_notification_queue_usage() < 0.9 then
+    if pg_notification_queue_usage() < 0.9 then
         -- (no tenant in it: any connected role may listen)
-        perform pg_catalog.pg_notify('memfold_judgements', '');
+        perform pg_notify('memfold_judgements', '');
     end if;
 end;
 $$;
@@ -253,8 +253,8 @@ begin
     insert into memfold.judgements as n (
         tenant_id, bucket_id, scope_key, kind, memory_id, other_id, member_ids, similarity, guard, run_id
     ) values (
-        j.tenant_id, j.bucket_id, j.scope_key, p_kind, p_members[pg_catalog.cardinality(p_members)], p_members[1],
-        case when pg_catalog.cardinality(p_members) > 2 then p_members end, j.similarity, j.guard, j.run_id
+        j.tenant_id, j.bucket_id, j.scope_key, p_kind, p_members[cardinality(p_members)], p_members[1],
+        case when cardinality(p_members) > 2 then p_members end, j.similarity, j.guard, j.run_id
     )
     on conflict do nothing
     returning n.judgement_id into v_judgement_id;
@@ -291,7 +291,7 @@ declare
 begin
     -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
     if (memfold_internal._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
-        select from pg_catalog.jsonb_array_elements(p_questions) as q (question)
+        select from jsonb_array_elements(p_questions) as q (question)
         where not exists (
             select from memfold.judgements as j
             where j.tenant_id = r.tenant_id and j.status in ('open', 'leased')
@@ -304,24 +304,24 @@ begin
         insert into memfold.judgements as j (
             tenant_id, bucket_id, scope_key, kind, memory_id, other_id, member_ids, similarity, guard, run_id
         )
-        select r.tenant_id, r.bucket_id, m.scope_key, q.question ->> 'kind', i.ids[pg_catalog.cardinality(i.ids)], i.ids[1],
-            case when pg_catalog.cardinality(i.ids) > 2 then i.ids end, (q.question ->> 'similarity')::double precision,
-            array(select pg_catalog.jsonb_array_elements_text(q.question -> 'guard')), r.run_id
-        from pg_catalog.jsonb_array_elements(p_questions) with ordinality as q (question, place)
+        select r.tenant_id, r.bucket_id, m.scope_key, q.question ->> 'kind', i.ids[cardinality(i.ids)], i.ids[1],
+            case when cardinality(i.ids) > 2 then i.ids end, (q.question ->> 'similarity')::double precision,
+            array(select jsonb_array_elements_text(q.question -> 'guard')), r.run_id
+        from jsonb_array_elements(p_questions) with ordinality as q (question, place)
         cross join lateral (
             select array(
-                select e.id::uuid from pg_catalog.jsonb_array_elements_text(q.question -> 'members') as e (id) order by 1
+                select e.id::uuid from jsonb_array_elements_text(q.question -> 'members') as e (id) order by 1
             ) as ids
             offset 0
         ) as i
         cross join lateral (
             select m.scope_key from memfold.memories as m
-            where m.tenant_id = r.tenant_id and m.memory_id = i.ids[pg_catalog.cardinality(i.ids)]
+            where m.tenant_id = r.tenant_id and m.memory_id = i.ids[cardinality(i.ids)]
             offset 0
         ) as m
         -- one was erased since the plan
         where not exists (
-            select from pg_catalog.unnest(i.ids) as e (id)
+            select from unnest(i.ids) as e (id)
             left join lateral memfold_internal._memory(r.tenant_id, e.id) as o on true
             where o.memory_id is null
         )
@@ -330,8 +330,8 @@ begin
         returning j.judgement_id
     )
     -- not by ROW_COUNT: Citus counts skipped rows as inserted
-    select coalesce(pg_catalog.array_agg(a.judgement_id), '{}') into v_ids from asked as a;
+    select coalesce(array_agg(a.judgement_id), '{}') into v_ids from asked as a;
     perform memfold_internal._add_parts(r.tenant_id, v_ids);
-    return pg_catalog.cardinality(v_ids);
+    return cardinality(v_ids);
 end;
 $$;

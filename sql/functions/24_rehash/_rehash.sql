@@ -35,7 +35,7 @@ begin
     returning t.* into strict m;
     perform memfold_internal._maintain(false);
     v_policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
-    select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
+    select coalesce(array_agg(t.twin_id order by t.twin_id), '{}'), array_agg(t.event_id)
     into v_ids, v_event_ids
     from memfold_internal._parting_twins(p_tenant_id, p_memory_id, memfold_internal._hash_under(m, v_policy)) as t;
     if v_ids <> '{}' then
@@ -204,7 +204,7 @@ language plpgsql volatile
 as $$
 begin
     if p_pending <> '{}' then
-        perform memfold.derive_scope(array(select distinct i.id from pg_catalog.unnest(p_pending) as i (id)), p_tenant_id);
+        perform memfold.derive_scope(array(select distinct i.id from unnest(p_pending) as i (id)), p_tenant_id);
         return array[]::uuid[];
     end if;
     return p_pending;
@@ -269,8 +269,8 @@ as $$
 #variable_conflict use_column
 begin
     perform memfold_internal._record_undone(p_tenant_id, array(
-        select i.id from pg_catalog.unnest(p_event_ids) as i (id) order by i.id
-    ), pg_catalog.array_fill('undone'::text, array[pg_catalog.cardinality(p_event_ids)]), 'rehash', p_run_id);
+        select i.id from unnest(p_event_ids) as i (id) order by i.id
+    ), array_fill('undone'::text, array[cardinality(p_event_ids)]), 'rehash', p_run_id);
     perform memfold_internal._derive_pending(p_tenant_id, array(
         select x.id
         from memfold_internal._events(p_tenant_id, p_event_ids) as v
@@ -289,7 +289,7 @@ declare
 begin
     for v_text in
         select i.id, e.event_id, e.run_id, e.bucket_id
-        from pg_catalog.unnest(p_memory_ids) as i (id)
+        from unnest(p_memory_ids) as i (id)
         cross join lateral (
             select m.memory_id from memfold.memories as m
             where m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id and m.content_hash is null

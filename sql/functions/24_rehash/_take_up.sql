@@ -52,7 +52,7 @@ begin
         end if;
         v_policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
         -- those that were equal to it under the old name
-        select coalesce(pg_catalog.array_agg(t.twin_id order by t.twin_id), '{}'), pg_catalog.array_agg(t.event_id)
+        select coalesce(array_agg(t.twin_id order by t.twin_id), '{}'), array_agg(t.event_id)
         into v_ids, v_events
         from memfold_internal._parting_twins(p_tenant_id, p_memory_id, memfold_internal._hash_under(m, v_policy)) as t;
         if v_ids <> '{}' then
@@ -112,14 +112,14 @@ declare
 begin
     for v_text in
         select m.memory_id, n.subject, n.predicate
-        from pg_catalog.unnest(v_ids) as i (id)
+        from unnest(v_ids) as i (id)
         cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, m.subject, m.predicate, m.content) as n
         order by m.memory_id
     loop
         perform memfold_internal._rename_text(p_tenant_id, v_text.memory_id, v_text.subject, v_text.predicate, p_run_id);
     end loop;
-    return pg_catalog.cardinality(v_ids);
+    return cardinality(v_ids);
 end;
 $$;
 
@@ -133,11 +133,11 @@ declare
     v_now constant timestamptz := clock_timestamp();
     v_merged jsonb;
 begin
-    select pg_catalog.jsonb_build_object('merged', count(*)) into v_merged
+    select jsonb_build_object('merged', count(*)) into v_merged
     from memfold.memory_events as e
     where e.tenant_id = p_tenant_id collate "C" and e.run_id = p_run_id and e.action = 'merged';
     update memfold.runs as r
-    set report = pg_catalog.jsonb_set(r.report || v_merged, '{texts}', (coalesce((r.report ->> 'texts')::bigint,
+    set report = jsonb_set(r.report || v_merged, '{texts}', (coalesce((r.report ->> 'texts')::bigint,
         0) + p_texts)::text::jsonb),
         status = case when p_is_done then 'done' else r.status end, ended_at = case when p_is_done then v_now end
     where r.tenant_id = p_tenant_id collate "C" and r.run_id = p_run_id and r.status <> 'undone';

@@ -13,7 +13,7 @@ declare
 begin
     if p_kind <> 'beginning' and p_alias = v_target then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L is %L, or is already an alias of it: the link would create a cycle.', p_name, p_alias),
+            format('%L is %L, or is already an alias of it: the link would create a cycle.', p_name, p_alias),
             'Link the alias to the name to be stored. unlink_subject() and unlink_predicate() remove a link.');
     end if;
     select l.* into v_other
@@ -24,7 +24,7 @@ begin
     limit 1;
     if found then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('%L already stands for %L (bucket %s).', p_alias, v_other.name, v_other.bucket_id),
+            format('%L already stands for %L (bucket %s).', p_alias, v_other.name, v_other.bucket_id),
             'Unlink it first, then link it again.');
     end if;
     -- a chain over a bucket and all buckets, in either direction
@@ -37,7 +37,7 @@ begin
     limit 1;
     if found then
         perform memfold_internal._fail('MF063', 'the names cannot be linked',
-            pg_catalog.format('In bucket %s %L stands for %L, and the two links would form a chain.', v_other.bucket_id, v_other.alias,
+            format('In bucket %s %L stands for %L, and the two links would form a chain.', v_other.bucket_id, v_other.alias,
                 v_other.name),
             'Link both in the same bucket, or both in all buckets.');
     end if;
@@ -92,7 +92,7 @@ begin
             )
             select array_agg(led.led) into v_aliases from led;
         end if;
-        v_run := memfold_internal._start_run(p_tenant_id, p_bucket_id, 'link', pg_catalog.jsonb_build_object('kind', p_kind, 'alias',
+        v_run := memfold_internal._start_run(p_tenant_id, p_bucket_id, 'link', jsonb_build_object('kind', p_kind, 'alias',
             v_alias,
             'name', v_name, 'was', p_alias, 'repointed', v_aliases));
         insert into memfold.links (tenant_id, bucket_id, kind, alias, name, run_id)

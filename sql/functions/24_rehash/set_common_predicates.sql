@@ -3,7 +3,7 @@ create or replace function memfold_internal._common_predicates(out predicate tex
 language sql immutable parallel safe rows 150
 -- not a parsed body: a dump would break its lines elsewhere
 as $$
-    select pg_catalog.regexp_split_to_table('lives_in home_address current_location hometown country city postal_code birthday
+    select regexp_split_to_table('lives_in home_address current_location hometown country city postal_code birthday
         date_of_birth birthplace age gender pronouns full_name first_name last_name preferred_name maiden_name marital_status
         spouse partner married_to email email_address phone phone_number emergency_contact works_at works_for employer
         job_title occupation profession manager reports_to team department salary start_date work_hours work_location
@@ -17,7 +17,7 @@ as $$
         cumpleaños estado_civil abita_a lavora_presso professione compleanno mora_em trabalha_em profissão aniversário 居住地
         工作单位 职业 生日 电话', E'\\s+'), 'one'
     union all
-    select pg_catalog.regexp_split_to_table('likes fond_of has possesses dislikes loves hates prefers enjoys interested_in hobby
+    select regexp_split_to_table('likes fond_of has possesses dislikes loves hates prefers enjoys interested_in hobby
         owns has_pet has_child has_sibling has_friend has_parent friend_of knows met speaks allergic_to takes_medication
         has_condition diagnosed_with visited traveled_to plans_to_visit plays plays_instrument uses uses_tool reads watched
         listens_to skilled_in works_on member_of attended attends bought wants needs plans plans_to goal eats drinks cooks

@@ -18,7 +18,7 @@ as $$
 declare
     v_ids constant uuid[] := array(
         select i.id
-        from pg_catalog.unnest(p_memory_ids) with ordinality as i (id, place)
+        from unnest(p_memory_ids) with ordinality as i (id, place)
         cross join lateral memfold_internal._memory(r.tenant_id, i.id) as m
         where m.canonicalizer is null and m.content_hash is null
             and (memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type)).dedup = 'on'
@@ -98,7 +98,7 @@ begin
     update memfold.judgements as j
     set status = 'obsolete', reason = 'the predicate is declared', resolved_at = memfold_internal._clock()
     where j.tenant_id = p_tenant_id collate "C"
-        and j.scope_key in (select memfold_internal._predicate_key(u.name) from pg_catalog.unnest(p_predicates) as u (name))
+        and j.scope_key in (select memfold_internal._predicate_key(u.name) from unnest(p_predicates) as u (name))
         and j.kind = 'cardinality' and j.status in ('open', 'leased', 'dead');
 end;
 $$;
@@ -110,7 +110,7 @@ create or replace function memfold_internal._take_up_rule(p_tenant_id text, p_bu
 language plpgsql volatile
 as $$
 declare
-    v_setting constant text := pg_catalog.current_setting('memfold.tenant_id', true);
+    v_setting constant text := current_setting('memfold.tenant_id', true);
     v_tenants text[] := array[p_tenant_id];
     v_tenant_id text;
     v_left bigint := 1000;
@@ -122,7 +122,7 @@ begin
     end if;
     foreach v_tenant_id in array v_tenants loop
         if p_tenant_id = '*' then
-            perform pg_catalog.set_config('memfold.tenant_id', v_tenant_id, true);
+            perform set_config('memfold.tenant_id', v_tenant_id, true);
             perform memfold_internal._lock_rules(v_tenant_id);
             -- it has a rule of its own
             continue when exists (
@@ -141,7 +141,7 @@ begin
         v_left := v_left - coalesce(v_number, 0);
     end loop;
     if p_tenant_id = '*' then
-        perform pg_catalog.set_config('memfold.tenant_id', coalesce(v_setting, ''), true);
+        perform set_config('memfold.tenant_id', coalesce(v_setting, ''), true);
         return null;
     end if;
     return v_run.run_id;
@@ -175,8 +175,8 @@ begin
         where (p.cardinality, p.conflict) is distinct from (excluded.cardinality, excluded.conflict);
     end if;
     if found then
-        return memfold_internal._take_up_rule(p_tenant_id, '*', pg_catalog.jsonb_build_object('predicate', v_predicate,
-            'cardinality', p_cardinality, 'conflict', p_conflict, 'was', pg_catalog.to_jsonb(v_was),
+        return memfold_internal._take_up_rule(p_tenant_id, '*', jsonb_build_object('predicate', v_predicate,
+            'cardinality', p_cardinality, 'conflict', p_conflict, 'was', to_jsonb(v_was),
             'for_all', nullif(p_tenant_id = '*', false)));
     end if;
     -- again: goes on

@@ -19,41 +19,41 @@ begin
     perform memfold_internal._check_identifier('session_id', p_session_id, false);
     if p_content is null or p_content = '' then
         perform memfold_internal._fail('MF004', 'the content is empty',
-            pg_catalog.format('content was %s.', pg_catalog.quote_nullable(p_content)), 'Pass the text of one fact.');
-    elsif pg_catalog.octet_length(p_content) > p_policy.max_content_length then
+            format('content was %s.', quote_nullable(p_content)), 'Pass the text of one fact.');
+    elsif octet_length(p_content) > p_policy.max_content_length then
         perform memfold_internal._fail('MF005', 'the content is too long',
-            pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(p_content),
+            format('It has %s bytes; this bucket accepts %s.', octet_length(p_content),
                 p_policy.max_content_length),
             'A memory is one fact. Split the text, or raise max_content_length with set_policy().');
     end if;
     perform memfold_internal._check_marks(p_content);
     if not coalesce(p_source_confidence, 0.5) between 0 and 1 or not coalesce(p_extractor_confidence, 0.5) between 0 and 1 then
         perform memfold_internal._fail('MF006', 'a confidence is out of range',
-            pg_catalog.format('source_confidence was %s, extractor_confidence %s.', p_source_confidence,
+            format('source_confidence was %s, extractor_confidence %s.', p_source_confidence,
                 p_extractor_confidence),
             'Confidences are in [0, 1].');
     end if;
-    if pg_catalog.jsonb_typeof(p_metadata) <> 'object' then
+    if jsonb_typeof(p_metadata) <> 'object' then
         perform memfold_internal._fail('MF007', 'metadata is not an object',
-            pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(p_metadata)),
+            format('It is a JSON %s.', jsonb_typeof(p_metadata)),
             'Pass a JSON object, or {} if there is none.');
-    elsif pg_catalog.octet_length(p_metadata::text) > p_policy.max_metadata_size then
+    elsif octet_length(p_metadata::text) > p_policy.max_metadata_size then
         perform memfold_internal._fail('MF008', 'the metadata is too large',
-            pg_catalog.format('It has %s bytes; this bucket accepts %s.', pg_catalog.octet_length(p_metadata::text),
+            format('It has %s bytes; this bucket accepts %s.', octet_length(p_metadata::text),
                 p_policy.max_metadata_size),
             'Store large values elsewhere, or raise max_metadata_size with set_policy().');
     end if;
     if p_origin not in ('observed', 'inferred', 'recalled') then
-        perform memfold_internal._fail('MF009', 'unknown origin', pg_catalog.format('origin was %L.', p_origin),
+        perform memfold_internal._fail('MF009', 'unknown origin', format('origin was %L.', p_origin),
             'origin is observed, inferred or recalled.');
     end if;
     if p_observed_at > memfold_internal._clock() + interval '5 minutes' or p_observed_at < '0001-01-01 00:00:00+00' then
-        perform memfold_internal._fail('MF010', 'observed_at is out of range', pg_catalog.format('It was %s.', p_observed_at),
+        perform memfold_internal._fail('MF010', 'observed_at is out of range', format('It was %s.', p_observed_at),
             'Pass a time in the past, from the year 1 on; at most 5 minutes ahead of the server''s clock are accepted.');
     end if;
-    if pg_catalog.cardinality(p_source_turn_ids) > 1000 then
+    if cardinality(p_source_turn_ids) > 1000 then
         perform memfold_internal._fail('MF016', 'too many source turns',
-            pg_catalog.format('source_turn_ids has %s elements.', pg_catalog.cardinality(p_source_turn_ids)),
+            format('source_turn_ids has %s elements.', cardinality(p_source_turn_ids)),
             'Pass at most 1,000 per call.');
     end if;
     foreach v_turn in array coalesce(p_source_turn_ids, '{}') loop
@@ -75,7 +75,7 @@ begin
         or not coalesce(p_valid_until between v_first and v_last, true)
     then
         perform memfold_internal._fail('MF065', 'the validity is empty or endless',
-            pg_catalog.format('valid_from was %s, valid_until %s.', coalesce(p_valid_from::text, 'null'), coalesce(p_valid_until::text,
+            format('valid_from was %s, valid_until %s.', coalesce(p_valid_from::text, 'null'), coalesce(p_valid_until::text,
                 'null')),
             'valid_from must be earlier than valid_until, both in the years 1 to 9999 (UTC); for no bound use null, not infinity.');
     end if;
@@ -146,10 +146,10 @@ begin
         perform memfold_internal._check_candidate(p_content, p_bucket_id, p_memory_type, p_subject, p_predicate, p_object,
             p_source_turn_ids,
             p_source_confidence, p_extractor_confidence, p_session_id, p_origin, p_metadata, p_observed_at, v_policy);
-        select coalesce(pg_catalog.array_agg(distinct t.turn collate "C" order by t.turn collate "C"), '{}') into v_turns
-        from pg_catalog.unnest(p_source_turn_ids) as t (turn);
+        select coalesce(array_agg(distinct t.turn collate "C" order by t.turn collate "C"), '{}') into v_turns
+        from unnest(p_source_turn_ids) as t (turn);
     end if;
-    if pg_catalog.num_nonnulls(p_valid_from, p_valid_until) > 0 then
+    if num_nonnulls(p_valid_from, p_valid_until) > 0 then
         perform memfold_internal._check_validity(p_valid_from, p_valid_until);
     end if;
     if p_embedding is not null or p_embedding_model is not null then

@@ -7,7 +7,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 begin
     return (
-        select pg_catalog.count(*)
+        select count(*)
         from (
             select e.observation, e.session_id, e.withdrawn
             from memfold_internal._ledger as e
@@ -26,7 +26,7 @@ language plpgsql stable
 as $$
 begin
     perform memfold_internal._fail('MF055', 'the session repeats itself',
-        pg_catalog.format('Session %L has stated this fact %s times; this bucket accepts %s.', p_session_id, p_repeats,
+        format('Session %L has stated this fact %s times; this bucket accepts %s.', p_session_id, p_repeats,
             p_max_session_repeats),
         'If the caller is in a loop, fix it. Mark text that an agent was shown from memory as origin => ''recalled''; undo() undoes restatements; '
         'set_policy(max_session_repeats => ...) raises the limit.');

@@ -74,7 +74,7 @@ declare
     v_lexical memfold_internal.decision;
 begin
     -- row 5
-    if pg_catalog.num_nonnulls(c.subject, c.predicate, c.object) = 3 and v_policy.dedup = 'on' then
+    if num_nonnulls(c.subject, c.predicate, c.object) = 3 and v_policy.dedup = 'on' then
         v_forgotten_id := memfold_internal._forgotten_value(c.tenant_id, c.bucket_id, c.scope_key, c.object);
         if v_forgotten_id is not null then
             return memfold_internal._decide_forgotten(c.tenant_id, d, v_forgotten_id);
@@ -201,11 +201,11 @@ begin
         d.action := 'escalated';
         d.judgement := 'review';
     end if;
-    if d.action = 'escalated' and (d.similar_memories @> pg_catalog.jsonb_build_array(
-        pg_catalog.jsonb_build_object('memory_id', p_current_id))) is not true
+    if d.action = 'escalated' and (d.similar_memories @> jsonb_build_array(
+        jsonb_build_object('memory_id', p_current_id))) is not true
     then
         d.similar_memories := coalesce(d.similar_memories, '[]')
-            || pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('memory_id', p_current_id));
+            || jsonb_build_array(jsonb_build_object('memory_id', p_current_id));
     end if;
     return d;
 end;

@@ -7,9 +7,9 @@ as $$
 declare
     v_note jsonb;
 begin
-    select pg_catalog.jsonb_build_object('memory_id', p_tombstone, 'note', 'forgotten', 'event_id', e.event_id)
+    select jsonb_build_object('memory_id', p_tombstone, 'note', 'forgotten', 'event_id', e.event_id)
     into v_note
-    from pg_catalog.unnest(memfold_internal._trees(p_tenant_id, array[p_tombstone])) as i (id)
+    from unnest(memfold_internal._trees(p_tenant_id, array[p_tombstone])) as i (id)
     join memfold_internal._decisions as e on e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id
         and e.action = 'rejected' and e.tier = 3 and not e.undone
     order by e.event_id desc
@@ -21,7 +21,7 @@ begin
     d.memory_id := coalesce(d.memory_id, p_tombstone);
     d.root_id := p_tombstone;
     d.target_id := nullif(p_tombstone, d.memory_id);
-    d.similar_memories := memfold_internal._join_similar(pg_catalog.jsonb_build_array(v_note), coalesce(d.similar_memories, '[]'));
+    d.similar_memories := memfold_internal._join_similar(jsonb_build_array(v_note), coalesce(d.similar_memories, '[]'));
     return d;
 end;
 $$;

@@ -30,8 +30,8 @@ begin
         select s.memory_id, m.root_id, m.content, r.content as root_content, r.object as root_object
         from (
             -- for a word that all texts have, the newest memories
-            select t.memory_id, pg_catalog.count(*) as shared
-            from pg_catalog.unnest(v_tokens) as w (token)
+            select t.memory_id, count(*) as shared
+            from unnest(v_tokens) as w (token)
             cross join lateral (
                 select t.memory_id from memfold.memory_tokens as t
                 where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
@@ -66,7 +66,7 @@ begin
         if v_is_new then
             v_trees := v_trees + 1;
             v_own := memfold_internal._jaccard(v_tokens, memfold_internal._tokens(v_neighbour.root_content, v_policy.segmenter));
-            v_entry := pg_catalog.jsonb_build_object('memory_id', v_neighbour.root_id, 'jaccard', v_own);
+            v_entry := jsonb_build_object('memory_id', v_neighbour.root_id, 'jaccard', v_own);
         else
             continue when v_neighbour.memory_id = v_neighbour.root_id;
             v_own := (v_entry ->> 'jaccard')::double precision;
@@ -75,7 +75,7 @@ begin
         if v_neighbour.memory_id <> v_neighbour.root_id then
             v_value := memfold_internal._jaccard(v_tokens, memfold_internal._tokens(v_neighbour.content, v_policy.segmenter));
             if v_value > greatest(v_own, (v_entry ->> 'matched_jaccard')::double precision) then
-                v_entry := v_entry || pg_catalog.jsonb_build_object(
+                v_entry := v_entry || jsonb_build_object(
                     'jaccard_matched_id', v_neighbour.memory_id, 'matched_jaccard', v_value);
             else
                 v_value := v_own;
@@ -86,13 +86,13 @@ begin
         if v_mergeable and (d.action is distinct from 'merged' or v_own > v_best)
             or v_value > v_policy.lexical_threshold and (d.action is null or d.action = 'ambiguous' and v_value > v_best)
         then
-            select pg_catalog.to_jsonb(m.guard), m.mergeable, m.veto into v_guard, v_mergeable, v_veto
+            select to_jsonb(m.guard), m.mergeable, m.veto into v_guard, v_mergeable, v_veto
             from memfold_internal._check_merge(c.tenant_id, c.bucket_id, v_policy, c.content, v_neighbour.root_content, c.object,
                 v_neighbour.root_object, (
-                    select pg_catalog.array_agg(s.signal)
-                    from pg_catalog.jsonb_array_elements_text(v_entry -> 'guard') as s (signal)
+                    select array_agg(s.signal)
+                    from jsonb_array_elements_text(v_entry -> 'guard') as s (signal)
                 ), v_mergeable) as m;
-            v_entry := v_entry || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('guard', v_guard, 'veto', v_veto));
+            v_entry := v_entry || jsonb_strip_nulls(jsonb_build_object('guard', v_guard, 'veto', v_veto));
             if v_mergeable or d.action is null or d.action = 'ambiguous' and v_value > v_best then
                 v_best := case when v_mergeable then v_own else v_value end;
                 d.action := case when v_mergeable then 'merged' else 'ambiguous' end;
@@ -100,17 +100,17 @@ begin
                 d.method := 'lexical';
                 d.target_id := v_neighbour.root_id;
                 d.similarity := v_own;
-                d.guard := array(select pg_catalog.jsonb_array_elements_text(v_guard));
+                d.guard := array(select jsonb_array_elements_text(v_guard));
                 d.reason := v_veto;
             end if;
         end if;
-        v_entries := v_entries || pg_catalog.jsonb_build_object(v_neighbour.root_id, v_entry);
+        v_entries := v_entries || jsonb_build_object(v_neighbour.root_id, v_entry);
     end loop;
-    select pg_catalog.jsonb_agg(s.entry order by s.jaccard desc, s.id) into d.similar_memories
+    select jsonb_agg(s.entry order by s.jaccard desc, s.id) into d.similar_memories
     from (
         select e.key as id, e.value as entry, greatest(
             (e.value ->> 'jaccard')::double precision, (e.value ->> 'matched_jaccard')::double precision) as jaccard
-        from pg_catalog.jsonb_each(v_entries) as e
+        from jsonb_each(v_entries) as e
     ) as s
     where s.jaccard >= v_report or s.id = d.target_id::text;
     return d;

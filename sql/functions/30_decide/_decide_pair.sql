@@ -63,7 +63,7 @@ begin
     end if;
     d.action := p.action;
     d.judgement := p.judgement;
-    d.reason := nullif(pg_catalog.concat_ws(', ', p.reason, d.reason), '');
+    d.reason := nullif(concat_ws(', ', p.reason, d.reason), '');
     return d;
 end;
 $$;

@@ -5,7 +5,7 @@ as $$
 declare
     v_score double precision;
 begin
-    execute pg_catalog.format('select memfold_internal.%I($1)', p_name) into v_score using p_features;
+    execute format('select memfold_internal.%I($1)', p_name) into v_score using p_features;
     return v_score;
 end;
 $$;
@@ -171,15 +171,15 @@ begin
                 d.memory_id := case when p_except_root is not null then v_neighbour.matched_id end;
                 d.similarity := v_neighbour.similarity;
                 d.guard := v_guard;
-                d.reason := nullif(pg_catalog.concat_ws('; ',
-                    case when v_score is not null then 'score ' || pg_catalog.round(v_best::numeric, 4) end, v_veto), '');
+                d.reason := nullif(concat_ws('; ',
+                    case when v_score is not null then 'score ' || round(v_best::numeric, 4) end, v_veto), '');
                 v_about := null;
             end if;
         end if;
-        v_entry := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        v_entry := jsonb_strip_nulls(jsonb_build_object(
             'memory_id', v_neighbour.root_id, 'similarity', v_neighbour.similarity,
-            'guard', pg_catalog.to_jsonb(v_guard), 'veto', v_veto) || case when v_neighbour.matched_id = v_neighbour.root_id then '{}'
-            else pg_catalog.jsonb_build_object(
+            'guard', to_jsonb(v_guard), 'veto', v_veto) || case when v_neighbour.matched_id = v_neighbour.root_id then '{}'
+            else jsonb_build_object(
                 'matched_id', v_neighbour.matched_id, 'matched_similarity', v_neighbour.matched_similarity) end);
         if v_neighbour.matched_similarity >= v_report then
             v_similar := v_similar || v_entry;
@@ -190,7 +190,7 @@ begin
     if v_about is not null then
         v_similar := v_similar || v_about;
     end if;
-    d.similar_memories := pg_catalog.to_jsonb(v_similar);
+    d.similar_memories := to_jsonb(v_similar);
     return d;
 end;
 $$;

@@ -41,14 +41,14 @@ returns memfold_internal.decision
 language plpgsql stable
 as $$
 begin
-    if pg_catalog.num_nonnulls(c.subject, c.predicate, c.object) = 3
+    if num_nonnulls(c.subject, c.predicate, c.object) = 3
         and memfold_internal._is_undecided(c.policy, memfold_internal._cardinality(c.tenant_id, c.predicate))
     then
         d.other_value := (memfold_internal._other_values(c.tenant_id, c.bucket_id, c.scope_key, c.object, c.memory_id, 1))[1];
     end if;
     if d.other_value is not null then
         d.similar_memories := memfold_internal._join_similar(
-            pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('memory_id', d.other_value, 'note', 'another value')),
+            jsonb_build_array(jsonb_build_object('memory_id', d.other_value, 'note', 'another value')),
             coalesce(d.similar_memories, '[]'));
     end if;
     return d;

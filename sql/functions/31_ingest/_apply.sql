@@ -50,11 +50,11 @@ create or replace function memfold_internal._stated_at(
 language plpgsql stable
 as $$
 begin
-    if p_slot_key is null and pg_catalog.num_nonnulls(d.root_id, d.target_id) = 0 then
+    if p_slot_key is null and num_nonnulls(d.root_id, d.target_id) = 0 then
         return memfold_internal._clock();
     end if;
     return greatest(memfold_internal._clock(), memfold_internal._last_said(c.tenant_id, c.bucket_id,
-        pg_catalog.array_remove(array[d.root_id, d.target_id], null), p_slot_key));
+        array_remove(array[d.root_id, d.target_id], null), p_slot_key));
 end;
 $$;
 
@@ -120,7 +120,7 @@ begin
     if (c.policy).lexical_threshold is not null and (c.policy).dedup = 'on' then
         insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
         select c.tenant_id, c.bucket_id, t.token, v_memory_id
-        from pg_catalog.unnest(memfold_internal._tokens(c.content, (c.policy).segmenter)) as t (token);
+        from unnest(memfold_internal._tokens(c.content, (c.policy).segmenter)) as t (token);
     end if;
     return v_memory_id;
 end;
@@ -137,7 +137,7 @@ begin
     if p_source_turn_ids <> '{}' then
         insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
         select p_tenant_id, t.turn, p_memory_id, p_event_id
-        from pg_catalog.unnest(p_source_turn_ids) as t (turn);
+        from unnest(p_source_turn_ids) as t (turn);
     end if;
     insert into memfold.memory_counters (
         tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen, has_metadata,
@@ -242,7 +242,7 @@ as $$
 declare
     v_memory_id uuid := d.memory_id;
     v_observation constant boolean := d.action <> 'rejected' and c.origin <> 'recalled';
-    v_timed constant boolean := pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0;
+    v_timed constant boolean := num_nonnulls(c.valid_from, c.valid_until) > 0;
     v_slot_key uuid;
     v_judgement_id uuid;
     v_asked_id uuid;
@@ -275,7 +275,7 @@ begin
         -- so that its id is above those that others, who hold the root's row but no scope, give to restatements
         if v_derive then
             perform memfold_internal._lock_texts(c.tenant_id, memfold_internal._texts_to_lock(c.tenant_id,
-                pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null)));
+                array_remove(array[v_memory_id, d.root_id, d.target_id], null)));
         end if;
     end if;
     -- a batch has assigned its own, in the order of its candidates, since it took the locks
@@ -293,7 +293,7 @@ begin
         -- locks the root before its new alias exists, or what it becomes an alias of; before it those of its slot with a lower id
         if v_slot_key is not null then
             perform memfold_internal._lock_texts(c.tenant_id, array(
-                select i.id from pg_catalog.unnest(d.target_id || memfold_internal._restated_with(c.tenant_id, array[d.target_id])) as i (id)
+                select i.id from unnest(d.target_id || memfold_internal._restated_with(c.tenant_id, array[d.target_id])) as i (id)
                 group by i.id order by i.id
             ));
         end if;
@@ -345,9 +345,9 @@ begin
         if v_observation and not v_counted then
             perform memfold_internal._count_statement(c.tenant_id, v_memory_id, null, c.source_turn_ids, c.source_confidence,
                 c.extractor_confidence, c.observed_at, v_event_id, c.metadata <> '{}',
-                pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0);
+                num_nonnulls(c.valid_from, c.valid_until) > 0);
         end if;
-        perform memfold.derive_scope(pg_catalog.array_remove(array[v_memory_id, d.root_id, d.target_id], null),
+        perform memfold.derive_scope(array_remove(array[v_memory_id, d.root_id, d.target_id], null),
             c.tenant_id);
     end if;
     return memfold_internal._result(d, v_memory_id, v_judgement_id, v_event_id);

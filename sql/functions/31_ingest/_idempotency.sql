@@ -8,7 +8,7 @@ begin
     if e.content is null then
         return null;
     end if;
-    return nullif(pg_catalog.concat_ws(', ',
+    return nullif(concat_ws(', ',
         case when c.content is distinct from e.content then 'content' end,
         case when c.memory_type is distinct from e.memory_type then 'memory_type' end,
         case when c.subject is distinct from e.subject then 'subject' end,
@@ -56,7 +56,7 @@ begin
     c.metadata := p_metadata;
     v_differs := memfold_internal._key_differs(memfold_internal._event(p_tenant_id, p_event_id), memfold_internal._as_event(c));
     if v_differs is not null then
-        perform memfold_internal._fail_key(p_idempotency_key, pg_catalog.format('event %s', p_event_id), v_differs);
+        perform memfold_internal._fail_key(p_idempotency_key, format('event %s', p_event_id), v_differs);
     end if;
 end;
 $$;
@@ -67,7 +67,7 @@ language plpgsql stable
 as $$
 begin
     perform memfold_internal._fail('MF062', 'the idempotency key was used for another candidate',
-        pg_catalog.format('Key %L was used by %s; they differ in: %s.', p_idempotency_key, p_used_by, p_differs),
+        format('Key %L was used by %s; they differ in: %s.', p_idempotency_key, p_used_by, p_differs),
         'Use a new key for each candidate; a retry must pass the arguments of the first call.');
 end;
 $$;

@@ -90,7 +90,7 @@ begin
     end if;
     -- A known and active text needs only the lock of its root's row.
     d := memfold_internal._decide_known(c);
-    if d.action = 'merged' and d.method <> 'timeline' and pg_catalog.num_nonnulls(c.valid_from, c.valid_until) = 0
+    if d.action = 'merged' and d.method <> 'timeline' and num_nonnulls(c.valid_from, c.valid_until) = 0
         and not (v_patient and memfold_internal._is_late(c.tenant_id, d.root_id, c.observed_at, c.metadata))
     then
         if not v_patient then

@@ -16,7 +16,7 @@ declare
     v_memory_id uuid;
     v_aliases bigint;
     v_new bigint;
-    v_turns constant bigint := pg_catalog.cardinality(p_source_turn_ids);
+    v_turns constant bigint := cardinality(p_source_turn_ids);
     v_seen timestamptz;
     v_stated_at timestamptz;
     v_event_id uuid;

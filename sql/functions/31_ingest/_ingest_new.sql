@@ -65,7 +65,7 @@ begin
     if exists (select from memfold.links as l where l.tenant_id = p_tenant_id collate "C") then
         perform memfold_internal._check_names(p_tenant_id, p_bucket_id, p_subject, p_predicate, p_content, p_subject, p_predicate);
     end if;
-    if pg_catalog.num_nonnulls(p_subject, p_predicate, p_object) = 3
+    if num_nonnulls(p_subject, p_predicate, p_object) = 3
         and exists (
             select from memfold.memories as m
             where m.tenant_id = p_tenant_id collate "C" and m.status = 'rejected'
@@ -77,7 +77,7 @@ begin
             null::jsonb);
     end if;
     v_cardinality := case when p_predicate is not null then memfold_internal._cardinality(p_tenant_id, p_predicate) end;
-    if v_cardinality = 'one' or v_cardinality is null and pg_catalog.num_nonnulls(p_subject, p_predicate, p_object) = 3
+    if v_cardinality = 'one' or v_cardinality is null and num_nonnulls(p_subject, p_predicate, p_object) = 3
         and memfold_internal._other_values(p_tenant_id, p_bucket_id, v_scope_key, p_object, null, 1) <> '{}'
         or p_embedding is not null and exists (
         select from memfold_internal._scope_similarities(p_tenant_id, p_bucket_id, v_scope_key, v_embedding, p_embedding_model,

@@ -92,7 +92,7 @@ as $$
 declare
     v_aliases bigint;
     v_seen constant timestamptz := coalesce(c.observed_at, memfold_internal._clock());
-    v_turns bigint := pg_catalog.cardinality(c.source_turn_ids);
+    v_turns bigint := cardinality(c.source_turn_ids);
     v_new bigint;
     v_last_event uuid;
 begin
@@ -119,7 +119,7 @@ begin
         end if;
         return;
     end if;
-    if pg_catalog.num_nonnulls(c.valid_from, c.valid_until) > 0 then
+    if num_nonnulls(c.valid_from, c.valid_until) > 0 then
         return;
     end if;
     -- The root's row first. An UPDATE that had to wait checks its row again: a root that is no longer active is not updated.

@@ -85,25 +85,25 @@ begin
     if v_ids = '{}' then
         return 0;
     end if;
-    perform memfold_internal._adopt_row(p_tenant_id, i.id) from pg_catalog.unnest(v_ids) as i (id);
+    perform memfold_internal._adopt_row(p_tenant_id, i.id) from unnest(v_ids) as i (id);
     perform memfold.derive_scope(v_ids, p_tenant_id);
     -- before the following, which may merge one of them into another
     update memfold.memories as m
     set is_ingested = true
-    from pg_catalog.unnest(v_ids) as i (id)
+    from unnest(v_ids) as i (id)
     where m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id;
     insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
     select m.tenant_id, m.bucket_id, t.token, m.memory_id
-    from pg_catalog.unnest(v_ids) as i (id)
+    from unnest(v_ids) as i (id)
     cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
     cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
-    cross join lateral pg_catalog.unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
+    cross join lateral unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.content_hash is not null and p.lexical_threshold is not null
     on conflict do nothing;
     -- its transaction may have begun before the rules of the bucket changed
     for v_row in
         select m.memory_id, p.rehash_run
-        from pg_catalog.unnest(v_ids) as i (id)
+        from unnest(v_ids) as i (id)
         cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         cross join lateral memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type) as p
         where m.canonicalizer is not null and (
@@ -119,6 +119,6 @@ begin
             limit 1
         )), null);
     end loop;
-    return pg_catalog.cardinality(v_ids);
+    return cardinality(v_ids);
 end;
 $$;

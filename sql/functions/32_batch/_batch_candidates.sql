@@ -9,18 +9,18 @@ declare
     v_policies memfold.policies[];
     v_policy memfold.policies;
 begin
-    select pg_catalog.array_agg(p.policy order by p.bucket_id, p.memory_type),
-        pg_catalog.array_agg(p.bucket_id order by p.bucket_id, p.memory_type),
-        pg_catalog.array_agg(p.memory_type order by p.bucket_id, p.memory_type)
+    select array_agg(p.policy order by p.bucket_id, p.memory_type),
+        array_agg(p.bucket_id order by p.bucket_id, p.memory_type),
+        array_agg(p.memory_type order by p.bucket_id, p.memory_type)
     into v_policies, b.buckets, b.types
     from (
         select t.bucket_id, t.memory_type, memfold_internal._policy(b.tenant_id, t.bucket_id, t.memory_type) as policy
         from (
             select distinct coalesce(e.bucket_id, 'default') as bucket_id, coalesce(e.memory_type, 'fact') as memory_type
-            from pg_catalog.unnest(p_elements) as e
+            from unnest(p_elements) as e
         ) as t
     ) as p;
-    for v_i in 1..pg_catalog.cardinality(v_policies) loop
+    for v_i in 1..cardinality(v_policies) loop
         v_policy := v_policies[v_i];
         if v_policy.dedup = 'off' then
             v_policy.canonicalizer := null;
@@ -28,14 +28,14 @@ begin
         end if;
     end loop;
     b.policies := v_policies;
-    if pg_catalog.cardinality(v_policies) = 1 then
-        b.policy_of := pg_catalog.array_fill(1, array[pg_catalog.cardinality(p_elements)]);
+    if cardinality(v_policies) = 1 then
+        b.policy_of := array_fill(1, array[cardinality(p_elements)]);
     else
-        select pg_catalog.array_agg(p.place order by p.i) into b.policy_of
+        select array_agg(p.place order by p.i) into b.policy_of
         from (
             select e.ordinality as i,
-                pg_catalog.dense_rank() over (order by coalesce(e.bucket_id, 'default'), coalesce(e.memory_type, 'fact'))::integer as place
-            from pg_catalog.unnest(p_elements) with ordinality as e
+                dense_rank() over (order by coalesce(e.bucket_id, 'default'), coalesce(e.memory_type, 'fact'))::integer as place
+            from unnest(p_elements) with ordinality as e
         ) as p;
     end if;
     return b;
@@ -57,8 +57,8 @@ declare
     v_has_links constant boolean := memfold_internal._has_links(b.tenant_id);
 begin
     -- No aggregate here may have its own ORDER BY: the others would get their rows in that order.
-    select pg_catalog.array_agg(case when x.sound then 'todo' else 'error' end), pg_catalog.array_agg(x.idempotency_key),
-        pg_catalog.array_agg(row(
+    select array_agg(case when x.sound then 'todo' else 'error' end), array_agg(x.idempotency_key),
+        array_agg(row(
             b.tenant_id, x.bucket_id, x.memory_type, x.content, x.subject, x.predicate, x.object, null,
             x.embedding_model, x.source_turn_ids, x.source_confidence, x.extractor_confidence, x.session_id, x.origin,
             x.metadata, x.observed_at,
@@ -71,7 +71,7 @@ begin
             end,
             null, x.signature, null, null, null, null, null, x.subject, x.predicate, x.valid_from, x.valid_until
         )::memfold_internal.candidate),
-        case when v_embeddings is not null then pg_catalog.array_agg(memfold_internal._unit(x.embedding)) end
+        case when v_embeddings is not null then array_agg(memfold_internal._unit(x.embedding)) end
     into b.classes, b.idempotency_keys, b.items, b.embeddings
     from (
         select z.*,
@@ -99,7 +99,7 @@ begin
                     coalesce(e.extractor_confidence, 0.5) as extractor_confidence, e.session_id,
                     coalesce(e.origin, 'observed') as origin, coalesce(e.metadata, '{}') as metadata,
                     e.observed_at, e.valid_from, e.valid_until, e.idempotency_key, v_policy_of[e.ordinality] as rule
-                from pg_catalog.unnest(p_elements) with ordinality as e
+                from unnest(p_elements) with ordinality as e
                 order by e.ordinality
             ) as y
             offset 0
@@ -127,7 +127,7 @@ declare
     v_detail text;
     v_hint text;
 begin
-    for v_i in 1..pg_catalog.cardinality(v_items) loop
+    for v_i in 1..cardinality(v_items) loop
         continue when v_classes[v_i] = 'todo';
         begin
             c := v_items[v_i];

@@ -132,11 +132,11 @@ declare
     v_known constant uuid[] := b.known;
     v_results memfold.ingest_result[] := b.results;
 begin
-    perform memfold_internal._use_keys(b.tenant_id, pg_catalog.array_agg((v_items[o.i]).bucket_id), pg_catalog.array_agg(o.key),
-        pg_catalog.array_agg(o.event_id))
+    perform memfold_internal._use_keys(b.tenant_id, array_agg((v_items[o.i]).bucket_id), array_agg(o.key),
+        array_agg(o.event_id))
     from unnest(b.first_of_key, b.idempotency_keys, b.event_ids) with ordinality as o (first, key, event_id, i)
     where o.first = o.i;
-    for v_i in 1..pg_catalog.cardinality(v_items) loop
+    for v_i in 1..cardinality(v_items) loop
         if v_classes[v_i] in ('known', 'again') then
             v_results[v_i] := memfold_internal._event_result(b.tenant_id, coalesce(v_known[v_i], b.event_ids[b.first_of_key[v_i]]));
         end if;

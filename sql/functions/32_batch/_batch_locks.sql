@@ -122,24 +122,24 @@ declare
     v_classes constant text[] := b.classes;
     v_models constant text[] := (
         -- except candidates that were refused for it, and those ingested before it was replaced
-        select pg_catalog.array_agg(distinct c.embedding_model) filter (
+        select array_agg(distinct c.embedding_model) filter (
             where c.embedding_model is not null and v_classes[c.ordinality] not in ('error', 'known', 'again')
         )
-        from pg_catalog.unnest(b.items) with ordinality as c
+        from unnest(b.items) with ordinality as c
     );
 begin
     if memfold_internal._has_links(b.tenant_id) or exists (
-        select from pg_catalog.unnest(b.items) as c
+        select from unnest(b.items) as c
         where (c.subject, c.predicate) is distinct from (c.told_subject, c.told_predicate)
     ) then
         perform memfold_internal._check_names(b.tenant_id, c.bucket_id, c.told_subject, c.told_predicate, c.content, c.subject, c.predicate)
-        from pg_catalog.unnest(b.items) with ordinality as c
+        from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] in ('todo', 'rest');
     end if;
     perform memfold_internal._check_rules(b.tenant_id, p.bucket_id, p.memory_type, p.policy, v_models)
     from (
         select b.buckets[g.i] as bucket_id, b.types[g.i] as memory_type, b.policies[g.i] as policy
-        from pg_catalog.generate_subscripts(b.policies, 1) as g (i)
+        from generate_subscripts(b.policies, 1) as g (i)
     ) as p;
 end;
 $$;
@@ -210,7 +210,7 @@ declare
     v_scope_keys constant uuid[] := b.scope_keys;
     c memfold_internal.candidate;
 begin
-    for v_i in 1..pg_catalog.cardinality(v_items) loop
+    for v_i in 1..cardinality(v_items) loop
         continue when v_classes[v_i] <> 'rest';
         c := v_items[v_i];
         c.policy := v_policies[b.policy_of[v_i]];

@@ -15,8 +15,8 @@ begin
     with counted as (
         select c.ordinality as i, c.bucket_id, c.content_hash, c.session_id, v_matched[c.ordinality] as memory_id,
             (v_policies[v_policy_of[c.ordinality]]).max_session_repeats as most,
-            pg_catalog.count(*) over (w rows between unbounded preceding and 1 preceding) as rows_before,
-            pg_catalog.count(*) filter (where c.origin <> 'recalled') over (
+            count(*) over (w rows between unbounded preceding and 1 preceding) as rows_before,
+            count(*) filter (where c.origin <> 'recalled') over (
                 partition by c.bucket_id, c.content_hash, c.session_id order by c.ordinality
                 rows between unbounded preceding and 1 preceding) as repeats_before,
             c.origin
@@ -56,7 +56,7 @@ begin
         get stacked diagnostics v_message = message_text, v_detail = pg_exception_detail, v_hint = pg_exception_hint;
     end;
     if p_on_error = 'abort' then
-        perform memfold_internal._fail('MF055', v_message, pg_catalog.format('Candidate %s: %s', p_ordinal, v_detail), v_hint);
+        perform memfold_internal._fail('MF055', v_message, format('Candidate %s: %s', p_ordinal, v_detail), v_hint);
     end if;
     -- as if it had never arrived
     delete from memfold.idempotency_keys as i
@@ -79,7 +79,7 @@ declare
     v_repeated record;
 begin
     for v_repeated in select r.place, r.repeats, r.most from memfold_internal._check_batch_repeats(b) as r loop
-        for v_i in 1..pg_catalog.cardinality(v_items) loop
+        for v_i in 1..cardinality(v_items) loop
             -- and those with the same key
             if v_i = v_repeated.place or v_classes[v_i] = 'again' and b.first_of_key[v_i] = v_repeated.place then
                 b.errors := b.errors || memfold_internal._refuse_repeats(b.ordinals[v_i], v_items[v_repeated.place],
@@ -89,7 +89,7 @@ begin
         end loop;
     end loop;
     -- those that are decided one by one do not count again what was counted here
-    for v_i in 1..pg_catalog.cardinality(v_policies) loop
+    for v_i in 1..cardinality(v_policies) loop
         v_policies[v_i].max_session_repeats := null;
     end loop;
     b.classes := v_classes;

@@ -47,11 +47,11 @@ declare
     v_roots constant uuid[] := b.roots;
     v_seen timestamptz[];
 begin
-    select pg_catalog.array_agg(coalesce(x.observed_at, greatest(x.last_seen, x.latest)) order by x.i) into v_seen
+    select array_agg(coalesce(x.observed_at, greatest(x.last_seen, x.latest)) order by x.i) into v_seen
     from (
         select c.ordinality as i, c.observed_at, k.last_seen,
             max(coalesce(c.observed_at, b.told_at)) over (partition by o.root_id order by c.ordinality) as latest
-        from pg_catalog.unnest(v_items) with ordinality as c
+        from unnest(v_items) with ordinality as c
         cross join lateral (
             select case when v_classes[c.ordinality] in ('hit', 'new', 'repeat') then v_roots[c.ordinality] end as root_id
         ) as o
@@ -61,7 +61,7 @@ begin
             offset 0
         ) as k on true
     ) as x;
-    for v_i in 1..pg_catalog.cardinality(v_items) loop
+    for v_i in 1..cardinality(v_items) loop
         if v_classes[v_i] in ('hit', 'new', 'repeat') then
             v_items[v_i].observed_at := v_seen[v_i];
         end if;
@@ -93,7 +93,7 @@ begin
             offset 0
         ) as r
         group by r.root_id
-        having pg_catalog.bool_or(o.class = 'rest') and pg_catalog.bool_or(o.class <> 'rest')
+        having bool_or(o.class = 'rest') and bool_or(o.class <> 'rest')
         order by r.root_id
     );
 end;

@@ -56,10 +56,10 @@ create or replace function memfold_internal._batch_ids(b memfold_internal.batch)
 language plpgsql volatile
 as $$
 declare
-    v_memory_ids constant uuid[] := memfold_internal._new_ids(pg_catalog.cardinality(b.items), memfold_internal._newest_memory(b.tenant_id));
+    v_memory_ids constant uuid[] := memfold_internal._new_ids(cardinality(b.items), memfold_internal._newest_memory(b.tenant_id));
 begin
     b.memory_ids := v_memory_ids;
-    select pg_catalog.array_agg(n.id order by o.i), pg_catalog.array_agg(n.root_id order by o.i)
+    select array_agg(n.id order by o.i), array_agg(n.root_id order by o.i)
     into b.matched, b.roots
     from unnest(b.classes, b.matched, b.roots, b.firsts) with ordinality as o (class, memory_id, root_id, first, i)
     cross join lateral (

@@ -14,12 +14,12 @@ begin
         -- A statement without a time is not before those of its memory: a time in the future was either given, or comes from a clock
         -- that was since set back.
         if greatest(b.latest, b.told_at) > b.told_at or exists (
-            select from pg_catalog.unnest(b.items) as c where c.observed_at > b.told_at
+            select from unnest(b.items) as c where c.observed_at > b.told_at
         ) then
             b.items := memfold_internal._seen_in_batch(b);
         end if;
     end if;
-    b.event_ids := memfold_internal._new_ids(pg_catalog.cardinality(b.items), memfold_internal._newest_event(b.tenant_id));
+    b.event_ids := memfold_internal._new_ids(cardinality(b.items), memfold_internal._newest_event(b.tenant_id));
     if v_adds then
         perform memfold_internal._add_batch_counters(b, memfold_internal._add_batch_sources(b));
         perform memfold_internal._record_batch(b);
@@ -40,7 +40,7 @@ declare
     v_memory_ids constant uuid[] := b.memory_ids;
     v_event_ids uuid[] := b.event_ids;
     v_results memfold.ingest_result[];
-    v_count constant integer := pg_catalog.cardinality(v_items);
+    v_count constant integer := cardinality(v_items);
     v_last_event_id constant uuid := b.event_ids[v_count];
     v_roots uuid[];
     c memfold_internal.candidate;
@@ -64,7 +64,7 @@ begin
     b.event_ids := v_event_ids;
     b.results := v_results;
     -- Whether windows of turns are independent depends on their order, and candidates that only add were added first.
-    if exists (select from pg_catalog.unnest(v_items) as c where pg_catalog.cardinality(c.source_turn_ids) > 1) then
+    if exists (select from unnest(v_items) as c where cardinality(c.source_turn_ids) > 1) then
         v_roots := memfold_internal._roots_of_both(b);
         if v_roots <> '{}' then
             perform memfold_internal._recount(b.tenant_id, memfold_internal._trees(b.tenant_id, v_roots));
@@ -100,7 +100,7 @@ begin
             select (v_results[o.i]).* where o.class not in ('hit', 'new', 'repeat', 'error')
         ) as r (action, memory_id, tier, method, similarity, superseded_id, judgement_id, event_id, "similar")
         union all
-        select f.* from pg_catalog.unnest(b.errors) as f
+        select f.* from unnest(b.errors) as f
     ) as x
     order by x.ordinal;
 end;
@@ -134,19 +134,19 @@ begin
             b := memfold_internal._doubtful_candidates(b, v_read.embeddings);
         end if;
         -- before any lock: a call with the same key waits here for the other to commit
-        if pg_catalog.num_nonnulls(variadic b.idempotency_keys) > 0 then
+        if num_nonnulls(variadic b.idempotency_keys) > 0 then
             b := memfold_internal._batch_keys(b);
         end if;
     end if;
     if p_on_error = 'abort' and b.errors <> '{}' then
-        perform memfold_internal._fail_batch(e) from pg_catalog.unnest(b.errors) as e order by e.ordinal limit 1;
+        perform memfold_internal._fail_batch(e) from unnest(b.errors) as e order by e.ordinal limit 1;
     end if;
     if b.ordinals is not null then
         b := memfold_internal._lock_batch(b);
         if 'todo' = any(b.classes) then
             b := memfold_internal._sort_texts(b);
         end if;
-        if exists (select from pg_catalog.unnest(b.policies) as p where p.max_session_repeats is not null) then
+        if exists (select from unnest(b.policies) as p where p.max_session_repeats is not null) then
             b := memfold_internal._limit_repeats(b, p_on_error);
         end if;
         b := memfold_internal._lock_batch_rows(b);

@@ -52,21 +52,21 @@ as $$
 declare
     v_number bigint;
 begin
-    if coalesce(pg_catalog.jsonb_typeof(p_candidates), 'null') <> 'array' then
+    if coalesce(jsonb_typeof(p_candidates), 'null') <> 'array' then
         perform memfold_internal._fail('MF035', 'the batch is not an array',
-            pg_catalog.format('candidates was %s.', coalesce('a JSON ' || pg_catalog.jsonb_typeof(p_candidates), 'null')),
+            format('candidates was %s.', coalesce('a JSON ' || jsonb_typeof(p_candidates), 'null')),
             'Pass a JSON array of objects whose keys are the arguments of ingest_memory().');
     end if;
-    v_number := pg_catalog.jsonb_array_length(p_candidates);
+    v_number := jsonb_array_length(p_candidates);
     if v_number > 10000 then
         perform memfold_internal._fail('MF035', 'the batch is too large',
-            pg_catalog.format('It has %s candidates.', v_number), 'Send at most 10,000 at a time.');
+            format('It has %s candidates.', v_number), 'Send at most 10,000 at a time.');
     elsif p_on_error is null or p_on_error not in ('report', 'abort') then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
-            pg_catalog.format('on_error was %s.', pg_catalog.quote_nullable(p_on_error)), 'on_error is report or abort.');
-    elsif pg_catalog.cardinality(p_embeddings) <> v_number then
+            format('on_error was %s.', quote_nullable(p_on_error)), 'on_error is report or abort.');
+    elsif cardinality(p_embeddings) <> v_number then
         perform memfold_internal._fail('MF035', 'embeddings and candidates differ in length',
-            pg_catalog.format('It has %s elements for %s candidates.', pg_catalog.cardinality(p_embeddings), v_number),
+            format('It has %s elements for %s candidates.', cardinality(p_embeddings), v_number),
             'Pass one element for each candidate, null if it has no vector.');
     end if;
 end;
@@ -80,15 +80,15 @@ as $$
 declare
     r memfold_internal.batch_candidate;
 begin
-    if pg_catalog.jsonb_typeof(p_element) <> 'object' then
+    if jsonb_typeof(p_element) <> 'object' then
         perform memfold_internal._fail('MF036', 'a candidate is not an object',
-            pg_catalog.format('It is a JSON %s.', pg_catalog.jsonb_typeof(p_element)),
+            format('It is a JSON %s.', jsonb_typeof(p_element)),
             'Pass an object whose keys are the arguments of ingest_memory().');
     elsif p_element - memfold_internal._candidate_keys() <> '{}' then
         perform memfold_internal._fail('MF036', 'a candidate has an unknown key',
-            pg_catalog.format('Unknown: %s.', (
-                select pg_catalog.string_agg(pg_catalog.quote_literal(k.key), ', ' order by k.key)
-                from pg_catalog.jsonb_object_keys(p_element - memfold_internal._candidate_keys()) as k (key)
+            format('Unknown: %s.', (
+                select string_agg(quote_literal(k.key), ', ' order by k.key)
+                from jsonb_object_keys(p_element - memfold_internal._candidate_keys()) as k (key)
             )),
             'The keys are the arguments of ingest_memory().');
     elsif not memfold_internal._has_text_values(p_element) then
@@ -97,7 +97,7 @@ begin
             'Pass values of the types of the arguments of ingest_memory().');
     end if;
     begin
-        r := pg_catalog.jsonb_populate_record(null::memfold_internal.batch_candidate, p_element);
+        r := jsonb_populate_record(null::memfold_internal.batch_candidate, p_element);
     exception when data_exception then
         perform memfold_internal._fail('MF036', 'a value of a candidate has the wrong type', left(sqlerrm, 500),
             'Pass values of the types of the arguments of ingest_memory().');
@@ -133,7 +133,7 @@ declare
 begin
     for v_element in
         select x.element, x.embedding, x.ordinality - 1 as ordinal
-        from rows from (pg_catalog.jsonb_array_elements(p_candidates), pg_catalog.unnest(p_given)) with ordinality as x (element, embedding)
+        from rows from (jsonb_array_elements(p_candidates), unnest(p_given)) with ordinality as x (element, embedding)
     loop
         begin
             r := memfold_internal._parse_candidate(p_tenant_id, v_element.element, v_element.embedding);
@@ -164,24 +164,24 @@ declare
 begin
     -- All at once. Only if one of them cannot be read, one by one, to find out which.
     begin
-        select pg_catalog.array_agg(row(
+        select array_agg(row(
             t.content, t.tenant_id, t.bucket_id, t.memory_type, t.subject, t.predicate, t.object, null, t.embedding_model,
             t.source_turn_ids, t.source_confidence, t.extractor_confidence, t.session_id, t.origin, t.metadata, t.observed_at,
             t.valid_from, t.valid_until, t.idempotency_key
         )::memfold_internal.batch_candidate order by t.ordinality),
-        pg_catalog.array_agg(t.ordinality - 1 order by t.ordinality),
-        pg_catalog.array_agg(t.embedding order by t.ordinality),
-        pg_catalog.bool_or(t.tenant_id <> p_tenant_id)
+        array_agg(t.ordinality - 1 order by t.ordinality),
+        array_agg(t.embedding order by t.ordinality),
+        bool_or(t.tenant_id <> p_tenant_id)
         into elements, ordinals, embeddings, v_odd
-        from pg_catalog.jsonb_populate_recordset(null::memfold_internal.batch_candidate, p_candidates) with ordinality as t;
+        from jsonb_populate_recordset(null::memfold_internal.batch_candidate, p_candidates) with ordinality as t;
         v_odd := v_odd or exists (
-            select from pg_catalog.jsonb_array_elements(p_candidates) as x (element)
+            select from jsonb_array_elements(p_candidates) as x (element)
             where x.element - memfold_internal._candidate_keys() <> '{}' or not memfold_internal._has_text_values(x.element)
         );
     exception when data_exception then
         v_odd := true;
     end;
-    if coalesce(pg_catalog.num_nonnulls(variadic embeddings), 0) = 0 then
+    if coalesce(num_nonnulls(variadic embeddings), 0) = 0 then
         embeddings := p_given;
     elsif p_given is not null then
         v_odd := true;

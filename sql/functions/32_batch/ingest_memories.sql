@@ -13,10 +13,10 @@ begin
         perform memfold_internal._authorize_tenant(tenant_id);
     end if;
     -- the checks of _check_batch(), which takes 20 us
-    if pg_catalog.jsonb_typeof(candidates) = 'array' and pg_catalog.jsonb_array_length(candidates) = 1
-        and on_error in ('report', 'abort') and (pg_catalog.cardinality(embeddings) = 1) is not false
+    if jsonb_typeof(candidates) = 'array' and jsonb_array_length(candidates) = 1
+        and on_error in ('report', 'abort') and (cardinality(embeddings) = 1) is not false
     then
-        r := memfold_internal._ingest_batch_of_one(tenant_id, candidates -> 0, embeddings[pg_catalog.array_lower(embeddings, 1)]);
+        r := memfold_internal._ingest_batch_of_one(tenant_id, candidates -> 0, embeddings[array_lower(embeddings, 1)]);
         if r.ordinal is not null then
             return next r;
             return;

@@ -5,9 +5,9 @@ language plpgsql stable
 as $$
 begin
     return exists (
-        select from pg_catalog.pg_roles as r
-        where r.rolname = p_role::name and pg_catalog.pg_has_role(r.oid, 'memfold_agent', 'member')
-            and not pg_catalog.pg_has_role(r.oid, 'memfold_app', 'member')
+        select from pg_roles as r
+        where r.rolname = p_role::name and pg_has_role(r.oid, 'memfold_agent', 'member')
+            and not pg_has_role(r.oid, 'memfold_app', 'member')
     );
 end;
 $$;
@@ -21,7 +21,7 @@ declare
 begin
     if memfold_internal._is_agent(v_caller) and not memfold_internal._is_agent(p_actor) then
         perform memfold_internal._fail('42501', 'permission denied to change what a person decided',
-            pg_catalog.format('%s is an agent; %s, who stated or decided it, is not.', v_caller, p_actor),
+            format('%s is an agent; %s, who stated or decided it, is not.', v_caller, p_actor),
             'Ask a person to do it. An agent may change what agents have stated and decided.');
     end if;
 end;
@@ -72,7 +72,7 @@ begin
         return;
     end if;
     select e.actor into v_actor
-    from pg_catalog.unnest(memfold_internal._trees(m.tenant_id, array[m.memory_id])) as t (id)
+    from unnest(memfold_internal._trees(m.tenant_id, array[m.memory_id])) as t (id)
     cross join lateral (
         select e.actor from memfold_internal._ledger as e
         where e.tenant_id = m.tenant_id and e.memory_id = t.id

@@ -20,11 +20,11 @@ declare
 begin
     -- an agent answers questions about memories: what links names, or declares a predicate, is a rule
     if not (
-        pg_catalog.has_function_privilege(v_actor, 'memfold.link_subject(text, text, text, text)', 'execute')
-        or pg_catalog.pg_has_role(v_actor, 'memfold_judge', 'member')
+        has_function_privilege(v_actor, 'memfold.link_subject(text, text, text, text)', 'execute')
+        or pg_has_role(v_actor, 'memfold_judge', 'member')
     ) then
         perform memfold_internal._fail('42501', 'permission denied to answer a question about names',
-            pg_catalog.format('The answer may set a rule, and role %I may not call link_subject() or set_predicate().', v_actor),
+            format('The answer may set a rule, and role %I may not call link_subject() or set_predicate().', v_actor),
             'A member of memfold_app, memfold_tenant or memfold_judge answers it.');
     end if;
     select o.* into j
@@ -33,8 +33,8 @@ begin
     v_verdicts := case j.kind when 'identity' then array['duplicate', 'distinct'] else array['one', 'many'] end;
     if not coalesce(p_verdict = any(v_verdicts), false) then
         perform memfold_internal._fail('MF028', 'the verdict does not apply to this question',
-            pg_catalog.format('verdict was %s; the question is of kind %s.', pg_catalog.quote_nullable(p_verdict), j.kind),
-            pg_catalog.format('For kind %s, a verdict is %s or %s; express doubt with a low confidence.', j.kind, v_verdicts[1], v_verdicts[2]));
+            format('verdict was %s; the question is of kind %s.', quote_nullable(p_verdict), j.kind),
+            format('For kind %s, a verdict is %s or %s; express doubt with a low confidence.', j.kind, v_verdicts[1], v_verdicts[2]));
     end if;
     perform memfold_internal._check_answer(p_confidence, p_input_tokens, p_output_tokens, p_cost);
     v_is_sure := p_confidence >= (memfold_internal._policy(j.tenant_id, j.bucket_id, '*')).confidence_floor;
@@ -53,7 +53,7 @@ begin
     r.action := 'judged';
     if not v_is_sure then
         j.verdict := 'unsure';
-        j.reason := pg_catalog.concat_ws(': ', p_verdict, p_reason);
+        j.reason := concat_ws(': ', p_verdict, p_reason);
     elsif p_verdict = 'duplicate' then
         begin
             j.run_id := memfold_internal._link(j.tenant_id, j.bucket_id, j.link ->> 'kind',

@@ -4,7 +4,7 @@ language plpgsql volatile parallel safe
 as $$
 begin
     perform memfold_internal._fail('MF026', 'there is no such judgement',
-        pg_catalog.format('judgement_id was %s.', coalesce(p_judgement_id::text, 'null')),
+        format('judgement_id was %s.', coalesce(p_judgement_id::text, 'null')),
         'open_judgements lists those that wait; set memfold.tenant_id to their tenant.');
 end;
 $$;
@@ -20,7 +20,7 @@ begin
         or not coalesce(p_cost between 0 and 1e12, true)
     then
         perform memfold_internal._fail('MF028', 'the cost of a call is out of range',
-            pg_catalog.format('input_tokens was %s, output_tokens %s, cost %s.', coalesce(p_input_tokens::text, 'null'),
+            format('input_tokens was %s, output_tokens %s, cost %s.', coalesce(p_input_tokens::text, 'null'),
                 coalesce(p_output_tokens::text, 'null'), coalesce(p_cost::text, 'null')),
             'Pass the endpoint''s figures, 0 to 1e12, or omit them.');
     end if;
@@ -36,7 +36,7 @@ as $$
 begin
     if not coalesce(p_confidence between 0 and 1, false) then
         perform memfold_internal._fail('MF028', 'the confidence is not between 0 and 1',
-            pg_catalog.format('confidence was %s.', coalesce(p_confidence::text, 'null')), 'Pass a number from 0 to 1.');
+            format('confidence was %s.', coalesce(p_confidence::text, 'null')), 'Pass a number from 0 to 1.');
     end if;
     perform memfold_internal._check_usage(p_input_tokens, p_output_tokens, p_cost);
 end;
@@ -61,7 +61,7 @@ begin
         perform memfold_internal._no_judgement(p_judgement_id);
     elsif j.status in ('done', 'obsolete') then
         perform memfold_internal._fail('MF027', 'the judgement is closed',
-            pg_catalog.format('Judgement %s is %s%s.', j.judgement_id, j.status, coalesce(': ' || j.verdict, '')),
+            format('Judgement %s is %s%s.', j.judgement_id, j.status, coalesce(': ' || j.verdict, '')),
             'The first answer counts. undo() undoes its effect.');
     end if;
     j.model := p_model;

@@ -5,7 +5,7 @@ as $$
 begin
     return memfold.canonicalize(p_content, p_canonicalizer) = ''
         -- the punctuation of every script in use, spelled out: the contents of a character class depend on the locale
-        or pg_catalog.regexp_replace(memfold_internal._prose_1(p_content),
+        or regexp_replace(memfold_internal._prose_1(p_content),
             E'[\\u0001-/:-@\\[-`{-\\u00a1\\u00a7\\u00ab\\u00b6\\u00b7\\u00bb\\u00bf'
             || E'\\u037e\\u0387\\u055a-\\u055f\\u0589\\u058a\\u05be\\u05c0\\u05c3\\u05c6\\u05f3\\u05f4\\u060c\\u061b\\u061d-\\u061f\\u066a-\\u066d\\u06d4'
             || E'\\u0964\\u0965\\u0970\\u0e4f\\u0e5a\\u0e5b\\u104a-\\u104f\\u1360-\\u1368\\u17d4-\\u17da'
@@ -69,7 +69,7 @@ declare
     v_ids uuid[];
     v_event_id uuid;
 begin
-    if pg_catalog.cardinality(p_members) = 2 then
+    if cardinality(p_members) = 2 then
         if p_leader = (p_members[1]).memory_id then
             return memfold_internal._record_relation(j, 'merged', (p_members[2]).memory_id, p_leader, null, null);
         end if;
@@ -81,19 +81,19 @@ begin
     r.run_id := j.run_id;
     foreach v_action in array array['replaced', 'merged'] loop
         v_ids := array(
-            select m.memory_id from pg_catalog.unnest(p_members) as m
+            select m.memory_id from unnest(p_members) as m
             where case v_action when 'replaced' then m.memory_id < p_leader else m.memory_id > p_leader end
             order by m.memory_id
         );
         continue when v_ids = '{}';
         perform memfold_internal._merge_all(r, 3, memfold_internal._method(j), v_action, v_ids,
-            pg_catalog.array_fill(p_leader, array[pg_catalog.cardinality(v_ids)]),
-            pg_catalog.array_fill(j.similarity, array[pg_catalog.cardinality(v_ids)]),
-            pg_catalog.array_fill(j.reason, array[pg_catalog.cardinality(v_ids)]),
-            pg_catalog.array_fill(j.judgement_id, array[pg_catalog.cardinality(v_ids)]), j.verdict);
+            array_fill(p_leader, array[cardinality(v_ids)]),
+            array_fill(j.similarity, array[cardinality(v_ids)]),
+            array_fill(j.reason, array[cardinality(v_ids)]),
+            array_fill(j.judgement_id, array[cardinality(v_ids)]), j.verdict);
     end loop;
     select max(e.event_id::text)::uuid into v_event_id
-    from pg_catalog.unnest(p_members) as m
+    from unnest(p_members) as m
     cross join lateral (
         select e.event_id from memfold.memory_events as e
         where e.tenant_id = j.tenant_id and e.memory_id = m.memory_id and e.judgement_id = j.judgement_id
@@ -119,17 +119,17 @@ declare
     v_id uuid;
 begin
     r.action := 'judged';
-    r.memory_id := (p_members[pg_catalog.cardinality(p_members)]).memory_id;
+    r.memory_id := (p_members[cardinality(p_members)]).memory_id;
     if p_conflict = 'newest_wins' then
         -- a row of a plain INSERT was stated when it was written
-        perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from pg_catalog.unnest(p_members) as o where not o.is_ingested;
+        perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from unnest(p_members) as o where not o.is_ingested;
         if found then
             perform memfold.derive_scope(array(
-                select o.memory_id from pg_catalog.unnest(p_members) as o where not o.is_ingested
+                select o.memory_id from unnest(p_members) as o where not o.is_ingested
             ), j.tenant_id);
         end if;
         v_id := memfold_internal._stated_last(j.tenant_id, p_members);
-        select o.* into strict v_kept from pg_catalog.unnest(p_members) as o where o.memory_id = v_id;
+        select o.* into strict v_kept from unnest(p_members) as o where o.memory_id = v_id;
         r.action := 'superseded';
         r.memory_id := v_kept.memory_id;
     elsif p_conflict = 'keep_existing' then
@@ -148,13 +148,13 @@ begin
             r.event_id := memfold_internal._record_relation(j, 'superseded', v_kept.memory_id, m.memory_id, null, null);
         end if;
     end loop;
-    if r.action = 'escalated' and pg_catalog.cardinality(p_members) = 2 then
+    if r.action = 'escalated' and cardinality(p_members) = 2 then
         perform memfold_internal._queue_judgement(j.tenant_id, 'review', (p_members[2]).memory_id, v_kept.memory_id, j.similarity, j.guard,
             true);
     elsif r.action = 'escalated' then
         j.run_id := null;
         perform memfold_internal._queue_rest(j, 'review', array(
-            select o.memory_id from pg_catalog.unnest(p_members) as o order by o.memory_id
+            select o.memory_id from unnest(p_members) as o order by o.memory_id
         ));
     end if;
     return r;
@@ -181,11 +181,11 @@ declare
     v_conflict text;
 begin
     r.action := 'judged';
-    r.memory_id := (p_members[pg_catalog.cardinality(p_members)]).memory_id;
+    r.memory_id := (p_members[cardinality(p_members)]).memory_id;
     for v_scope in
-        select u.scope_key from pg_catalog.unnest(p_members) as u group by u.scope_key order by min(u.memory_id::text)
+        select u.scope_key from unnest(p_members) as u group by u.scope_key order by min(u.memory_id::text)
     loop
-        v_slot := array(select u from pg_catalog.unnest(p_members) as u where u.scope_key = v_scope order by u.memory_id);
+        v_slot := array(select u from unnest(p_members) as u where u.scope_key = v_scope order by u.memory_id);
         v_oldest := v_slot[1];
         v_conflict := memfold_internal._conflict_of(v_slot);
         -- Values of a slot: one that the policy refuses, or about which it asks a person, who has the last word.
@@ -193,7 +193,7 @@ begin
             and not (j.verdict = 'distinct' and j.model is null)
             and memfold_internal._is_slot(v_oldest.tenant_id, v_oldest.bucket_id, v_oldest.memory_type, v_oldest.predicate)
             and exists (
-                select from pg_catalog.unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
+                select from unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
             )
         then
             o := memfold_internal._contradict(j, v_slot, v_conflict, false);
@@ -205,7 +205,7 @@ begin
             v_event_id := o.event_id;
         else
             -- each two of them: a person may have said which values of a slot hold together
-            for i in 2..pg_catalog.cardinality(v_slot) loop
+            for i in 2..cardinality(v_slot) loop
                 for k in 1..case when j.verdict = 'distinct' and j.model is null then i - 1 else 1 end loop
                     v_event_id := memfold_internal._record_relation(j, 'judged', (v_slot[i]).memory_id, (v_slot[k]).memory_id, null, null);
                 end loop;
@@ -226,10 +226,10 @@ create or replace function memfold_internal._conflict_of(p_members memfold.memor
 language plpgsql stable
 as $$
 declare
-    v_newest constant memfold.memories := p_members[pg_catalog.cardinality(p_members)];
+    v_newest constant memfold.memories := p_members[cardinality(p_members)];
     v_conflict constant text := (memfold_internal._policy(v_newest.tenant_id, v_newest.bucket_id, v_newest.memory_type)).conflict;
 begin
-    if exists (select from pg_catalog.unnest(p_members) as m where m.scope_key <> v_newest.scope_key) then
+    if exists (select from unnest(p_members) as m where m.scope_key <> v_newest.scope_key) then
         return v_conflict;
     end if;
     return memfold_internal._conflict(v_newest.tenant_id, v_newest.predicate, v_conflict);
@@ -254,13 +254,13 @@ declare
     v_conflict text;
     v_forgotten_id uuid;
 begin
-    foreach v_id in array array(select i.id from pg_catalog.unnest(p_members) as i (id) order by 1) loop
+    foreach v_id in array array(select i.id from unnest(p_members) as i (id) order by 1) loop
         select x.* into strict m from memfold.memories as x where x.tenant_id = j.tenant_id and x.memory_id = v_id;
         v_members := v_members || m;
         v_forgotten_id := coalesce(v_forgotten_id, case when m.status = 'rejected' then m.memory_id end);
     end loop;
     v_oldest := v_members[1];
-    v_newest := v_members[pg_catalog.cardinality(v_members)];
+    v_newest := v_members[cardinality(v_members)];
     r.status := 'done';
     r.verdict := j.verdict;
     if j.verdict in ('duplicate', 'refinement') and j.kind = 'synthesis' then
@@ -283,7 +283,7 @@ begin
         -- kept: the newest is a separate fact
         r.action := 'judged';
         r.memory_id := v_newest.memory_id;
-        for i in 2..pg_catalog.cardinality(v_members) loop
+        for i in 2..cardinality(v_members) loop
             r.event_id := memfold_internal._record_relation(j, 'judged', (v_members[i]).memory_id, v_oldest.memory_id, null, null);
         end loop;
         return r;
@@ -291,8 +291,8 @@ begin
         r.memory_id := coalesce(v_forgotten_id, v_oldest.memory_id);
         if j.verdict = 'refinement' and v_forgotten_id is null then
             select coalesce(p_richer_memory_id, u.memory_id) into r.memory_id
-            from pg_catalog.unnest(v_members) as u
-            order by pg_catalog.length(u.content) desc, u.memory_id
+            from unnest(v_members) as u
+            order by length(u.content) desc, u.memory_id
             limit 1;
         end if;
         r.action := case when r.memory_id = v_oldest.memory_id then 'merged' else 'replaced' end;

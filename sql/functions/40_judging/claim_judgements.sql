@@ -4,7 +4,7 @@ language plpgsql stable
 as $$
 begin
     return (
-        select pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        select jsonb_strip_nulls(jsonb_build_object(
             'memory_id', m.memory_id, 'content', m.content, 'memory_type', m.memory_type, 'subject', m.subject,
             'predicate', m.predicate, 'object', m.object, 'first_seen', k.first_seen, 'last_seen', k.last_seen,
             'observations', k.observations, 'sources', k.independent, 'origin', e.origin, 'session_id', e.session_id,
@@ -13,7 +13,7 @@ begin
         from memfold.memories as m
         left join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         left join lateral (
-            select o.origin, o.session_id, pg_catalog.to_jsonb(o.source_turn_ids[1:5]) as turns
+            select o.origin, o.session_id, to_jsonb(o.source_turn_ids[1:5]) as turns
             from memfold.memory_events as o
             where o.tenant_id = m.tenant_id and o.memory_id = m.memory_id and o.observation
             order by o.event_id
@@ -34,7 +34,7 @@ declare
     n memfold.judgements := memfold_internal._refresh_judgement(j);
 begin
     if n.status = 'obsolete' then
-        n.resolved_at := pg_catalog.clock_timestamp();
+        n.resolved_at := clock_timestamp();
         perform memfold_internal._close_parts(j, '{}', '{}');
     elsif memfold_internal._has_changed(n, j) then
         perform memfold_internal._requeue_judgement(n);
@@ -48,7 +48,7 @@ begin
         n.status := 'leased';
         n.worker := p_worker;
         n.attempts := j.attempts + 1;
-        n.leased_until := pg_catalog.clock_timestamp() + p_lease;
+        n.leased_until := clock_timestamp() + p_lease;
         n.next_attempt_at := n.leased_until;
     end if;
     update memfold.judgements as u

@@ -101,7 +101,7 @@ begin
     -- No judge has compared them: they must be near by the texts that are shown, not through an alias.
     n := memfold_internal._refresh_judgement(j);
     return n.status = 'obsolete' or not exists (
-        select from pg_catalog.unnest(memfold_internal._members(n)) as i (id)
+        select from unnest(memfold_internal._members(n)) as i (id)
         where i.id <> n.memory_id and not memfold_internal._is_pair_near(v_policy, n.tenant_id, n.memory_id, i.id)
     );
 end;
@@ -151,10 +151,10 @@ declare
 begin
     if n.status <> 'obsolete' then
         n.status := 'dead';
-        n.reason := pg_catalog.concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
+        n.reason := concat_ws(': ', 'the judge failed, the newer text replaces the older', n.last_error);
         v_members := memfold_internal._members(n);
-        for i in 1..pg_catalog.cardinality(v_members) - 1 loop
-            perform memfold_internal._record_relation(n, 'replaced', v_members[pg_catalog.cardinality(v_members)], v_members[i], null,
+        for i in 1..cardinality(v_members) - 1 loop
+            perform memfold_internal._record_relation(n, 'replaced', v_members[cardinality(v_members)], v_members[i], null,
                 null);
         end loop;
         n.status := 'done';

@@ -6,16 +6,16 @@ language plpgsql stable
 as $$
 declare
     v_left constant uuid[] := array(
-        select i.id from pg_catalog.unnest(memfold_internal._members(n)) as i (id) where i.id = any(p_about) order by 1
+        select i.id from unnest(memfold_internal._members(n)) as i (id) where i.id = any(p_about) order by 1
     );
 begin
-    return n.member_ids is null or pg_catalog.cardinality(v_left) < 2
+    return n.member_ids is null or cardinality(v_left) < 2
         or coalesce(p_richer_memory_id <> all(v_left), false)
         -- The text of a synthesis contains what all of them say: if a member is gone, unless it was merged with one of the others, it
         -- must not bring back what was rejected or retired.
         or n.kind = 'synthesis' and exists (
             select
-            from pg_catalog.unnest(p_about) as i (id)
+            from unnest(p_about) as i (id)
             cross join lateral (
                 select memfold_internal._root(m.memory_id, m.root_id) as root from memfold.memories as m
                 where m.tenant_id = n.tenant_id and m.memory_id = i.id
@@ -44,12 +44,12 @@ begin
     end loop;
     v_left := array(
         select m.memory_id
-        from pg_catalog.unnest(p_rest) as i (id)
+        from unnest(p_rest) as i (id)
         cross join lateral memfold_internal._memory(j.tenant_id, i.id) as m
         where m.status = 'active'
         order by 1
     );
-    if pg_catalog.cardinality(v_left) > 1 then
+    if cardinality(v_left) > 1 then
         perform memfold_internal._queue_rest(j, j.kind, v_left);
     end if;
 end;

@@ -27,11 +27,11 @@ as $$
 begin
     if a.memory_id = b.memory_id then
         perform memfold_internal._fail('MF034', 'both ids are the same memory',
-            pg_catalog.format('The root of both is %s.', a.memory_id),
+            format('The root of both is %s.', a.memory_id),
             'explain_memory() shows its aliases; undo(event_id) undoes a merge.');
     elsif a.bucket_id <> b.bucket_id then
         perform memfold_internal._fail('MF034', 'the memories are in different buckets',
-            pg_catalog.format('%s is in %L, %s in %L.', a.memory_id, a.bucket_id, b.memory_id, b.bucket_id),
+            format('%s is in %L, %s in %L.', a.memory_id, a.bucket_id, b.memory_id, b.bucket_id),
             'Memories of different buckets are never compared or merged.');
     end if;
 end;

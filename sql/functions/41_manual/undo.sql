@@ -67,7 +67,7 @@ begin
             cluster_id, resolved_at
         ) values (
             p_tenant_id, t.bucket_id, t.scope_key, 'review', 'done', t.child, t.top, t.similarity, t.guard, 'distinct', 1,
-            pg_catalog.concat_ws(': ', 'undone', p_reason), t.cluster_id, memfold_internal._clock()
+            concat_ws(': ', 'undone', p_reason), t.cluster_id, memfold_internal._clock()
         );
     end loop;
 end;
@@ -95,7 +95,7 @@ begin
             and memfold_internal._is_beneath(e.tenant_id, v_parent, v_child)
         then
             perform memfold_internal._fail('MF032', 'the event cannot be restored',
-                pg_catalog.format('Since %s was undone, the memory that it merged into was merged into the other one.', e.event_id),
+                format('Since %s was undone, the memory that it merged into was merged into the other one.', e.event_id),
                 'Undo that merge first; explain_memory() shows it.');
         end if;
         for v_told in
@@ -208,7 +208,7 @@ begin
     state := 'undone';
     if e.event_id is null then
         perform memfold_internal._fail('MF029', 'there is no such event',
-            pg_catalog.format('event_id was %s.', coalesce(p_event_id::text, 'null')),
+            format('event_id was %s.', coalesce(p_event_id::text, 'null')),
             'explain_memory() shows the events of a memory; set memfold.tenant_id to its tenant.');
     elsif e.undoes is not null then
         event := memfold_internal._event(p_tenant_id, e.undoes);
@@ -216,17 +216,17 @@ begin
     end if;
     if event.method = 'rehash' then
         perform memfold_internal._fail('MF032', 'the event cannot be undone',
-            pg_catalog.format('It belongs to the rehash %s.', coalesce(e.run_id, event.run_id)),
+            format('It belongs to the rehash %s.', coalesce(e.run_id, event.run_id)),
             'Texts that are equal under the present rules cannot be separate: call rehash_bucket(tenant_id, bucket_id, undo_run_id => ...).');
     elsif e.undoes is null and not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
         perform memfold_internal._fail('MF032', 'the event cannot be undone',
-            pg_catalog.format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
+            format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
             'Merges, supersessions, prunings, restatements and rejections of a memory can be; to remove a memory itself, use reject_memory().');
     elsif exists (
         select from memfold.memory_events as u
         where u.tenant_id = e.tenant_id and u.undoes = event.event_id and u.event_id > e.event_id and e.undoes is not null
     ) or e.undoes is null and memfold_internal._undo_state(p_tenant_id, e.event_id) <> 'restored' then
-        perform memfold_internal._fail('MF033', 'the event is already undone', pg_catalog.format('event_id was %s.', e.event_id),
+        perform memfold_internal._fail('MF033', 'the event is already undone', format('event_id was %s.', e.event_id),
             'explain_memory() marks undone events; only the last row about an event can itself be undone.');
     end if;
     perform memfold_internal._check_rank(e.actor);

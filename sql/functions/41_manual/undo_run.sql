@@ -10,31 +10,31 @@ declare
 begin
     if r.arguments ? 'for_all' then
         perform memfold_internal._fail('MF039', 'the rule is for all tenants',
-            pg_catalog.format('Run %s is about %s.', r.run_id, v_about),
+            format('Run %s is about %s.', r.run_id, v_about),
             'Call set_predicate(..., tenant_id => ''*'') with the rule from before, or set one for this tenant alone.');
     end if;
     perform memfold_internal._lock_rules(r.tenant_id);
     r := memfold_internal._run(r.tenant_id, r.run_id);
     -- those of which it is the last word
-    select pg_catalog.array_agg(u.name) into v_predicates
-    from pg_catalog.unnest(memfold_internal._predicates_of(r.arguments)) as u (name)
+    select array_agg(u.name) into v_predicates
+    from unnest(memfold_internal._predicates_of(r.arguments)) as u (name)
     where not exists (
         select from memfold.runs as o
         where o.tenant_id = r.tenant_id and o.kind = 'predicate' and o.run_id > r.run_id and o.arguments ->> 'predicate' = u.name
     );
     if r.status = 'undone' or v_predicates is null or r.arguments ? 'undoes' then
         perform memfold_internal._fail('MF039', 'the run was undone, or is not the last of its predicate',
-            pg_catalog.format('Run %s is about %s.', r.run_id, v_about), 'Call set_predicate() with the rule that is to hold.');
+            format('Run %s is about %s.', r.run_id, v_about), 'Call set_predicate() with the rule that is to hold.');
     elsif r.arguments ? 'predicate' then
         v_run_id := memfold_internal._declare(r.tenant_id, r.arguments ->> 'predicate', r.arguments -> 'was' ->> 'cardinality',
             r.arguments -> 'was' ->> 'conflict');
     else
         delete from memfold.predicates as p where p.tenant_id = r.tenant_id and p.predicate = any(v_predicates);
-        v_run_id := memfold_internal._take_up_rule(r.tenant_id, '*', pg_catalog.jsonb_build_object('predicates', v_predicates,
+        v_run_id := memfold_internal._take_up_rule(r.tenant_id, '*', jsonb_build_object('predicates', v_predicates,
             'undoes', r.run_id));
     end if;
     update memfold.runs as o
-    set status = 'undone', report = o.report || pg_catalog.jsonb_build_object('undone_by', v_run_id)
+    set status = 'undone', report = o.report || jsonb_build_object('undone_by', v_run_id)
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
 end;
 $$;
@@ -46,9 +46,9 @@ as $$
 begin
     update memfold.runs as o
     set status = 'done', ended_at = memfold_internal._clock(), report = (
-        select coalesce(pg_catalog.jsonb_object_agg(c.action, c.n), '{}')
+        select coalesce(jsonb_object_agg(c.action, c.n), '{}')
         from (
-            select e.action, pg_catalog.count(*) as n from memfold.memory_events as e
+            select e.action, count(*) as n from memfold.memory_events as e
             where e.tenant_id = r.tenant_id and e.run_id = r.run_id
             group by e.action
         ) as c

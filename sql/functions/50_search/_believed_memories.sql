@@ -22,7 +22,7 @@ begin
     );
     v_events := array(
         select e.event
-        from pg_catalog.unnest(v_texts) as m
+        from unnest(v_texts) as m
         cross join lateral (
             select e as event from memfold.memory_events as e
             where e.tenant_id = p_tenant_id collate "C" and e.memory_id = m.memory_id and e.recorded_at <= p_known_at
@@ -32,20 +32,20 @@ begin
     v_policies := array(select p from memfold.policies as p where p.tenant_id = p_tenant_id collate "C");
     v_predicates := array(select p from memfold.predicates as p where p.tenant_id = p_tenant_id collate "C");
     -- row-level security shows one tenant at a time
-    perform pg_catalog.set_config('memfold.tenant_id', p_into_tenant, true);
-    for v_i in 1..pg_catalog.cardinality(v_policies) loop
+    perform set_config('memfold.tenant_id', p_into_tenant, true);
+    for v_i in 1..cardinality(v_policies) loop
         v_policies[v_i].tenant_id := p_into_tenant;
         v_policies[v_i].rehash_run := null;
     end loop;
-    insert into memfold.policies select p.* from pg_catalog.unnest(v_policies) as p;
+    insert into memfold.policies select p.* from unnest(v_policies) as p;
     insert into memfold.predicates (tenant_id, predicate, cardinality, conflict)
-    select p_into_tenant, p.predicate, p.cardinality, p.conflict from pg_catalog.unnest(v_predicates) as p;
+    select p_into_tenant, p.predicate, p.cardinality, p.conflict from unnest(v_predicates) as p;
     -- without a hash, which no state depends on
     insert into memfold.memories (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, key_fields, created_at, is_ingested
     )
     select p_into_tenant, m.memory_id, m.bucket_id, m.memory_type, m.subject, m.predicate, m.object, m.content, '', m.created_at, true
-    from pg_catalog.unnest(v_texts) as m;
+    from unnest(v_texts) as m;
     insert into memfold.memory_events (
         tenant_id, event_id, recorded_at, bucket_id, action, tier, method, memory_id, target_id, observation, source_turn_ids,
         source_confidence, extractor_confidence, observed_at, valid_from, valid_until, verdict, undoes, actor
@@ -53,17 +53,17 @@ begin
     select p_into_tenant, e.event_id, e.recorded_at, e.bucket_id, e.action, e.tier, e.method, e.memory_id, e.target_id, e.observation,
         e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observed_at, e.valid_from, e.valid_until,
         e.verdict, e.undoes, e.actor
-    from pg_catalog.unnest(v_events) as e;
+    from unnest(v_events) as e;
     insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
     select distinct on (t.turn, o.memory_id) p_into_tenant, t.turn, o.memory_id, o.event_id
     from memfold_internal._observed as o
-    cross join lateral pg_catalog.unnest(o.source_turn_ids) as t (turn)
+    cross join lateral unnest(o.source_turn_ids) as t (turn)
     where o.tenant_id = p_into_tenant
     order by t.turn, o.memory_id, o.event_id;
     insert into memfold.memory_counters (tenant_id, memory_id)
-    select p_into_tenant, m.memory_id from pg_catalog.unnest(v_texts) as m;
-    perform memfold_internal._recount(p_into_tenant, array(select m.memory_id from pg_catalog.unnest(v_texts) as m));
-    return array(select m.memory_id from pg_catalog.unnest(v_texts) as m order by m.memory_id);
+    select p_into_tenant, m.memory_id from unnest(v_texts) as m;
+    perform memfold_internal._recount(p_into_tenant, array(select m.memory_id from unnest(v_texts) as m));
+    return array(select m.memory_id from unnest(v_texts) as m order by m.memory_id);
 end;
 $$;
 

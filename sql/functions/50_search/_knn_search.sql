@@ -74,15 +74,15 @@ create or replace function memfold_internal._is_large_bucket(p_tenant_id text, p
 language plpgsql stable
 as $$
 declare
-    v_now constant bigint := pg_catalog.date_part('epoch', memfold_internal._clock());
-    v_setting constant text := 'memfold.large_' || pg_catalog.to_hex(pg_catalog.hashtextextended(
+    v_now constant bigint := date_part('epoch', memfold_internal._clock());
+    v_setting constant text := 'memfold.large_' || to_hex(hashtextextended(
         row(p_tenant_id, p_bucket_id, p_embedding_model)::text collate "C", 0));
 begin
-    if v_now - nullif(pg_catalog.current_setting(v_setting, true), '')::bigint between 0 and 59 then
+    if v_now - nullif(current_setting(v_setting, true), '')::bigint between 0 and 59 then
         return true;
     elsif memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model, memfold_internal._exact_limit(), null,
         null) then
-        perform pg_catalog.set_config(v_setting, v_now::text, false);
+        perform set_config(v_setting, v_now::text, false);
         return true;
     end if;
     return false;
@@ -161,7 +161,7 @@ language plpgsql stable
 as $$
 declare
     v_newest constant bigint := memfold_internal._search_limit();
-    v_filtered constant boolean := pg_catalog.num_nonnulls(p_memory_type, p_subject, p_predicate, p_metadata, p_metadata_path,
+    v_filtered constant boolean := num_nonnulls(p_memory_type, p_subject, p_predicate, p_metadata, p_metadata_path,
         p_min_confidence) > 0
         or exists (select from unnest(p_rules) as p where p.min_confidence > 0);
     v_outgrown boolean := false;
@@ -316,7 +316,7 @@ begin
         -- on until enough have passed
         select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(p_index_id) as t;
         v_before := memfold_internal._scan_far(p_embedding, p_max_vectors, case when p_filtered then 20000 else 4000 end);
-        execute pg_catalog.format(
+        execute format(
             'select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)'
             ' from ('
             ' select n.root_id, v.memory_id as text_id, memfold_internal._similarity(v.embedding, $3) as similarity, n.confidence, n.feedback'

@@ -95,7 +95,7 @@ declare
     v_name record;
     v_subject text;
     v_predicate text;
-    v_at constant timestamptz := coalesce(p_as_of, pg_catalog.now());
+    v_at constant timestamptz := coalesce(p_as_of, now());
     v_place bigint := 0;
     v_bucket text;
     v_rules record;

@@ -23,7 +23,7 @@ begin
     ),
     -- without a vector on either side: by words
     said as materialized (
-        select c.place, c.embedding is null as is_bare, pg_catalog.cardinality(t.words) as size, t.words
+        select c.place, c.embedding is null as is_bare, cardinality(t.words) as size, t.words
         from c
         cross join lateral (
             select memfold_internal._tokens(m.content, 'characters') as words from memfold.memories as m
@@ -39,7 +39,7 @@ begin
         join (select s.*, y.word from said as s cross join lateral unnest(s.words) as y (word)) as b
             on b.word = x.word and b.place > a.place and (a.is_bare or b.is_bare)
         group by a.place, b.place, a.size, b.size
-        having pg_catalog.count(*) >= memfold_internal._same_words() * (a.size + b.size - pg_catalog.count(*))
+        having count(*) >= memfold_internal._same_words() * (a.size + b.size - count(*))
     )
     select array_agg(p.later), array_agg(p.earlier) into later, earlier
     from (
@@ -73,7 +73,7 @@ declare
     v_clean boolean;
     v_folded bigint[];
 begin
-    clusters := array(select pg_catalog.generate_subscripts(p_memory_ids, 1));
+    clusters := array(select generate_subscripts(p_memory_ids, 1));
     best := clusters;
     select p.later, p.earlier into v_later, v_earlier from memfold_internal._alike(p_tenant_id, p_memory_ids, p_embedding_model,
     p_threshold) as p;
@@ -172,11 +172,11 @@ begin
     end loop;
     if v_folded is not null then
         best := array(
-            select pg_catalog.first_value(u.place) over (partition by u.cluster
+            select first_value(u.place) over (partition by u.cluster
                 order by m.completeness desc, u.confidence desc, m.last_seen desc, u.id desc)
             from unnest(clusters, p_memory_ids, p_confidences) with ordinality as u (cluster, id, confidence, place)
             left join lateral (
-                select pg_catalog.length(memfold_internal._prose_1(t.content)) as completeness, k.last_seen
+                select length(memfold_internal._prose_1(t.content)) as completeness, k.last_seen
                 from memfold.memories as t
                 join memfold.memory_totals as k on k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
                 where t.tenant_id = p_tenant_id collate "C" and t.memory_id = u.id

@@ -35,7 +35,7 @@ as $$
         ) as k
     cross join
         lateral (
-            select p_rules[coalesce(pg_catalog.array_position(p_types, r.memory_type), 1)] as p
+            select p_rules[coalesce(array_position(p_types, r.memory_type), 1)] as p
             where true
             offset 0
         ) as q

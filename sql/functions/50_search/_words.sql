@@ -71,7 +71,7 @@ as $$
 declare
     v_words text[] := array(
         select w.lexeme
-        from pg_catalog.unnest(memfold_internal._word_vector(p_query, null, null, null, p_text_search)) as w
+        from unnest(memfold_internal._word_vector(p_query, null, null, null, p_text_search)) as w
         order by w.positions[1], w.lexeme
     );
     v_telling text[];
@@ -79,8 +79,8 @@ begin
     if p_text_search = 'pg_catalog.simple'::regconfig then
         -- which has no stop words: the English ones match nearly everything
         v_telling := array(
-            select w.word from pg_catalog.unnest(v_words) with ordinality as w (word, place)
-            where pg_catalog.ts_lexize('pg_catalog.english_stem', w.word) <> '{}'
+            select w.word from unnest(v_words) with ordinality as w (word, place)
+            where ts_lexize('pg_catalog.english_stem', w.word) <> '{}'
             order by w.place
         );
         if v_telling <> '{}' then

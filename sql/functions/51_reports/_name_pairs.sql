@@ -18,20 +18,20 @@ declare
     v_found integer;
 begin
     if p_alias <@ p_name then
-        return case when pg_catalog.cardinality(p_alias) < pg_catalog.cardinality(p_name) then 'contained' end;
+        return case when cardinality(p_alias) < cardinality(p_name) then 'contained' end;
     end if;
     -- each word of the alias, or its initial, in the order of the name
     foreach v_word in array p_alias loop
         v_found := null;
-        for v_i in v_place + 1..pg_catalog.cardinality(p_name) loop
-            if p_name[v_i] = v_word or pg_catalog.length(v_word) = 1 and pg_catalog.starts_with(p_name[v_i], v_word) then
+        for v_i in v_place + 1..cardinality(p_name) loop
+            if p_name[v_i] = v_word or length(v_word) = 1 and starts_with(p_name[v_i], v_word) then
                 v_found := v_i;
                 exit;
             end if;
         end loop;
         if v_found is null then
             return null;
-        elsif p_name[v_found] = v_word and pg_catalog.length(v_word) > 1 then
+        elsif p_name[v_found] = v_word and length(v_word) > 1 then
             v_words := v_words + 1;
         elsif p_name[v_found] <> v_word then
             v_initials := v_initials + 1;
@@ -51,7 +51,7 @@ as $$
 begin
     -- inside a sentence, where a capital indicates a name
     return exists (
-        select from pg_catalog.unnest(memfold_internal._guard(p_tenant_id, 'It is about ' || p_name,
+        select from unnest(memfold_internal._guard(p_tenant_id, 'It is about ' || p_name,
             'It is about ' || p_other)) as s (signal)
         where s.signal !~ '^(name|identifier): ' or s.signal ~ ' <> ' and not p_is_related
     );
@@ -71,7 +71,7 @@ begin
     return query
     select f.memory_id, f.memory_type, f.subject, f.spelled, f.predicate, f.object, f.content, f.canonical,
         -- the statement, without the name at its beginning
-        case when pg_catalog.starts_with(f.canonical, f.subject || ' ') then pg_catalog.substr(f.canonical, pg_catalog.length(f.subject) + 2)
+        case when starts_with(f.canonical, f.subject || ' ') then substr(f.canonical, length(f.subject) + 2)
             else f.canonical end
     from (
         select m.memory_id, m.memory_type::text, memfold_internal._prose_1(m.subject) as subject, m.subject::text as spelled,
@@ -111,6 +111,6 @@ begin
     where memfold_internal._similarity(a.embedding, b.embedding) >= a.merge_threshold
         -- the guard over the statements only, because the names are compared elsewhere
         and memfold_internal._guard(p_tenant_id,
-            pg_catalog.right(a.content, pg_catalog.length(a.form)), pg_catalog.right(b.content, pg_catalog.length(b.form))) = '{}';
+            right(a.content, length(a.form)), right(b.content, length(b.form))) = '{}';
 end;
 $$;

@@ -9,17 +9,17 @@ begin
         select * from memfold_internal._subject_facts(p_tenant_id, p_bucket_id)
     ),
     names as materialized (
-        select f.subject, pg_catalog.mode() within group (order by f.spelled) as spelled, count(*) as facts,
-            memfold_internal._name_words(f.subject) as words, (pg_catalog.array_agg(f.memory_id order by f.memory_id desc))[1:5] as ids
+        select f.subject, mode() within group (order by f.spelled) as spelled, count(*) as facts,
+            memfold_internal._name_words(f.subject) as words, (array_agg(f.memory_id order by f.memory_id desc))[1:5] as ids
         from facts as f
         where f.subject is not null
         group by f.subject
     ),
     related as materialized (
         select distinct a.subject as alias, b.subject as name, memfold_internal._name_relation(a.words, b.words) as relation
-        from (select n.*, w.word from names as n cross join lateral pg_catalog.unnest(n.words) as w (word)) as a
-        join (select n.*, w.word from names as n cross join lateral pg_catalog.unnest(n.words) as w (word)) as b
-            on b.word = a.word and b.subject <> a.subject and pg_catalog.length(a.word) > 1
+        from (select n.*, w.word from names as n cross join lateral unnest(n.words) as w (word)) as a
+        join (select n.*, w.word from names as n cross join lateral unnest(n.words) as w (word)) as b
+            on b.word = a.word and b.subject <> a.subject and length(a.word) > 1
         where memfold_internal._name_relation(a.words, b.words) is not null
     ),
     told as materialized (
@@ -46,7 +46,7 @@ begin
     ),
     shared as materialized (
         select p.alias, p.name, count(distinct p.memory_id) as facts,
-            (pg_catalog.array_agg(array[p.memory_id::text, p.other_id::text] order by p.memory_id))[1:5] as pairs
+            (array_agg(array[p.memory_id::text, p.other_id::text] order by p.memory_id))[1:5] as pairs
         from (
             select s.subject as alias, s.other as name, s.memory_id, s.other_id from same as s
             union all
@@ -88,26 +88,26 @@ begin
         from pairs as p
     )
     select 'subject', s.spelled, s.name_spelled, s.score::double precision,
-        pg_catalog.array_remove(array[
+        array_remove(array[
             s.relation,
             case when s.shared > 0 then 'facts' end,
             case when s.meanings > 1 and s.relation is not null then 'ambiguous' end
         ], null),
-        pg_catalog.jsonb_build_object('facts', s.facts, 'name_facts', s.name_facts, 'shared', s.shared,
-            'pairs', coalesce(pg_catalog.to_jsonb(s.pairs), '[]'), 'memory_ids', s.ids, 'name_memory_ids', s.name_ids)
+        jsonb_build_object('facts', s.facts, 'name_facts', s.name_facts, 'shared', s.shared,
+            'pairs', coalesce(to_jsonb(s.pairs), '[]'), 'memory_ids', s.ids, 'name_memory_ids', s.name_ids)
     from scored as s
     where s.score >= 0.5
         and not memfold_internal._names_clash(p_tenant_id, s.spelled, s.name_spelled, s.relation is not null)
     union all
     select 'subject', null, n.spelled, 0.7, array['beginning'],
-        pg_catalog.jsonb_build_object('facts', count(*), 'name_facts', n.facts, 'memory_ids',
-            (pg_catalog.array_agg(b.memory_id order by b.memory_id))[1:5], 'name_memory_ids', n.ids)
+        jsonb_build_object('facts', count(*), 'name_facts', n.facts, 'memory_ids',
+            (array_agg(b.memory_id order by b.memory_id))[1:5], 'name_memory_ids', n.ids)
     from (
         select distinct on (f.memory_id) f.memory_id, n.subject
         from facts as f
         join names as n on memfold_internal._begins_with(f.form, n.subject)
         where f.subject is null
-        order by f.memory_id, pg_catalog.length(n.subject) desc
+        order by f.memory_id, length(n.subject) desc
     ) as b
     join names as n on n.subject = b.subject
     group by n.subject, n.spelled, n.facts, n.ids;
@@ -131,22 +131,22 @@ begin
         order by f.memory_type, f.subject, f.predicate, f.value, f.memory_id
     ),
     names as materialized (
-        select f.predicate, count(*) as facts, (pg_catalog.array_agg(f.memory_id order by f.memory_id desc))[1:5] as ids, (
-            select pg_catalog.mode() within group (order by m.predicate) from memfold.memories as m
-            where m.tenant_id = p_tenant_id collate "C" and m.memory_id = any(pg_catalog.array_agg(f.memory_id))
+        select f.predicate, count(*) as facts, (array_agg(f.memory_id order by f.memory_id desc))[1:5] as ids, (
+            select mode() within group (order by m.predicate) from memfold.memories as m
+            where m.tenant_id = p_tenant_id collate "C" and m.memory_id = any(array_agg(f.memory_id))
         ) as spelled
         from facts as f
         group by f.predicate
     ),
     shared as (
         select a.predicate as alias, b.predicate as name, count(*) as facts,
-            (pg_catalog.array_agg(array[a.memory_id::text, b.memory_id::text] order by a.memory_id))[1:5] as pairs
+            (array_agg(array[a.memory_id::text, b.memory_id::text] order by a.memory_id))[1:5] as pairs
         from facts as a
         join facts as b on b.memory_type = a.memory_type and b.subject = a.subject and b.value = a.value and b.predicate <> a.predicate
         group by a.predicate, b.predicate
     )
     select 'predicate', a.spelled::text, b.spelled::text, s.facts::double precision / a.facts, array['slots'],
-        pg_catalog.jsonb_build_object('facts', a.facts, 'name_facts', b.facts, 'shared', s.facts, 'pairs', pg_catalog.to_jsonb(s.pairs),
+        jsonb_build_object('facts', a.facts, 'name_facts', b.facts, 'shared', s.facts, 'pairs', to_jsonb(s.pairs),
             'memory_ids', a.ids, 'name_memory_ids', b.ids)
     from shared as s
     join names as a on a.predicate = s.alias
@@ -154,7 +154,7 @@ begin
     where s.facts >= 2 and s.facts * 2 >= a.facts and (a.facts, a.predicate) < (b.facts, b.predicate)
         -- likes and does not like have the same objects
         and not exists (
-            select from pg_catalog.unnest(memfold_internal._guard(p_tenant_id, 'it ' || a.predicate, 'it ' || b.predicate)) as g (signal)
+            select from unnest(memfold_internal._guard(p_tenant_id, 'it ' || a.predicate, 'it ' || b.predicate)) as g (signal)
         );
 end;
 $$;

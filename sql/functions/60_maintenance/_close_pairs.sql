@@ -9,7 +9,7 @@ begin
         where v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
             and v.is_live
         group by v.model
-        order by pg_catalog.count(*) desc, v.model
+        order by count(*) desc, v.model
         limit 1
     );
 end;
@@ -48,13 +48,13 @@ begin
             and p_memory_ids is null
         union all
         select m.memory_id, m.memory_type, m.scope_key, m.subject
-        from pg_catalog.unnest(p_memory_ids) as i (id)
+        from unnest(p_memory_ids) as i (id)
         cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         where m.bucket_id = p_bucket_id collate "C"
             and m.content_hash is not null and m.root_id is null and m.status = 'active'
     ),
     rules as materialized (
-        select t.memory_type, p as rule, pg_catalog.concat_ws(' ', p.tenant_id, p.bucket_id, p.memory_type) as name,
+        select t.memory_type, p as rule, concat_ws(' ', p.tenant_id, p.bucket_id, p.memory_type) as name,
             o.consolidate_threshold, o.max_cluster_size
         from (select distinct x.memory_type from texts as x) as t
         cross join lateral memfold_internal._policy(p_tenant_id, p_bucket_id, t.memory_type) as p
@@ -76,14 +76,14 @@ begin
             offset 0
         ) as v
     )
-    select pg_catalog.array_agg(p.memory_id order by p.memory_id),
-        (pg_catalog.array_agg(p.rule order by p.memory_id desc))[1],
+    select array_agg(p.memory_id order by p.memory_id),
+        (array_agg(p.rule order by p.memory_id desc))[1],
         -- if types of one policy have their own options, the strictest applies to each of them
         max(p.consolidate_threshold), min(p.max_cluster_size)
     from placed as p
     group by p.kind, p.scope
-    having pg_catalog.count(*) > 1
-    order by (pg_catalog.array_agg(p.memory_id order by p.memory_id))[1];
+    having count(*) > 1
+    order by (array_agg(p.memory_id order by p.memory_id))[1];
 end;
 $$;
 
@@ -99,7 +99,7 @@ as $$
 declare
     v_a integer[];
     v_b integer[];
-    v_size constant integer := pg_catalog.cardinality(p_memory_ids);
+    v_size constant integer := cardinality(p_memory_ids);
     v_names constant text[] := array[
         'hnsw.ef_search', 'hnsw.iterative_scan', 'maintenance_work_mem', 'enable_seqscan', 'enable_sort', 'jit'
     ];
@@ -115,7 +115,7 @@ begin
         return query
         with v as materialized (
             select i.place::integer as place, x.embedding
-            from pg_catalog.unnest(p_memory_ids) with ordinality as i (id, place)
+            from unnest(p_memory_ids) with ordinality as i (id, place)
             cross join lateral (
                 select x.embedding from memfold.memory_vectors as x
                 where x.tenant_id = p_tenant_id collate "C" and x.memory_id = i.id
@@ -133,27 +133,27 @@ begin
     -- Larger groups: a temporary index of this group. In half precision, which finds as well and takes half the memory; its results are
     -- then compared exactly.
     select t.typnamespace::regnamespace::text into strict v_schema
-    from pg_catalog.pg_attribute as a
-    join pg_catalog.pg_type as t on t.oid = a.atttypid
+    from pg_attribute as a
+    join pg_type as t on t.oid = a.atttypid
     where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
     perform memfold_internal._norm(v.embedding)
     from memfold.memory_vectors as v where v.tenant_id = p_tenant_id collate "C" limit 1;
     -- in addition to the vector, a node has its links, and their copies while the graph grows
     v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
     v_before := memfold_internal._swap_settings(v_names, array['24', 'off',
-        greatest(v_memory, (select s.setting::bigint from pg_catalog.pg_settings as s where s.name = 'maintenance_work_mem'))
+        greatest(v_memory, (select s.setting::bigint from pg_settings as s where s.name = 'maintenance_work_mem'))
             ::text || 'kB', 'off', 'off', 'off']);
     begin
         -- enough for all of it; has an effect only until a session's first temporary table
-        perform pg_catalog.set_config('temp_buffers', v_memory || 'kB', true);
+        perform set_config('temp_buffers', v_memory || 'kB', true);
     exception when invalid_parameter_value then
         null;
     end;
-    v_table := 'pg_temp.memfold_' || pg_catalog.replace(memfold_internal._new_id()::text, '-', '');
-    execute pg_catalog.format('create temporary table %s (place integer, embedding %s.halfvec(%s)) on commit drop',
+    v_table := 'pg_temp.memfold_' || replace(memfold_internal._new_id()::text, '-', '');
+    execute format('create temporary table %s (place integer, embedding %s.halfvec(%s)) on commit drop',
         v_table, v_schema, v_dimensions);
-    execute pg_catalog.format('alter table %s alter column embedding set storage main', v_table);
-    execute pg_catalog.format(
+    execute format('alter table %s alter column embedding set storage main', v_table);
+    execute format(
         'insert into %s'
         ' select i.place, x.embedding::%s.halfvec(%s)'
         ' from unnest($1) with ordinality as i (id, place)'
@@ -161,9 +161,9 @@ begin
         ' select x.embedding from memfold.memory_vectors as x'
         ' where x.tenant_id = $2 collate "C" and x.memory_id = i.id and x.model = $3 collate "C" offset 0) as x',
         v_table, v_schema, v_dimensions) using p_memory_ids, p_tenant_id, p_embedding_model;
-    execute pg_catalog.format('create index on %s using hnsw (embedding %s.halfvec_ip_ops) with (m = 12, ef_construction = 32)',
+    execute format('create index on %s using hnsw (embedding %s.halfvec_ip_ops) with (m = 12, ef_construction = 32)',
         v_table, v_schema);
-    execute pg_catalog.format(
+    execute format(
         'select array_agg(n.a), array_agg(n.b)'
         ' from ('
         ' select distinct least(m.place, n.place) as a, greatest(m.place, n.place) as b'

@@ -7,7 +7,7 @@ begin
     return array(
         select distinct i.id
         from memfold.judgements as j
-        cross join lateral pg_catalog.unnest((memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids))[2:]) as i (id)
+        cross join lateral unnest((memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids))[2:]) as i (id)
         where j.tenant_id = p_tenant_id collate "C" and j.bucket_id = p_bucket_id collate "C"
             and j.status in ('open', 'leased')
     );
@@ -23,12 +23,12 @@ create or replace function memfold_internal._clusters(
 language plpgsql immutable rows 1000
 as $$
 declare
-    v_edges constant integer := coalesce(pg_catalog.cardinality(a), 0);
-    v_cluster integer[] := pg_catalog.array_fill(0, array[p_size]);
-    v_leader integer[] := pg_catalog.array_fill(0, array[p_size]);
-    v_led integer[] := pg_catalog.array_fill(0, array[p_size]);
-    v_similarity double precision[] := pg_catalog.array_fill(null::double precision, array[p_size]);
-    v_nearest double precision[] := pg_catalog.array_fill(null::double precision, array[p_size]);
+    v_edges constant integer := coalesce(cardinality(a), 0);
+    v_cluster integer[] := array_fill(0, array[p_size]);
+    v_leader integer[] := array_fill(0, array[p_size]);
+    v_led integer[] := array_fill(0, array[p_size]);
+    v_similarity double precision[] := array_fill(null::double precision, array[p_size]);
+    v_nearest double precision[] := array_fill(null::double precision, array[p_size]);
     v_from integer;
     v_to integer;
     v_here integer;
@@ -114,25 +114,25 @@ declare
     v_near double precision[];
     -- where the neighbours of each begin
     v_begin integer[];
-    v_used boolean[] := pg_catalog.array_fill(false, array[p_size]);
+    v_used boolean[] := array_fill(false, array[p_size]);
     -- for the growing cluster: how many of its members each is near, and how near the farthest of them
-    v_cluster integer[] := pg_catalog.array_fill(0, array[p_size]);
-    v_count integer[] := pg_catalog.array_fill(0, array[p_size]);
-    v_lowest double precision[] := pg_catalog.array_fill(0::double precision, array[p_size]);
+    v_cluster integer[] := array_fill(0, array[p_size]);
+    v_count integer[] := array_fill(0, array[p_size]);
+    v_lowest double precision[] := array_fill(0::double precision, array[p_size]);
     v_number integer := 0;
     v_member integer;
     v_next integer;
     v_place integer;
 begin
-    if coalesce(pg_catalog.cardinality(a), 0) = 0 then
+    if coalesce(cardinality(a), 0) = 0 then
         return;
     end if;
     v_edges := array(
         select e.place::integer from unnest(a, b, p_similarity) with ordinality as e (a, b, similarity, place)
         order by e.similarity desc, least(e.a, e.b), greatest(e.a, e.b)
     );
-    select pg_catalog.array_agg(n.there order by n.here, n.similarity desc, n.there),
-        pg_catalog.array_agg(n.similarity order by n.here, n.similarity desc, n.there)
+    select array_agg(n.there order by n.here, n.similarity desc, n.there),
+        array_agg(n.similarity order by n.here, n.similarity desc, n.there)
     into v_to, v_near
     from (
         select e.a as here, e.b as there, e.similarity from unnest(a, b, p_similarity) as e (a, b, similarity)
@@ -140,10 +140,10 @@ begin
         select e.b, e.a, e.similarity from unnest(a, b, p_similarity) as e (a, b, similarity)
     ) as n;
     v_begin := array(
-        select (1 + pg_catalog.sum(coalesce(d.n, 0)) over (order by p.place) - coalesce(d.n, 0))::integer
-        from pg_catalog.generate_series(1, p_size + 1) as p (place)
+        select (1 + sum(coalesce(d.n, 0)) over (order by p.place) - coalesce(d.n, 0))::integer
+        from generate_series(1, p_size + 1) as p (place)
         left join (
-            select n.here, pg_catalog.count(*) as n from unnest(a || b) as n (here) group by n.here
+            select n.here, count(*) as n from unnest(a || b) as n (here) group by n.here
         ) as d on d.here = p.place
         order by p.place
     );
@@ -170,11 +170,11 @@ begin
                 v_count[v_to[i]] := v_count[v_to[i]] + 1;
                 v_lowest[v_to[i]] := least(v_lowest[v_to[i]], v_near[i]);
             end loop;
-            exit when pg_catalog.cardinality(members) >= p_max_size;
+            exit when cardinality(members) >= p_max_size;
             if v_next is null then
                 -- of those near to all, the one nearest to the first
                 for i in v_begin[members[1]]..v_begin[members[1] + 1] - 1 loop
-                    if not v_used[v_to[i]] and v_count[v_to[i]] = pg_catalog.cardinality(members) then
+                    if not v_used[v_to[i]] and v_count[v_to[i]] = cardinality(members) then
                         v_next := v_to[i];
                         exit;
                     end if;

@@ -24,18 +24,18 @@ declare
 begin
     if memfold_internal._in_new_cycle(o.sweep_interval, p_previous, p_started) then
         v_number := v_number + (
-            select pg_catalog.count(*) filter (where s.action <> 'keep')
+            select count(*) filter (where s.action <> 'keep')
             from memfold.sweep_duplicates(p_tenant_id, p_bucket_id, dry_run => false) as s
         );
     end if;
     if memfold_internal._in_new_cycle(o.consolidate_interval, p_previous, p_started) then
         v_number := v_number + (
-            select pg_catalog.count(*) from memfold.consolidate(p_tenant_id, p_bucket_id, dry_run => false)
+            select count(*) from memfold.consolidate(p_tenant_id, p_bucket_id, dry_run => false)
         );
     end if;
     if memfold_internal._in_new_cycle(o.prune_interval, p_previous, p_started) then
         v_number := v_number + (
-            select pg_catalog.count(*) from memfold.prune_memories(p_tenant_id, p_bucket_id, dry_run => false)
+            select count(*) from memfold.prune_memories(p_tenant_id, p_bucket_id, dry_run => false)
         );
     end if;
     if memfold_internal._in_new_cycle(o.link_interval, p_previous, p_started) then
@@ -69,15 +69,15 @@ begin
     end if;
     loop
         v_bucket_id := memfold_internal._next_bucket(p_tenant_id, v_bucket_id);
-        exit when v_bucket_id is null or pg_catalog.clock_timestamp() > v_until;
+        exit when v_bucket_id is null or clock_timestamp() > v_until;
         v_step.number := v_step.number + memfold_internal._maintain_bucket(p_tenant_id, v_bucket_id, v_previous, v_started);
-        v_step.after := pg_catalog.jsonb_build_object('previous', v_previous, 'started', v_started, 'bucket_id', v_bucket_id);
+        v_step.after := jsonb_build_object('previous', v_previous, 'started', v_started, 'bucket_id', v_bucket_id);
         v_step.is_left := true;
         -- its writes hold the bucket's lock until the call ends
         exit when v_step.number > 0;
     end loop;
     if v_bucket_id is null then
-        v_step.after := pg_catalog.jsonb_build_object('previous', v_started);
+        v_step.after := jsonb_build_object('previous', v_started);
         v_step.is_left := false;
     end if;
     return v_step;

@@ -13,11 +13,11 @@ as $$
 begin
     ids := p_memory_ids;
     if p_policy.on_merge = 'replace' then
-        select pg_catalog.array_agg(s.id order by s.said_at desc, s.id desc), pg_catalog.array_agg(s.said_at order by s.said_at desc, s.id desc)
+        select array_agg(s.id order by s.said_at desc, s.id desc), array_agg(s.said_at order by s.said_at desc, s.id desc)
         into ids, said_at
         from (
             select i.id, coalesce(k.last_seen, m.created_at) as said_at
-            from pg_catalog.unnest(p_memory_ids) as i (id)
+            from unnest(p_memory_ids) as i (id)
             cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
             left join lateral (
                 select k.last_seen from memfold.memory_totals as k
@@ -26,8 +26,8 @@ begin
             ) as k on true
         ) as s;
     end if;
-    select pg_catalog.array_agg(e.a order by e.a, e.b), pg_catalog.array_agg(e.b order by e.a, e.b),
-        pg_catalog.array_agg(e.similarity order by e.a, e.b), pg_catalog.array_agg(e.merges order by e.a, e.b)
+    select array_agg(e.a order by e.a, e.b), array_agg(e.b order by e.a, e.b),
+        array_agg(e.similarity order by e.a, e.b), array_agg(e.merges order by e.a, e.b)
     into a, b, similarities, merges
     from (
         select p.a, p.b, p.similarity, s.value >= p_judge_threshold as unclear,
@@ -40,8 +40,8 @@ begin
         ) as s
         where not memfold_internal._was_asked(p_tenant_id, ids[p.b], ids[p.a])
             -- a table of hashes; an array cannot be hashed
-            and ids[p.a] not in (select w.id from pg_catalog.unnest(p_waiting) as w (id))
-            and ids[p.b] not in (select w.id from pg_catalog.unnest(p_waiting) as w (id))
+            and ids[p.a] not in (select w.id from unnest(p_waiting) as w (id))
+            and ids[p.b] not in (select w.id from unnest(p_waiting) as w (id))
     ) as e
     where e.unclear or e.merges;
 end;
@@ -94,7 +94,7 @@ begin
             (g.policy).similar_threshold, p_embedding_model) as b
     loop
         v_policy := v_group.policy;
-        v_size := pg_catalog.cardinality(v_group.ids);
+        v_size := cardinality(v_group.ids);
         v_method := case when v_group.score is null then 'vector' else 'score' end;
         select p.ids, p.said_at, p.a, p.b, p.similarities, p.merges into v_ids, v_said, v_a, v_b, v_near, v_merges
         from memfold_internal._sweep_pairs(p_tenant_id, v_group.ids, v_policy, p_embedding_model, v_group.score, v_group.merge_threshold,
@@ -112,13 +112,13 @@ begin
             v_stopped := false;
             for v_fold in
                 with edges as (
-                    select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
-                        pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
+                    select array_agg(e.a order by e.a, e.b) as a, array_agg(e.b order by e.a, e.b) as b,
+                        array_agg(e.similarity order by e.a, e.b) as similarity
                     from unnest(v_a, v_b, v_near, v_merges) as e (a, b, similarity, merges)
                     where e.merges
-                        and e.a not in (select f.place from pg_catalog.unnest(v_members) as f (place))
-                        and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
-                        and e.b not in (select f.place from pg_catalog.unnest(v_leaders) as f (place))
+                        and e.a not in (select f.place from unnest(v_members) as f (place))
+                        and e.b not in (select f.place from unnest(v_members) as f (place))
+                        and e.b not in (select f.place from unnest(v_leaders) as f (place))
                         and (e.b, e.a) not in (select f.a, f.b from unnest(v_from, v_into) as f (a, b))
                 )
                 select c.member, c.leader, c.similarity_to_leader as similarity, m.content, m.object, o.content as other_content,
@@ -160,15 +160,15 @@ begin
         -- the rest is compared as it would be after those merges
         return query
         with edges as (
-            select pg_catalog.array_agg(e.a order by e.a, e.b) as a, pg_catalog.array_agg(e.b order by e.a, e.b) as b,
-                pg_catalog.array_agg(e.similarity order by e.a, e.b) as similarity
+            select array_agg(e.a order by e.a, e.b) as a, array_agg(e.b order by e.a, e.b) as b,
+                array_agg(e.similarity order by e.a, e.b) as similarity
             from unnest(v_a, v_b, v_near, v_merges) as e (a, b, similarity, merges)
-            where e.a not in (select f.place from pg_catalog.unnest(v_members) as f (place))
-                and e.b not in (select f.place from pg_catalog.unnest(v_members) as f (place))
+            where e.a not in (select f.place from unnest(v_members) as f (place))
+                and e.b not in (select f.place from unnest(v_members) as f (place))
         )
-        select array(select v_ids[i.place] from pg_catalog.unnest(c.members) as i (place) order by 1), null::uuid, c.lowest,
+        select array(select v_ids[i.place] from unnest(c.members) as i (place) order by 1), null::uuid, c.lowest,
             null::text[], v_method, null::text, v_policy, exists (
-                select from pg_catalog.unnest(c.members) as i (place)
+                select from unnest(c.members) as i (place)
                 where i.place in (
                     select x.place from unnest(v_a, v_b, v_merges) as e (a, b, merges)
                     cross join lateral (values (e.a), (e.b)) as x (place)

@@ -32,11 +32,11 @@ begin
     if p_judgement_ids = '{}' then
         return 0;
     end if;
-    select pg_catalog.array_agg(case when p_action = 'merged' then s.newer else s.older end order by i.place),
-        pg_catalog.array_agg(case when p_action = 'merged' then s.older else s.newer end order by i.place),
-        pg_catalog.array_agg(j.similarity order by i.place)
+    select array_agg(case when p_action = 'merged' then s.newer else s.older end order by i.place),
+        array_agg(case when p_action = 'merged' then s.older else s.newer end order by i.place),
+        array_agg(j.similarity order by i.place)
     into v_children, v_parents, v_similarities
-    from pg_catalog.unnest(p_judgement_ids) with ordinality as i (id, place)
+    from unnest(p_judgement_ids) with ordinality as i (id, place)
     cross join lateral (
         select j.memory_id, j.other_id, j.similarity from memfold.judgements as j
         where j.tenant_id = r.tenant_id and j.judgement_id = i.id
@@ -44,11 +44,11 @@ begin
     ) as j
     cross join lateral (select greatest(j.memory_id, j.other_id) as newer, least(j.memory_id, j.other_id) as older) as s;
     v_places := memfold_internal._merge_all(r, 3, 'person', p_action, v_children, v_parents, v_similarities,
-        pg_catalog.array_fill('approved with its run'::text, array[pg_catalog.cardinality(p_judgement_ids)]), p_judgement_ids,
+        array_fill('approved with its run'::text, array[cardinality(p_judgement_ids)]), p_judgement_ids,
         p_verdict);
-    perform memfold_internal._answered(r.tenant_id, array(select p_judgement_ids[p.place] from pg_catalog.unnest(v_places) as p (place)),
+    perform memfold_internal._answered(r.tenant_id, array(select p_judgement_ids[p.place] from unnest(v_places) as p (place)),
         p_verdict);
-    return pg_catalog.cardinality(v_places);
+    return cardinality(v_places);
 end;
 $$;
 

@@ -44,7 +44,7 @@ begin
         ) as k
     ),
     ranked as (
-        select h.memory_id, pg_catalog.first_value(h.memory_id) over w as keep_id
+        select h.memory_id, first_value(h.memory_id) over w as keep_id
         from hashed as h
         where h.hash is not null
         window w as (partition by h.hash order by h.confidence desc, h.created_at desc, h.memory_id desc)

@@ -18,18 +18,18 @@ begin
     loop
         return query
         with edges as (
-            select pg_catalog.array_agg(p.a order by p.a, p.b) as a, pg_catalog.array_agg(p.b order by p.a, p.b) as b,
-                pg_catalog.array_agg(p.similarity order by p.a, p.b) as similarity
+            select array_agg(p.a order by p.a, p.b) as a, array_agg(p.b order by p.a, p.b) as b,
+                array_agg(p.similarity order by p.a, p.b) as similarity
             from memfold_internal._close_pairs(p_tenant_id, v_group.ids, p_embedding_model, v_group.threshold) as p
             where not memfold_internal._was_asked(p_tenant_id, v_group.ids[p.b], v_group.ids[p.a])
                 -- a table of hashes; an array cannot be hashed
-                and v_group.ids[p.a] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
-                and v_group.ids[p.b] not in (select w.id from pg_catalog.unnest(v_waiting) as w (id))
+                and v_group.ids[p.a] not in (select w.id from unnest(v_waiting) as w (id))
+                and v_group.ids[p.b] not in (select w.id from unnest(v_waiting) as w (id))
         )
-        select array(select v_group.ids[m.place] from pg_catalog.unnest(c.members) as m (place) order by m.place), c.lowest,
+        select array(select v_group.ids[m.place] from unnest(c.members) as m (place) order by m.place), c.lowest,
             (v_group.policy).on_ambiguous
         from edges as e
-        cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, pg_catalog.cardinality(v_group.ids),
+        cross join lateral memfold_internal._cliques(e.a, e.b, e.similarity, cardinality(v_group.ids),
             v_group.max_cluster_size) as c
         where e.a is not null;
     end loop;

@@ -30,7 +30,7 @@ begin
     )
     select t.memory_type || case when (r.rule).scope = 'predicate' then ' ' || t.scope_key else '' end, t.memory_id,
         t.content::text, t.object::text, memfold_internal._tokens(t.content, (r.rule).segmenter),
-        k.last_seen, pg_catalog.row_number() over (
+        k.last_seen, row_number() over (
             order by case when (r.rule).on_merge = 'replace' then k.last_seen end desc nulls last, f.confidence desc, k.access_count desc, t.created_at desc, t.memory_id desc
         ), r.rule, r.session_threshold
     from texts as t
@@ -75,14 +75,14 @@ begin
     similarities := array[]::double precision[];
     for g in
         with texts as materialized (
-            select t.*, pg_catalog.row_number() over (partition by t.kind) as place
+            select t.*, row_number() over (partition by t.kind) as place
             from memfold_internal._session_texts(p_tenant_id, p_bucket_id, p_session_id) as t
         ),
         words as (
-            select t.kind, t.place, w.word from texts as t cross join lateral pg_catalog.unnest(t.tokens) as w (word)
+            select t.kind, t.place, w.word from texts as t cross join lateral unnest(t.tokens) as w (word)
         ),
         shared as (
-            select a.kind, a.place as a, b.place as b, pg_catalog.count(*) as n
+            select a.kind, a.place as a, b.place as b, count(*) as n
             from words as a
             join words as b on b.kind = a.kind and b.word = a.word and b.place > a.place
             group by a.kind, a.place, b.place
@@ -93,7 +93,7 @@ begin
             join texts as a on a.kind = s.kind and a.place = s.a
             join texts as b on b.kind = s.kind and b.place = s.b
             cross join lateral (
-                select s.n::double precision / (pg_catalog.cardinality(a.tokens) + pg_catalog.cardinality(b.tokens) - s.n)
+                select s.n::double precision / (cardinality(a.tokens) + cardinality(b.tokens) - s.n)
                     as similarity
             ) as j
             cross join lateral memfold_internal._check_merge(p_tenant_id, p_bucket_id, a.rule, a.content,
@@ -114,41 +114,41 @@ begin
             -- for each memory, the later ones near it
             array(
                 select coalesce((
-                    select pg_catalog.jsonb_object_agg(n.b::text, n.similarity) from near as n where n.kind = t.kind and n.a = p.place
+                    select jsonb_object_agg(n.b::text, n.similarity) from near as n where n.kind = t.kind and n.a = p.place
                 ), '{}')
-                from pg_catalog.generate_series(1, pg_catalog.cardinality(t.ids)) as p (place)
+                from generate_series(1, cardinality(t.ids)) as p (place)
                 order by p.place
             ) as later
         from (
-            select x.kind, pg_catalog.array_agg(x.memory_id order by x.place) as ids,
+            select x.kind, array_agg(x.memory_id order by x.place) as ids,
                 -- last, one that another text refines
-                pg_catalog.array_agg(x.standing + case when f.place is null then 0 else 1000000000 end order by x.place) as standings
+                array_agg(x.standing + case when f.place is null then 0 else 1000000000 end order by x.place) as standings
             from texts as x
             left join refined as f on f.kind = x.kind and f.place = x.place
             group by x.kind
         ) as t
         order by t.ids[1]
     loop
-        considered := considered + pg_catalog.cardinality(g.ids);
-        v_used := pg_catalog.array_fill(false, array[pg_catalog.cardinality(g.ids)]);
-        for i in 1..pg_catalog.cardinality(g.ids) loop
+        considered := considered + cardinality(g.ids);
+        v_used := array_fill(false, array[cardinality(g.ids)]);
+        for i in 1..cardinality(g.ids) loop
             continue when v_used[i] or g.later[i] = '{}';
             v_cluster := array[i];
-            for v_to in select k.key::integer from pg_catalog.jsonb_object_keys(g.later[i]) as k (key) order by 1 loop
+            for v_to in select k.key::integer from jsonb_object_keys(g.later[i]) as k (key) order by 1 loop
                 -- near to all its members
                 if not v_used[v_to] and (
-                    select pg_catalog.bool_and(g.later[c.place] ? v_to::text) from pg_catalog.unnest(v_cluster) as c (place)
+                    select bool_and(g.later[c.place] ? v_to::text) from unnest(v_cluster) as c (place)
                 ) then
                     v_cluster := v_cluster || v_to;
                 end if;
             end loop;
-            continue when pg_catalog.cardinality(v_cluster) = 1;
+            continue when cardinality(v_cluster) = 1;
             clusters := clusters + 1;
             select c.place into v_stays
-            from pg_catalog.unnest(v_cluster) as c (place) order by g.standings[c.place] limit 1;
-            for c in 1..pg_catalog.cardinality(v_cluster) loop
+            from unnest(v_cluster) as c (place) order by g.standings[c.place] limit 1;
+            for c in 1..cardinality(v_cluster) loop
                 v_used[v_cluster[c]] := true;
-                for d in c + 1..pg_catalog.cardinality(v_cluster) loop
+                for d in c + 1..cardinality(v_cluster) loop
                     v_similarity := (g.later[v_cluster[c]] ->> v_cluster[d]::text)::double precision;
                     v_sum := v_sum + v_similarity;
                     v_pairs := v_pairs + 1;

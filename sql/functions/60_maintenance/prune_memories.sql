@@ -22,7 +22,7 @@ begin
             and m.root_id is null and m.status = 'active' and p_memory_ids is null
         union all
         select m.memory_id, m.memory_type, m.content, m.predicate
-        from pg_catalog.unnest(p_memory_ids) as i (id)
+        from unnest(p_memory_ids) as i (id)
         cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
         where m.root_id is null and m.status = 'active'
     ),
@@ -39,7 +39,7 @@ begin
             memfold_internal._effective(
                 memfold_internal._confidence(k.source_confidence, k.extractor_confidence, k.independent, p.weight_source,
                     p.weight_extractor, p.weight_repetition),
-                u.last_used, pg_catalog.now(), p.decay_rate, p.decay_floor, p.decay_interval
+                u.last_used, now(), p.decay_rate, p.decay_floor, p.decay_interval
             ) as confidence
         from texts as t
         join rules as p on p.kind = t.memory_type
@@ -56,15 +56,15 @@ begin
     )
     select u.memory_id, u.content, u.confidence, u.last_used, u.helpful_count, u.harmful_count,
         case when u.harmful_count > u.helpful_count + 2
-            then pg_catalog.format('harmful: %s reports, helpful: %s', u.harmful_count, u.helpful_count)
-            when greatest(u.valid_until, u.last_used) < pg_catalog.now() - p_unused_for and u.valid_until is not null
-            then pg_catalog.format('expired since %s', (u.valid_until at time zone 'UTC')::date)
-            else pg_catalog.format('confidence %s, unused since %s', pg_catalog.round(u.confidence::numeric, 3),
+            then format('harmful: %s reports, helpful: %s', u.harmful_count, u.helpful_count)
+            when greatest(u.valid_until, u.last_used) < now() - p_unused_for and u.valid_until is not null
+            then format('expired since %s', (u.valid_until at time zone 'UTC')::date)
+            else format('confidence %s, unused since %s', round(u.confidence::numeric, 3),
                 (u.last_used at time zone 'UTC')::date) end
     from used as u
     where u.harmful_count > u.helpful_count + 2
-        or u.last_used < pg_catalog.now() - p_unused_for
-            and (u.confidence < p_max_confidence or u.valid_until < pg_catalog.now() - p_unused_for)
+        or u.last_used < now() - p_unused_for
+            and (u.confidence < p_max_confidence or u.valid_until < now() - p_unused_for)
     order by u.confidence, u.memory_id
     limit p_max_operations;
 end;

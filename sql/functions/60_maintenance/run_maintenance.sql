@@ -143,11 +143,11 @@ begin
         v_step.number := memfold_internal._fall_back_dead(p_tenant_id);
         v_step.is_left := v_step.number > 0;
     elsif p_task = 'runs' then
-        select pg_catalog.count(memfold_internal._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
+        select count(memfold_internal._end_run(r.tenant_id, r.run_id, '{}')) into v_step.number
         from memfold.runs as r
         where r.tenant_id = p_tenant_id collate "C" and r.status = 'open'
             and r.kind not in ('rehash', 'reembedding', 'dropping', 'erasure', 'link', 'predicate')
-            and r.started_at < pg_catalog.now() - interval '1 minute'
+            and r.started_at < now() - interval '1 minute'
             and not exists (
                 select from memfold.judgements as j
                 where j.tenant_id = r.tenant_id and j.run_id = r.run_id and j.status in ('open', 'leased')
@@ -162,10 +162,10 @@ begin
             v_bucket_id := memfold_internal._next_bucket(p_tenant_id, v_bucket_id);
             exit when v_bucket_id is null;
             if p_task = 'clean' then
-                select pg_catalog.count(*) into v_number
+                select count(*) into v_number
                 from memfold.clean_exact_duplicates(p_tenant_id, v_bucket_id, dry_run => false);
             else
-                select pg_catalog.count(*) filter (where s.action <> 'keep') into v_number
+                select count(*) filter (where s.action <> 'keep') into v_number
                 from memfold.sweep_duplicates(p_tenant_id, v_bucket_id, dry_run => false) as s;
             end if;
             v_step.number := v_step.number + v_number;
@@ -174,7 +174,7 @@ begin
                 v_step.after := v_bucket_id;
             end if;
             v_step.is_left := true;
-            exit when v_number > 0 or pg_catalog.clock_timestamp() > v_started + interval '1 second';
+            exit when v_number > 0 or clock_timestamp() > v_started + interval '1 second';
         end loop;
         if v_bucket_id is null then
             v_step.is_left := false;
@@ -209,7 +209,7 @@ declare
     v_key record;
 begin
     v_step.number := 0;
-    select pg_catalog.now() - min(o.key_retention) into v_before
+    select now() - min(o.key_retention) into v_before
     from memfold.options as o
     where o.tenant_id in (v_tenant_id, '*') and o.memory_type = '*';
     for v_key in
@@ -221,7 +221,7 @@ begin
             order by k.recorded_at
             limit 5000
         )
-        select o.*, o.recorded_at < pg_catalog.now() - b.key_retention as is_expired
+        select o.*, o.recorded_at < now() - b.key_retention as is_expired
         from old as o
         join (
             select x.bucket_id, p.key_retention

@@ -17,9 +17,9 @@ create or replace function memfold_internal._add_pairs(
 language plpgsql volatile
 as $$
 declare
-    v_now constant timestamptz := pg_catalog.clock_timestamp();
+    v_now constant timestamptz := clock_timestamp();
     v_actor constant text := memfold_internal._actor();
-    v_ids uuid[] := array_fill(null::uuid, array[coalesce(pg_catalog.cardinality(p_contents_a), 0)]);
+    v_ids uuid[] := array_fill(null::uuid, array[coalesce(cardinality(p_contents_a), 0)]);
     v_id uuid;
     l memfold.labelled_pairs;
     v_pair record;
@@ -85,21 +85,21 @@ begin
     if coalesce(v_a, '') = '' or coalesce(v_b, '') = '' then
         perform memfold_internal._fail('MF004', 'the content is empty',
             'The canonical form of a text of the pair is empty.', 'Pass the texts of two facts.');
-    elsif greatest(pg_catalog.octet_length(p_content_a), pg_catalog.octet_length(p_content_b)) > 100000 then
+    elsif greatest(octet_length(p_content_a), octet_length(p_content_b)) > 100000 then
         perform memfold_internal._fail('MF005', 'the content is too long',
-            pg_catalog.format('It has %s bytes.', greatest(pg_catalog.octet_length(p_content_a), pg_catalog.octet_length(p_content_b))),
+            format('It has %s bytes.', greatest(octet_length(p_content_a), octet_length(p_content_b))),
             'A text of a labelled pair has at most 100,000 bytes.');
     elsif v_a = v_b then
         perform memfold_internal._fail('MF042', 'the two texts are equal',
             'They have the same canonical form.', 'Label two texts that tier 1 does not recognize as equal.');
     elsif not coalesce(p_label in ('duplicate', 'refinement', 'contradiction', 'distinct'), false) then
-        perform memfold_internal._fail('MF042', 'unknown label', pg_catalog.format('label was %s.', pg_catalog.quote_nullable(p_label)),
+        perform memfold_internal._fail('MF042', 'unknown label', format('label was %s.', quote_nullable(p_label)),
             'A label is duplicate, refinement, contradiction or distinct.');
     elsif p_similarities is not null and (
-        pg_catalog.jsonb_typeof(p_similarities) <> 'object' or pg_catalog.jsonb_path_exists(p_similarities,
+        jsonb_typeof(p_similarities) <> 'object' or jsonb_path_exists(p_similarities,
             '$.* ? (@.type() != "number" || @ < -1 || @ > 1)')
     ) then
-        perform memfold_internal._fail('MF042', 'a similarity is not a cosine', pg_catalog.format('similarities was %s.', p_similarities),
+        perform memfold_internal._fail('MF042', 'a similarity is not a cosine', format('similarities was %s.', p_similarities),
             'Pass an object with a number from -1 to 1 for each embedding model.');
     end if;
 end;

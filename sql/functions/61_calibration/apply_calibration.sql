@@ -13,9 +13,9 @@ begin
     select o.* into strict m from memfold.embedding_models as o where o.model = p_model collate "C";
     insert into memfold.calibration_changes (model, calibration_id, undoes, before, actor)
     select m.model, p_calibration_id, p_undoes,
-        pg_catalog.jsonb_object_agg(c.name, pg_catalog.to_jsonb(m) -> c.name), memfold_internal._actor()
+        jsonb_object_agg(c.name, to_jsonb(m) -> c.name), memfold_internal._actor()
     from unnest(v_columns) as c (name);
-    m := pg_catalog.jsonb_populate_record(m, p_after);
+    m := jsonb_populate_record(m, p_after);
     update memfold.embedding_models as o
     set calibration_id = m.calibration_id, merge_threshold = m.merge_threshold, judge_threshold = m.judge_threshold,
         score_function = m.score_function, candidate_threshold = m.candidate_threshold,
@@ -35,13 +35,13 @@ create or replace function memfold_internal._is_score(p_score_sql text, p_name t
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_head constant text := pg_catalog.format(
+    v_head constant text := format(
         'create or replace function memfold_internal.%s(features double precision[]) returns double precision', p_name)
         || E'\nlanguage plpgsql immutable strict parallel safe\nas $score$\n';
     v_tail constant text := E'\nend;\n$score$;\n';
     v_body text;
 begin
-    if not pg_catalog.starts_with(p_score_sql, v_head) or pg_catalog.right(p_score_sql, length(v_tail)) <> v_tail then
+    if not starts_with(p_score_sql, v_head) or right(p_score_sql, length(v_tail)) <> v_tail then
         return false;
     end if;
     v_body := substr(p_score_sql, length(v_head) + 1, length(p_score_sql) - length(v_head) - length(v_tail)) || ' end';
@@ -50,10 +50,10 @@ begin
     v_body := regexp_replace(v_body, E'''[^''\\\\]*''', ' ', 'g');
     v_body := regexp_replace(v_body, E'\\m[0-9]+(\\.[0-9]+)?(e[-+]?[0-9]+)?\\M', ' ', 'g');
     return v_body ~ E'^[a-z0-9_.,:;=<>+*/&()\\[\\]\\s-]*$' and v_body !~ E'--|/\\*' and not exists (
-        select from pg_catalog.regexp_matches(v_body, '[a-z0-9_.]+', 'g') as w (words)
+        select from regexp_matches(v_body, '[a-z0-9_.]+', 'g') as w (words)
         where w.words[1] !~ '^f[0-9]+$' and w.words[1] <> all (
             '{begin,bit,bit_count,cardinality,case,constant,declare,double,else,end,errcode,exception,exp,features,float8,greatest,
-            if,least,pg_catalog.cardinality,precision,raise,return,then,using,v,varbit,varying,when,width_bucket}'::text[]
+            if,least,cardinality,precision,raise,return,then,using,v,varbit,varying,when,width_bucket}'::text[]
         )
     );
 end;
@@ -75,13 +75,13 @@ begin
         return null;
     elsif not memfold_internal._is_score(v_sql, v_name) then
         perform memfold_internal._fail('MF045', 'the score is not a function of only its features',
-            pg_catalog.format('score_sql of calibration %s is not what memfold calibrate writes.', p_calibration_id),
+            format('score_sql of calibration %s is not what memfold calibrate writes.', p_calibration_id),
             'Calibrate again.');
     end if;
     execute v_sql;
-    execute pg_catalog.format('revoke all on function memfold_internal.%I(double precision[]) from public', v_name);
-    execute pg_catalog.format('grant execute on function memfold_internal.%I(double precision[]) to memfold_owner', v_name);
-    execute pg_catalog.format('comment on function memfold_internal.%I(double precision[]) is %L', v_name,
+    execute format('revoke all on function memfold_internal.%I(double precision[]) from public', v_name);
+    execute format('grant execute on function memfold_internal.%I(double precision[]) to memfold_owner', v_name);
+    execute format('comment on function memfold_internal.%I(double precision[]) is %L', v_name,
         'Made by apply_calibration: how likely two texts are duplicates, in [0, 1], by their features (_pair_features).');
     return v_name;
 end;
@@ -104,10 +104,10 @@ begin
             'Register it, or apply a calibration of a registered one: the table embedding_models lists them.');
     end if;
     perform memfold_internal._change_calibration(c.model, c.calibration_id, null, case
-        when c.score is null then pg_catalog.jsonb_build_object('calibration_id', c.calibration_id,
+        when c.score is null then jsonb_build_object('calibration_id', c.calibration_id,
             'merge_threshold', c.merge_threshold, 'judge_threshold', c.judge_threshold, 'score_function', null,
             'candidate_threshold', null, 'score_merge_threshold', null, 'score_judge_threshold', null)
-        else pg_catalog.jsonb_build_object('calibration_id', c.calibration_id,
+        else jsonb_build_object('calibration_id', c.calibration_id,
             'score_function', memfold_internal._make_score(c.calibration_id), 'candidate_threshold', c.candidate_threshold,
             'score_merge_threshold', c.merge_threshold, 'score_judge_threshold', c.judge_threshold)
         end);

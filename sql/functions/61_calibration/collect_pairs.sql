@@ -67,7 +67,7 @@ declare
 begin
     for v_ids in
         -- the newest of a scope: each is compared with each
-        select g.group_ids[greatest(pg_catalog.cardinality(g.group_ids) - 999, 1):]
+        select g.group_ids[greatest(cardinality(g.group_ids) - 999, 1):]
         from memfold_internal._maintenance_groups(p_tenant_id, p_bucket_id, p_embedding_model, true, null) as g
     loop
         return query
@@ -91,7 +91,7 @@ begin
     from memfold.memories as a
     join memfold.memories as b on b.tenant_id = a.tenant_id and b.memory_id = p_memory_b
     cross join lateral (
-        select pg_catalog.jsonb_object_agg(v.model, memfold_internal._similarity(v.embedding, w.embedding)) as similarities
+        select jsonb_object_agg(v.model, memfold_internal._similarity(v.embedding, w.embedding)) as similarities
         from memfold.memory_vectors as v
         join memfold.memory_vectors as w on w.tenant_id = v.tenant_id and w.memory_id = b.memory_id and w.model = v.model
         where v.tenant_id = a.tenant_id and v.memory_id = a.memory_id

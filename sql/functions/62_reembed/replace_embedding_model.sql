@@ -4,7 +4,7 @@ language plpgsql stable
 as $$
 begin
     return (
-        select pg_catalog.format('%s at %s', e.actor, e.recorded_at::timestamptz(0))
+        select format('%s at %s', e.actor, e.recorded_at::timestamptz(0))
         from memfold.memory_vectors as v
         cross join lateral (
             select e.actor, e.recorded_at from memfold.memory_events as e

@@ -102,23 +102,23 @@ declare
     v_newest uuid;
     v_rivalry constant memfold_internal.rivalry := memfold_internal._rivalry(p_tenant_id, p_texts);
 begin
-    select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
-        coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
+    select coalesce(array_agg(distinct e.memory_id), '{}'),
+        coalesce(array_agg(distinct e.memory_id) filter (where e.observation), '{}')
     into v_said, v_had
     from memfold_internal._events_of(v_tenant_id, p_texts) as e where e.origin is not null;
-    select pg_catalog.array_agg(x.memory_id), pg_catalog.array_agg(x.n) into v_touched, v_rows
+    select array_agg(x.memory_id), array_agg(x.n) into v_touched, v_rows
     from (
-        select e.memory_id, pg_catalog.count(*) as n
+        select e.memory_id, count(*) as n
         from memfold_internal._events_of(v_tenant_id, p_texts) as e
         where e.event_id = any(p_event_ids)
         group by e.memory_id
     ) as x;
     v_beside := memfold_internal._beside(v_tenant_id, p_texts, array['merged', 'replaced', 'superseded', 'historical']);
     v_named := p_texts || memfold_internal._beside(v_tenant_id, p_texts, array['merged', 'replaced']);
-    select pg_catalog.array_agg(e.memory_id), pg_catalog.array_agg(t.turn), pg_catalog.array_agg(e.event_id)
+    select array_agg(e.memory_id), array_agg(t.turn), array_agg(e.event_id)
     into v_sources, v_turns, v_stated
     from memfold_internal._events_of(v_tenant_id, p_texts) as e
-    left join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn) on p_turn is null or t.turn = p_turn
+    left join lateral unnest(e.source_turn_ids) as t (turn) on p_turn is null or t.turn = p_turn
     where e.event_id = any(p_event_ids) and e.observation;
 
     perform memfold_internal._maintain(true);
@@ -147,8 +147,8 @@ begin
     elsif v_stated is not null then
         perform memfold_internal._restate_turns(v_tenant_id, v_sources, v_turns, v_stated);
     end if;
-    select coalesce(pg_catalog.array_agg(distinct e.memory_id), '{}'),
-        coalesce(pg_catalog.array_agg(distinct e.memory_id) filter (where e.observation), '{}')
+    select coalesce(array_agg(distinct e.memory_id), '{}'),
+        coalesce(array_agg(distinct e.memory_id) filter (where e.observation), '{}')
     into v_still_said, v_has
     from memfold_internal._events_of(v_tenant_id, p_texts) as e where e.origin is not null;
     v_gone := array(
@@ -163,11 +163,11 @@ begin
                     -- here and below: without it, what EXISTS looks for may be hashed, which reads the ledger of the tenant
                     offset 0
                 ) as is_written
-            from pg_catalog.unnest(p_texts) as i (id)
+            from unnest(p_texts) as i (id)
             cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
         ),
         trees as materialized (
-            select t.root, pg_catalog.bool_or(t.lost) as loses, pg_catalog.bool_or(t.has) as stays
+            select t.root, bool_or(t.lost) as loses, bool_or(t.has) as stays
             from members as t
             group by t.root
         )
@@ -187,12 +187,12 @@ begin
         )
         order by t.id
     );
-    select coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id = any(v_gone)), '{}'),
-        pg_catalog.array_agg(s.into_id) filter (where s.memory_id = any(v_gone)),
-        coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
-        coalesce(pg_catalog.array_agg(s.into_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
-        coalesce(pg_catalog.array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
-        coalesce(pg_catalog.array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
+    select coalesce(array_agg(s.memory_id) filter (where s.memory_id = any(v_gone)), '{}'),
+        array_agg(s.into_id) filter (where s.memory_id = any(v_gone)),
+        coalesce(array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+        coalesce(array_agg(s.into_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+        coalesce(array_agg(s.root_id) filter (where s.memory_id <> all(v_gone) and s.memory_id <> s.into_id), '{}'),
+        coalesce(array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
     into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
     from memfold_internal._new_roots(v_tenant_id, p_texts, v_gone) as s;
     v_result.events := v_result.events
@@ -220,14 +220,14 @@ begin
     -- statements by a person, of an erased text or against it, were re-pointed or removed
     perform memfold_internal._recount(v_tenant_id, v_gone_into || v_beside);
     perform memfold_internal._restore_wording(v_tenant_id, array(
-        select t.id from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone)
+        select t.id from unnest(v_touched) as t (id) where t.id <> all(v_gone)
     ));
     perform memfold_internal._derive_all(v_tenant_id, array(
         select m.memory_id
         from (
-            select r.id from pg_catalog.unnest(v_roots || v_beside) as r (id)
+            select r.id from unnest(v_roots || v_beside) as r (id)
             union
-            select t.id from pg_catalog.unnest(p_timelines) as t (id) where t.id <> all(p_texts)
+            select t.id from unnest(p_timelines) as t (id) where t.id <> all(p_texts)
         ) as i
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
         order by 1
@@ -236,16 +236,16 @@ begin
     insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, memory_id, target_id, reason, cause, actor)
     select v_tenant_id, memfold_internal._id_after(memfold_internal._new_id(), v_newest), p_bucket_id, 'erased',
     case when p_turn is null then 'memory' else 'source' end, x.id, g.into_id, p_reason,
-        pg_catalog.concat_ws(', ', case when g.id is not null then 'the text' end,
-            case when t.n > 0 then pg_catalog.format('%s ledger row%s', t.n, case when t.n > 1 then 's' end) end),
+        concat_ws(', ', case when g.id is not null then 'the text' end,
+            case when t.n > 0 then format('%s ledger row%s', t.n, case when t.n > 1 then 's' end) end),
         memfold_internal._actor()
     from (select t.id from unnest(v_touched) as t (id) union select g.id from unnest(v_gone) as g (id)) as x
     left join unnest(v_gone, v_gone_into) as g (id, into_id) on g.id = x.id
     left join unnest(v_touched, v_rows) as t (id, n) on t.id = x.id
     order by x.id;
     perform memfold_internal._maintain(false);
-    v_result.erased := pg_catalog.cardinality(v_gone);
-    v_result.kept := (select pg_catalog.count(*) from pg_catalog.unnest(v_touched) as t (id) where t.id <> all(v_gone));
+    v_result.erased := cardinality(v_gone);
+    v_result.kept := (select count(*) from unnest(v_touched) as t (id) where t.id <> all(v_gone));
     v_result.current_again := memfold_internal._current_again(v_tenant_id, v_rivalry);
     return v_result;
 end;

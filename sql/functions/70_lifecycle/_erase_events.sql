@@ -98,7 +98,7 @@ begin
     -- 4,300,000 rows in an erasure.
     v_judgement_ids := array(
         select j.id
-        from pg_catalog.unnest(p_texts) as t (id)
+        from unnest(p_texts) as t (id)
         cross join lateral (
             (
                 select j.judgement_id as id from memfold.judgements as j
@@ -160,9 +160,9 @@ begin
         order by x.event_id
     loop
         v_memory_id := case when e.memory_id = any(p_gone)
-            then p_gone_into[pg_catalog.array_position(p_gone, e.memory_id)] else e.memory_id end;
+            then p_gone_into[array_position(p_gone, e.memory_id)] else e.memory_id end;
         v_target_id := nullif(case when e.target_id = any(p_gone)
-            then p_gone_into[pg_catalog.array_position(p_gone, e.target_id)] else e.target_id end, v_memory_id);
+            then p_gone_into[array_position(p_gone, e.target_id)] else e.target_id end, v_memory_id);
         if (case
             -- a recalled statement repeats the text; a refused statement of another source belongs to that source
             when e.origin is not null then e.memory_id = any(p_gone) and e.origin = 'recalled'

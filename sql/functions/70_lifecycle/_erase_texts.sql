@@ -63,7 +63,7 @@ declare
     v_tenant_id constant text collate "C" := p_tenant_id;
     v_contents constant text[] := array(
         select m.content
-        from pg_catalog.unnest(p_texts) as i (id)
+        from unnest(p_texts) as i (id)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
     );
     v_id uuid;
@@ -96,7 +96,7 @@ begin
     end loop;
     -- Aliases and roots together, because each foreign key is checked at the end of the statement.
     delete from memfold.memories as m
-    using (select t.id from pg_catalog.unnest(p_texts) as t (id)) as t
+    using (select t.id from unnest(p_texts) as t (id)) as t
     where m.tenant_id = v_tenant_id and m.memory_id = t.id;
 end;
 $$;
@@ -111,7 +111,7 @@ language sql stable
 as $$
     with recursive edges as materialized (
         select m.memory_id, m.merged_into, memfold_internal._root(m.memory_id, m.root_id) as root
-        from pg_catalog.unnest(p_texts) as i (id)
+        from unnest(p_texts) as i (id)
         cross join lateral memfold_internal._memory(p_tenant_id, i.id) as m
     ),
     up (memory_id, root, at) as (
@@ -151,7 +151,7 @@ declare
 begin
     for m in
         select o.*
-        from pg_catalog.unnest(p_texts) as i (id)
+        from unnest(p_texts) as i (id)
         cross join lateral memfold_internal._memory(v_tenant_id, i.id) as o
         where not exists (
             select from memfold.memory_events as s
@@ -197,7 +197,7 @@ begin
         if found then
             insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)
             select m.tenant_id, m.bucket_id, t.token, m.memory_id
-            from pg_catalog.unnest(memfold_internal._tokens(m.content,
+            from unnest(memfold_internal._tokens(m.content,
                 (memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type)).segmenter)) as t (token);
         end if;
     end loop;

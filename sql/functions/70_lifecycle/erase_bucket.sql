@@ -145,7 +145,7 @@ begin
     order by o.run_id desc
     limit 1;
     if not found then
-        r := memfold_internal._start_run(p_tenant_id, p_bucket_id, 'erasure', pg_catalog.jsonb_build_object('reason', p_reason));
+        r := memfold_internal._start_run(p_tenant_id, p_bucket_id, 'erasure', jsonb_build_object('reason', p_reason));
     end if;
     return r;
 end;
@@ -156,10 +156,10 @@ create or replace function memfold_internal._end_erasure(r memfold.runs, p_kind 
 language plpgsql volatile
 as $$
 declare
-    v_report constant jsonb := pg_catalog.jsonb_build_object(
+    v_report constant jsonb := jsonb_build_object(
         'erased', coalesce((r.report ->> 'erased')::bigint, 0) + p_result.erased,
         'events', coalesce((r.report ->> 'events')::bigint, 0) + p_result.events);
-    v_now constant timestamptz := pg_catalog.clock_timestamp();
+    v_now constant timestamptz := clock_timestamp();
 begin
     update memfold.runs as o
     set report = v_report, status = case when p_result.remaining = 0 then 'done' else 'open' end,
@@ -168,7 +168,7 @@ begin
     if p_result.remaining = 0 then
         insert into memfold.memory_events (tenant_id, event_id, bucket_id, action, method, reason, cause, run_id, actor)
         values (r.tenant_id, memfold_internal._new_event_id(r.tenant_id), r.bucket_id, 'erased', p_kind, r.arguments ->> 'reason',
-            pg_catalog.format('%s texts, %s ledger rows', v_report ->> 'erased', v_report ->> 'events'), r.run_id,
+            format('%s texts, %s ledger rows', v_report ->> 'erased', v_report ->> 'events'), r.run_id,
             memfold_internal._actor());
     end if;
 end;
@@ -181,7 +181,7 @@ as $$
 begin
     if not coalesce(p_max_memories between 1 and 10000, false) then
         perform memfold_internal._fail('MF022', 'an argument is out of range',
-            pg_catalog.format('max_memories was %s.', coalesce(p_max_memories::text, 'null')), 'max_memories is 1 to 10000.');
+            format('max_memories was %s.', coalesce(p_max_memories::text, 'null')), 'max_memories is 1 to 10000.');
     end if;
 end;
 $$;

@@ -18,48 +18,48 @@ language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
-    v_table constant regclass := pg_catalog.to_regclass('memfold.' || pg_catalog.quote_ident(p_table_name));
+    v_table constant regclass := to_regclass('memfold.' || quote_ident(p_table_name));
     v_all text[];
     v_columns text[];
     v_unknown text;
     v_rule jsonb;
     v_wrong record;
 begin
-    select pg_catalog.array_agg(k.key) into v_all
+    select array_agg(k.key) into v_all
     from (
         select distinct k.key
-        from pg_catalog.jsonb_array_elements(p_lines) as l (line), pg_catalog.jsonb_object_keys(l.line) as k (key)
+        from jsonb_array_elements(p_lines) as l (line), jsonb_object_keys(l.line) as k (key)
     ) as k;
-    select pg_catalog.array_agg(pg_catalog.quote_ident(a.attname) order by a.attnum) into v_columns
-    from pg_catalog.pg_attribute as a
+    select array_agg(quote_ident(a.attname) order by a.attnum) into v_columns
+    from pg_attribute as a
     where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
         and (a.attname = any(v_all) or a.attname = 'tenant_id');
     select min(u.name) into v_unknown
-    from pg_catalog.unnest(v_all) as u (name)
+    from unnest(v_all) as u (name)
     where not exists (
-        select from pg_catalog.pg_attribute as a
+        select from pg_attribute as a
         where a.attrelid = v_table and a.attnum > 0 and not a.attisdropped and a.attname = u.name
     );
     if v_unknown is not null then
-        perform memfold_internal._not_an_export(pg_catalog.format('%s has no column %L in this version.', p_table_name, v_unknown),
+        perform memfold_internal._not_an_export(format('%s has no column %L in this version.', p_table_name, v_unknown),
             'If it comes from a later version, upgrade memfold. Exports of previews before 1.0.0 cannot be restored.');
     end if;
-    if exists (select from pg_catalog.jsonb_array_elements(p_lines) as l (line) where l.line = '{}') then
-        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s is empty.', p_table_name), null);
+    if exists (select from jsonb_array_elements(p_lines) as l (line) where l.line = '{}') then
+        perform memfold_internal._not_an_export(format('A row of %s is empty.', p_table_name), null);
     end if;
     if p_table_name not in ('policies', 'options', 'labelled_pairs') and exists (
-        select from pg_catalog.jsonb_array_elements(p_lines) as l (line)
+        select from jsonb_array_elements(p_lines) as l (line)
         where l.line ? 'bucket_id' and l.line ->> 'bucket_id' is distinct from p_bucket_id
             and not (p_table_name = 'links' and l.line ->> 'bucket_id' = '*')
     ) then
-        perform memfold_internal._not_an_export(pg_catalog.format('A row of %s belongs to another bucket.', p_table_name), null);
+        perform memfold_internal._not_an_export(format('A row of %s belongs to another bucket.', p_table_name), null);
     end if;
     if p_table_name in ('policies', 'options', 'predicates', 'links', 'antonyms') and p_rules is not true then
-        execute pg_catalog.format(
-            'select l.line - ''tenant_id'' as line from pg_catalog.jsonb_array_elements($1) as l (line)'
+        execute format(
+            'select l.line - ''tenant_id'' as line from jsonb_array_elements($1) as l (line)'
             ' where coalesce(l.line ->> ''bucket_id'', ''*'') = ''*'' and not exists ('
-            '  select from %s as t where t.tenant_id = $2 collate "C" and pg_catalog.to_jsonb(t) @> ('
-            '   select pg_catalog.jsonb_object_agg(k.name, coalesce(l.line -> k.name, $4)) from pg_catalog.unnest($3) as k (name)))'
+            '  select from %s as t where t.tenant_id = $2 collate "C" and to_jsonb(t) @> ('
+            '   select jsonb_object_agg(k.name, coalesce(l.line -> k.name, $4)) from unnest($3) as k (name)))'
             ' limit 1', v_table)
         into v_rule
         -- the tenant's own rule of that key is kept
@@ -67,43 +67,43 @@ begin
             when 'antonyms' then '{word,antonym}' else '{bucket_id,memory_type}' end::text[], '"*"'::jsonb;
         if v_rule is not null then
             perform memfold_internal._not_an_export(
-                pg_catalog.format('It has a rule for all buckets of the tenant, which this tenant has not: %s, %s.', p_table_name, v_rule),
+                format('It has a rule for all buckets of the tenant, which this tenant has not: %s, %s.', p_table_name, v_rule),
                 'If you trust it, import it with rules => true (memfold restore --rules); or set the tenant''s rules first.');
         end if;
     end if;
     if p_table_name in ('policies', 'options') then
         -- the bucket gets what was exported; existing rules of the tenant are kept
-        execute pg_catalog.format(
-            'delete from %s as p using pg_catalog.jsonb_array_elements($1) as l (line)'
+        execute format(
+            'delete from %s as p using jsonb_array_elements($1) as l (line)'
             ' where p.tenant_id = $2 collate "C" and p.bucket_id = $3 collate "C"'
             ' and l.line ->> ''bucket_id'' = p.bucket_id and l.line ->> ''memory_type'' = p.memory_type', v_table)
         using p_lines, p_tenant_id, p_bucket_id;
     end if;
-    execute pg_catalog.format(
-        'insert into %s (%s) select %s from pg_catalog.jsonb_populate_recordset(null::%s, $1)%s',
-        v_table, pg_catalog.array_to_string(v_columns, ', '), pg_catalog.array_to_string(v_columns, ', '), v_table,
+    execute format(
+        'insert into %s (%s) select %s from jsonb_populate_recordset(null::%s, $1)%s',
+        v_table, array_to_string(v_columns, ', '), array_to_string(v_columns, ', '), v_table,
         case when p_table_name in ('policies', 'options', 'predicates', 'links', 'antonyms',
             'labelled_pairs') then ' on conflict do nothing' else '' end)
     using (
-        select pg_catalog.jsonb_agg(l.line || pg_catalog.jsonb_build_object('tenant_id', p_tenant_id) order by l.place)
-        from pg_catalog.jsonb_array_elements(p_lines) with ordinality as l (line, place)
+        select jsonb_agg(l.line || jsonb_build_object('tenant_id', p_tenant_id) order by l.place)
+        from jsonb_array_elements(p_lines) with ordinality as l (line, place)
     );
     if p_table_name = 'memories' then
         select m.memory_id, m.content_hash, l.line ->> 'content_hash' as exported into v_wrong
-        from pg_catalog.jsonb_array_elements(p_lines) as l (line)
+        from jsonb_array_elements(p_lines) as l (line)
         join memfold.memories as m
             on m.tenant_id = p_tenant_id collate "C" and m.memory_id = (l.line ->> 'memory_id')::uuid
-        where E'\\x' || pg_catalog.encode(m.content_hash, 'hex') is distinct from l.line ->> 'content_hash'
+        where E'\\x' || encode(m.content_hash, 'hex') is distinct from l.line ->> 'content_hash'
             or m.scope_key::text is distinct from l.line ->> 'scope_key'
         limit 1;
         if found then
-            perform memfold_internal._not_an_export(pg_catalog.format('Memory %s has the hash %s here, but %s in the export.', v_wrong.memory_id,
+            perform memfold_internal._not_an_export(format('Memory %s has the hash %s here, but %s in the export.', v_wrong.memory_id,
                 v_wrong.content_hash, v_wrong.exported),
                 'Its text or keys were changed, or this server computes other hashes: check with select * from canonicalizer_selftest().');
         end if;
     elsif p_table_name = 'memory_vectors' then
         select l.line ->> 'memory_id' as memory_id, e.model, e.dimensions into v_wrong
-        from pg_catalog.jsonb_array_elements(p_lines) as l (line)
+        from jsonb_array_elements(p_lines) as l (line)
         join memfold.embedding_models as e on e.model = l.line ->> 'model' collate "C"
         join memfold.memory_vectors as v
             on v.tenant_id = p_tenant_id collate "C" and v.memory_id = (l.line ->> 'memory_id')::uuid
@@ -111,7 +111,7 @@ begin
         where memfold_internal._dimensions(v.embedding) <> e.dimensions
         limit 1;
         if found then
-            perform memfold_internal._not_an_export(pg_catalog.format('The vector of memory %s does not have the %s dimensions of model %L.',
+            perform memfold_internal._not_an_export(format('The vector of memory %s does not have the %s dimensions of model %L.',
                 v_wrong.memory_id, v_wrong.dimensions, v_wrong.model), null);
         end if;
     end if;
@@ -133,17 +133,17 @@ begin
             where e.model = p_line ->> 'model' collate "C" and e.dimensions = (p_line ->> 'dimensions')::bigint
         ) then
             perform memfold_internal._not_an_export(
-                pg_catalog.format('Embedding model %L of %s dimensions is not registered.', p_line ->> 'model', p_line ->> 'dimensions'),
-                pg_catalog.format('Register it: select register_embedding_model(%L, %s).', p_line ->> 'model', p_line ->> 'dimensions'));
+                format('Embedding model %L of %s dimensions is not registered.', p_line ->> 'model', p_line ->> 'dimensions'),
+                format('Register it: select register_embedding_model(%L, %s).', p_line ->> 'model', p_line ->> 'dimensions'));
         end if;
         return;
     end if;
     v_policy := memfold_internal._policy(p_tenant_id, p_bucket_id, p_line ->> 'memory_type');
-    if pg_catalog.to_jsonb(v_policy) @> p_line - 'memory_type' is not true then
+    if to_jsonb(v_policy) @> p_line - 'memory_type' is not true then
         perform memfold_internal._not_an_export(
-            pg_catalog.format('Type %L was hashed by %s, but new candidates would be hashed by %s.', p_line ->> 'memory_type',
+            format('Type %L was hashed by %s, but new candidates would be hashed by %s.', p_line ->> 'memory_type',
                 p_line - 'memory_type',
-                (select pg_catalog.jsonb_object_agg(p.key, p.value) from pg_catalog.jsonb_each(pg_catalog.to_jsonb(v_policy)) as p
+                (select jsonb_object_agg(p.key, p.value) from jsonb_each(to_jsonb(v_policy)) as p
                 where p_line ? p.key and p.key <> 'memory_type')),
             'Set the same rules for the bucket first: set_policy().');
     end if;
