@@ -9,8 +9,6 @@ if [ -e sql/schema/SHA256SUMS ] && ! (cd sql/schema && sums); then
         'release: sql/README.md, "A change of the schema"' >&2
     exit 1
 fi
-# What fast paths copy of rules is what their homes say.
-python tools/copy_rules.py --check
 sqlfluff lint --processes 0 --disable-progress-bar --nocolor sql contrib
 # The first release makes new tables in one transaction, with a lock_timeout set by migrations/env.py: nobody waits for
 # them, nothing is half done. Later schema files change what is in use: only the lock_timeout is migrations/env.py's.

@@ -1,38 +1,40 @@
--- A batch assigns the ids of all its rows at once, in the order of its candidates: memory_id and event_id are this one's, last_id is
--- the memory_id of the last one. Null: assigned when the row is written.
+-- First the arguments of ingest_memory(), in their order; then what the steps of a call add. A batch assigns the ids of all its rows at
+-- once, in the order of its candidates: memory_id and event_id are this one's, last_id is the memory_id of the last one. Null: assigned
+-- when the row is written.
 create type memfold_internal.candidate as (
-    tenant_id text,
-    bucket_id text,
-    memory_type text,
-    content text,
-    subject text,
-    predicate text,
-    object text,
+    content text collate "C",
+    tenant_id text collate "C",
+    bucket_id text collate "C",
+    memory_type text collate "C",
+    subject text collate "C",
+    predicate text collate "C",
+    object text collate "C",
     embedding vector,
-    embedding_model text,
+    embedding_model text collate "C",
     source_turn_ids text[],
     source_confidence double precision,
     extractor_confidence double precision,
-    session_id text,
-    origin text,
+    session_id text collate "C",
+    origin text collate "C",
     metadata jsonb,
     observed_at timestamptz,
+    valid_from timestamptz,
+    valid_until timestamptz,
+    idempotency_key text collate "C",
+    given_subject text collate "C",
+    given_predicate text collate "C",
     content_hash bytea,
     scope_key uuid,
-    metadata_signature text,
+    metadata_signature text collate "C",
     policy memfold.policies,
     memory_id uuid,
     event_id uuid,
     last_id uuid,
-    last_event_id uuid,
-    told_subject text,
-    told_predicate text,
-    valid_from timestamptz,
-    valid_until timestamptz
+    last_event_id uuid
 );
 comment on type memfold_internal.candidate is
-'A validated candidate: the arguments of the caller, its hash and scope, and the policy that applies. subject and predicate are resolved
-by links; told_subject and told_predicate are those of the caller.';
+'A candidate memory: the arguments of the caller (_candidate), then what _validate and later steps add: its hash and scope, the policy that
+applies, and ids. subject and predicate are resolved by links; given_subject and given_predicate are those of the caller.';
 
 create type memfold_internal.decision as (
     action text,

@@ -1,27 +1,3 @@
-create type memfold_internal.batch_candidate as (
-    content text collate "C",
-    tenant_id text collate "C",
-    bucket_id text collate "C",
-    memory_type text collate "C",
-    subject text collate "C",
-    predicate text collate "C",
-    object text collate "C",
-    embedding vector,
-    embedding_model text collate "C",
-    source_turn_ids text[],
-    source_confidence double precision,
-    extractor_confidence double precision,
-    session_id text collate "C",
-    origin text collate "C",
-    metadata jsonb,
-    observed_at timestamptz,
-    valid_from timestamptz,
-    valid_until timestamptz,
-    idempotency_key text collate "C"
-);
-comment on type memfold_internal.batch_candidate is
-'An element of ingest_memories() after parsing: the arguments of ingest_memory(). Null stands for the default.';
-
 create type memfold.batch_result as (
     ordinal bigint,
     action text,
@@ -49,7 +25,7 @@ comment on type memfold_internal.batch_turn is 'A source turn that a candidate o
 -- composites, because an array of these is read in a third of the time of one array per field.
 create type memfold_internal.batch as (
     tenant_id text collate "C",
-    told_at timestamptz,
+    received_at timestamptz,
     buckets text[],
     types text[],
     policies memfold.policies[],

@@ -467,8 +467,8 @@ def test_the_slow_path_keeps_the_last_id(db: DB) -> None:
     made = ingest(db, HOT)
     event = one(
         db,
-        "select (memfold_internal._ingest_under_locks(memfold_internal._candidate(%s, 'acme', 'default', 'fact', null, null,"
-        " null, null, null, '{a,b}', 0.5, 0.5, null, 'observed', '{}', null))).event_id",
+        "select (memfold_internal._ingest_under_locks(memfold_internal._validate(memfold_internal._candidate(%s, 'acme',"
+        " p_source_turn_ids => '{a,b}')))).event_id",
         HOT,
     )
     assert one(db, "select last_event from memory_counters where memory_id = %s", made.memory_id) == event

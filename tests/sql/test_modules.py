@@ -32,7 +32,6 @@ MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) me
 LEDGER_WRITERS = {
     "24_rehash/_rehash.sql": "the fold of a text whose hash the same function has just assigned",
     "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what that undoes",
-    "31_ingest/_ingest_known.sql": "a copy of the record module's statement",
     "50_search/_believed_memories.sql": "a copy of what was known, which is rolled back",
     "60_maintenance/prune_memories.sql": "all rows of a run at once",
     "70_lifecycle/_erase.sql": "erasure",

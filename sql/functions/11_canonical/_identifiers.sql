@@ -1,3 +1,8 @@
+-- The longest identifier, in bytes of UTF-8.
+create or replace function memfold_internal._identifier_size() returns integer
+language sql immutable parallel safe
+return 512;
+
 -- Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed unless it is required).
 create or replace function memfold_internal._check_identifier(p_name text, p_identifier text, p_required boolean) returns void
 language plpgsql immutable parallel safe
@@ -8,10 +13,11 @@ begin
             format('%s was %s.', p_name, quote_nullable(p_identifier)),
             'Pass a text that is not empty'
             || case when p_required then '.' else ', or null if there is none.' end);
-    elsif octet_length(p_identifier) > 512 then
+    elsif octet_length(p_identifier) > memfold_internal._identifier_size() then
         perform memfold_internal._fail('MF003', format('%s is too long', p_name),
             format('It has %s bytes.', octet_length(p_identifier)),
-            'Identifiers have at most 512 bytes of UTF-8; long text belongs in content or metadata.');
+            format('Identifiers have at most %s bytes of UTF-8; long text belongs in content or metadata.',
+                memfold_internal._identifier_size()));
     elsif p_name in ('subject', 'predicate', 'object') and memfold.canonicalize(p_identifier, 'prose/1') = '' then
         perform memfold_internal._fail('MF003', format('%s is empty', p_name),
             format('The canonical form of %L is empty.', p_identifier),

@@ -42,20 +42,20 @@ return p_content = p_beginning or pg_catalog.starts_with(p_content, p_beginning 
 -- The subject and predicate under which a bucket stores statements with these names, and whether they differ. p_content:
 -- null if there is no text. Only reads.
 create or replace function memfold_internal._resolve_names(
-    p_tenant_id text, p_bucket_id text, p_told_subject text, p_told_predicate text, p_content text,
+    p_tenant_id text, p_bucket_id text, p_given_subject text, p_given_predicate text, p_content text,
     out subject text, out predicate text, out is_linked boolean
 )
 language plpgsql stable
 as $$
 begin
-    subject := p_told_subject;
-    predicate := p_told_predicate;
+    subject := p_given_subject;
+    predicate := p_given_predicate;
     is_linked := false;
     if not memfold_internal._has_links(p_tenant_id) then
         return;
     end if;
-    if p_told_subject is not null then
-        subject := coalesce(memfold_internal._linked_name(p_tenant_id, p_bucket_id, 'subject', p_told_subject), p_told_subject);
+    if p_given_subject is not null then
+        subject := coalesce(memfold_internal._linked_name(p_tenant_id, p_bucket_id, 'subject', p_given_subject), p_given_subject);
     elsif p_content is not null then
         -- of two beginnings the longer is more specific
         select l.name into subject
@@ -66,10 +66,10 @@ begin
         order by length(l.alias) desc, l.bucket_id = '*'
         limit 1;
     end if;
-    if p_told_predicate is not null then
-        predicate := coalesce(memfold_internal._linked_name(p_tenant_id, p_bucket_id, 'predicate', p_told_predicate), p_told_predicate);
+    if p_given_predicate is not null then
+        predicate := coalesce(memfold_internal._linked_name(p_tenant_id, p_bucket_id, 'predicate', p_given_predicate), p_given_predicate);
     end if;
-    is_linked := (subject, predicate) is distinct from (p_told_subject, p_told_predicate);
+    is_linked := (subject, predicate) is distinct from (p_given_subject, p_given_predicate);
 end;
 $$;
 
@@ -87,14 +87,14 @@ $$;
 -- For a caller that has resolved the names of a candidate and then waited for the lock, in a separate statement: raises
 -- 40001 if they have changed.
 create or replace function memfold_internal._check_names(
-    p_tenant_id text, p_bucket_id text, p_told_subject text, p_told_predicate text, p_content text, p_subject text, p_predicate text
+    p_tenant_id text, p_bucket_id text, p_given_subject text, p_given_predicate text, p_content text, p_subject text, p_predicate text
 ) returns void
 language plpgsql volatile
 as $$
 declare
     v_names record;
 begin
-    v_names := memfold_internal._resolve_names(p_tenant_id, p_bucket_id, p_told_subject, p_told_predicate, p_content);
+    v_names := memfold_internal._resolve_names(p_tenant_id, p_bucket_id, p_given_subject, p_given_predicate, p_content);
     if (v_names.subject, v_names.predicate) is distinct from (p_subject, p_predicate) then
         perform memfold_internal._retry('a name has been linked', 'It was linked to another name while this call waited for a lock.');
     end if;

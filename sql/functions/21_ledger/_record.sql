@@ -8,7 +8,6 @@ as $$
 declare
     v_event_id constant uuid := coalesce(c.event_id, memfold_internal._new_event_id(c.tenant_id));
 begin
-    -- rule ledger_row
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
         reason, observation, content, memory_type, subject, predicate, object, source_turn_ids,
@@ -16,50 +15,15 @@ begin
     ) values (
         c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method,
         p_memory_id, d.target_id, d.similarity, d.guard, d.similar_memories,
-        d.reason, p_observation, c.content, c.memory_type, c.told_subject, c.told_predicate, c.object,
+        d.reason, p_observation, c.content, c.memory_type, c.given_subject, c.given_predicate, c.object,
         c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
         c.observed_at, c.valid_from, c.valid_until, p_judgement_id, memfold_internal._actor()
     );
-    -- end of rule
     if c.last_event_id is not null and p_observation then
         -- its id may be below those of later candidates that were written before it
         perform memfold_internal._precede(c.tenant_id, p_memory_id, c.source_turn_ids, v_event_id);
     end if;
     return v_event_id;
-end;
-$$;
-
--- Writes the ledger row of a new fact that needed no decision, as _record() would.
-create or replace function memfold_internal._record_new(
-    p_tenant_id text, p_event_id uuid, p_bucket_id text, p_memory_id uuid, p_content text, p_memory_type text, p_subject text,
-    p_predicate text,
-    p_object text, p_source_turn_ids text[], p_source_confidence double precision, p_extractor_confidence double precision,
-    p_session_id text, p_origin text, p_metadata jsonb, p_observed_at timestamptz
-) returns void
-language plpgsql volatile
-as $$
-begin
-    -- copy of ledger_row
-    --     v_event_id => p_event_id
-    --     d.action, d.tier, d.method => 'inserted', null, null
-    --     d.target_id, d.similarity, d.guard, d.similar_memories => null, null, null, null
-    --     d.reason, p_observation => null, true
-    --     c.told_subject => p_subject
-    --     c.told_predicate => p_predicate
-    --     c.observed_at, c.valid_from, c.valid_until, p_judgement_id => p_observed_at, null, null, null
-    --     c. => p_
-    insert into memfold.memory_events (
-        tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories,
-        reason, observation, content, memory_type, subject, predicate, object, source_turn_ids,
-        source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until, judgement_id, actor
-    ) values (
-        p_tenant_id, p_event_id, p_bucket_id, 'inserted', null, null,
-        p_memory_id, null, null, null, null,
-        null, true, p_content, p_memory_type, p_subject, p_predicate, p_object,
-        p_source_turn_ids, p_source_confidence, p_extractor_confidence, p_session_id, p_origin, p_metadata,
-        p_observed_at, null, null, null, memfold_internal._actor()
-    );
-    -- end of copy
 end;
 $$;
 
@@ -83,9 +47,9 @@ begin
     select b.tenant_id, v_event_ids[c.ordinality], c.bucket_id, case when o.class = 'new' then 'inserted' else 'merged' end,
         case when o.class <> 'new' then 1 end,
         case when o.class <> 'new' then memfold_internal._hit_method(o.memory_id, o.root_id) end, o.memory_id,
-        case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.told_subject,
-        c.told_predicate, c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
-        coalesce(c.observed_at, b.told_at), v_actor
+        case when o.memory_id <> o.root_id then o.root_id end, true, c.content, c.memory_type, c.given_subject,
+        c.given_predicate, c.object, c.source_turn_ids, c.source_confidence, c.extractor_confidence, c.session_id, c.origin, c.metadata,
+        coalesce(c.observed_at, b.received_at), v_actor
     from unnest(b.items) with ordinality as c
     cross join lateral (
         select v_classes[c.ordinality] as class, v_matched[c.ordinality] as memory_id, v_roots[c.ordinality] as root_id

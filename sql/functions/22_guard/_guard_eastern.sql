@@ -80,7 +80,7 @@ begin
     select format('%s: %s', c.value, c.key) into v_found
     from jsonb_each_text(memfold_internal._guard_changers()) as c
     where c.key >= E'\u2E80' and (position(c.key in v_a) > 0) <> (position(c.key in v_b) > 0)
-    order by length(c.key) desc, c.key collate "C"
+    order by length(c.key) desc, c.key
     limit 1;
     if v_found is not null then
         return v_found;

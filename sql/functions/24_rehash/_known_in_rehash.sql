@@ -53,7 +53,7 @@ begin
     for v_turn in 1..2 loop
         select t.* into m
         from memfold.memories as t
-        where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
+        where t.tenant_id = c.tenant_id and t.bucket_id = c.bucket_id
             and t.content_hash >= v_hash and t.content_hash <= v_hash
         order by t.content_hash
         limit 1;
@@ -85,10 +85,10 @@ as $$
 begin
     if (c.policy).rehash_run is null then
         return query select * from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash);
-        if not found and (c.told_subject, c.told_predicate) is distinct from (c.subject, c.predicate) then
+        if not found and (c.given_subject, c.given_predicate) is distinct from (c.subject, c.predicate) then
             -- under the name that it came with: take_up_links() has not reached it yet
             return query select k.* from memfold_internal._known_text(c.tenant_id, c.bucket_id, memfold_internal._content_hash(
-                c.memory_type, c.told_subject, c.told_predicate, c.content, (c.policy).canonicalizer, (c.policy).key_fields,
+                c.memory_type, c.given_subject, c.given_predicate, c.content, (c.policy).canonicalizer, (c.policy).key_fields,
                 c.metadata_signature)) as k;
         end if;
     else
@@ -125,7 +125,7 @@ begin
     end if;
     select t.* into m
     from memfold.memories as t
-    where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
+    where t.tenant_id = c.tenant_id and t.bucket_id = c.bucket_id
         and t.content_hash >= c.content_hash and t.content_hash <= c.content_hash
     order by t.content_hash
     limit 1;

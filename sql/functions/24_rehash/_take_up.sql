@@ -146,7 +146,7 @@ $$;
 
 -- The subject, or predicate, that a stored text first came with, or the text that it first replaced. For one without
 -- either, p_own_name. Only reads.
-create or replace function memfold_internal._told_name(p_tenant_id text, p_memory_id uuid, p_own_name text, p_kind text) returns text
+create or replace function memfold_internal._given_name(p_tenant_id text, p_memory_id uuid, p_own_name text, p_kind text) returns text
 language plpgsql stable
 as $$
 declare
@@ -190,7 +190,7 @@ begin
                 case when p_kind = 'predicate' then m.subject else n.subject end as subject,
                 case when p_kind = 'predicate' then n.predicate else m.predicate end as predicate
             from memfold.memories as m
-            cross join lateral memfold_internal._told_name(
+            cross join lateral memfold_internal._given_name(
                 m.tenant_id, m.memory_id, case when p_kind = 'predicate' then m.predicate else m.subject end, p_kind
             ) as t (name)
             cross join lateral memfold_internal._resolve_names(m.tenant_id, m.bucket_id, case when p_kind <> 'predicate' then t.name end,

@@ -1,7 +1,6 @@
--- Whether two texts that are near enough merge automatically: they need a clean guard, and a score of their words that
--- the policy's merge_veto accepts; if the policy has the guard off, neither. Both treat names that the bucket has linked
--- as equal. mergeable: whether they are near enough; on return, whether they merge. guard: the guard's signals, if
--- known. veto: the reason against, if it is the score, which is computed only for texts that would otherwise merge.
+-- Whether two texts that are near enough merge automatically: the guard must find no difference, and the score of their
+-- words must satisfy merge_veto; with the guard off, neither is asked. Linked names count as equal. mergeable: near
+-- enough; on return, whether they merge. guard: the signals, if known. veto: the reason against, if it is the score.
 create or replace function memfold_internal._check_merge(
     p_tenant_id text, p_bucket_id text, p_policy memfold.policies, p_content text, p_other_content text, p_object text, p_other_object text,
     inout guard text[], inout mergeable boolean, out veto text

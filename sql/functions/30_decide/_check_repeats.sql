@@ -1,4 +1,4 @@
--- How many times a session has stated a text, among the newest ledger rows of the text. Only reads.
+-- How many times a session has stated a text, among its p_newest newest ledger rows.
 create or replace function memfold_internal._session_repeats(
     p_tenant_id text, p_memory_id uuid, p_session_id text, p_newest bigint
 ) returns bigint
@@ -34,7 +34,7 @@ end;
 $$;
 
 -- Raises MF055 if the session has stated the text as often as its policy accepts, among the newest rows of the text (ten
--- times the limit). Only reads.
+-- times the limit).
 create or replace function memfold_internal._check_repeats(c memfold_internal.candidate, p_memory_id uuid) returns void
 language plpgsql stable
 as $$

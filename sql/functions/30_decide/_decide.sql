@@ -1,5 +1,5 @@
 -- Tier 1: rows 2 to 4 of the decision table (docs/rules.md). action null: the bucket does not hold this text (memory_id
--- null), or it is withdrawn. Only reads.
+-- null), or the text is withdrawn.
 create or replace function memfold_internal._decide_known(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
@@ -19,7 +19,7 @@ begin
     d.tier := 1;
     d.method := memfold_internal._hit_method(d.memory_id, d.root_id);
     select m.* into strict r
-    from memfold.memories as m where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id;
+    from memfold.memories as m where m.tenant_id = c.tenant_id and m.memory_id = d.root_id;
     if r.status = 'active' then
         -- row 3
         d.action := 'merged';
@@ -36,7 +36,7 @@ begin
     end if;
     d.target_id := null;
     if r.status = 'withdrawn' then
-        -- decided as if it were new
+        -- decide it as a new text
         return d;
     end if;
     -- row 4
@@ -56,7 +56,7 @@ end;
 $$;
 
 -- Rows 5 to 13 of the decision table (docs/rules.md), for a text that the bucket does not hold. A candidate without a
--- time (observed_at) counts as observed now, so it is never a late arrival. Only reads.
+-- time (observed_at) counts as observed now, so it is never a late arrival.
 create or replace function memfold_internal._decide_new(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$
@@ -80,7 +80,8 @@ begin
             return memfold_internal._decide_forgotten(c.tenant_id, d, v_forgotten_id);
         end if;
     end if;
-    if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' and memfold_internal._is_single(c.tenant_id, c.predicate) then
+    if c.origin <> 'recalled' and c.predicate is not null and v_policy.dedup = 'on' and memfold_internal._is_single(c.tenant_id,
+        c.predicate) then
         v_conflict := memfold_internal._conflict(c.tenant_id, c.predicate, v_conflict);
         v_slot := v_conflict <> 'keep_both';
     end if;
@@ -128,7 +129,7 @@ begin
         return d;
     end if;
 
-    -- row 10: text that the agent was shown from memory is not evidence, and must not add anything new
+    -- row 10: text that the agent read from memory is no evidence of anything new
     if c.origin = 'recalled' then
         d.action := 'rejected';
         d.reason := 'recalled';
@@ -156,7 +157,7 @@ begin
 end;
 $$;
 
--- The decision table (docs/rules.md), rows 2 to 13, for one candidate on the present state. Only reads.
+-- The decision table (docs/rules.md), rows 2 to 13, for one candidate on the present state.
 create or replace function memfold_internal._decide(c memfold_internal.candidate) returns memfold_internal.decision
 language plpgsql stable
 as $$

@@ -1,5 +1,5 @@
--- Refuses what a tombstone says: rows 2, 5 and 9 of the decision table. similar_memories names it, with the rejection,
--- for undo(). Only reads.
+-- The decision to refuse a text that somebody has rejected: rows 2, 5 and 9 of the decision table. similar_memories
+-- names the tombstone and the event of its rejection, for undo().
 create or replace function memfold_internal._decide_forgotten(p_tenant_id text, d memfold_internal.decision, p_tombstone uuid)
 returns memfold_internal.decision
 language plpgsql stable
@@ -17,7 +17,7 @@ begin
     d.action := 'rejected';
     d.tier := coalesce(d.tier, 2);
     d.method := 'tombstone';
-    -- so that the refused words are erased with what they say again
+    -- the refused words belong to the tombstone, and are erased with it
     d.memory_id := coalesce(d.memory_id, p_tombstone);
     d.root_id := p_tombstone;
     d.target_id := nullif(p_tombstone, d.memory_id);
@@ -26,7 +26,7 @@ begin
 end;
 $$;
 
--- Whether a memory is a tombstone. Only reads.
+-- Whether a memory is a tombstone.
 create or replace function memfold_internal._is_forgotten(p_tenant_id text, p_memory_id uuid) returns boolean
 language sql stable
 return exists (
@@ -34,7 +34,7 @@ return exists (
     where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id and m.status = 'rejected'
 );
 
--- The newest tombstone of a scope with this object, if no other memory of the scope has it. Only reads.
+-- The newest tombstone of a scope with this object, if no other memory of the scope has it.
 create or replace function memfold_internal._forgotten_value(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_object text
 ) returns uuid
@@ -47,10 +47,10 @@ begin
     select m.memory_id into v_id
     from memfold.memories as m
     where m.tenant_id = p_tenant_id collate "C" and m.status = 'rejected'
-        -- rows and their order, so that no index but that of tombstones will do
+        -- Compare rows and order by them: only the index of tombstones serves that.
         and (m.bucket_id, m.scope_key) >= (p_bucket_id collate "C", p_scope_key)
         and (m.bucket_id, m.scope_key) <= (p_bucket_id collate "C", p_scope_key)
-        -- the sub-select runs once, and only if there is a tombstone
+        -- The sub-select runs once, and only if there is a tombstone.
         and memfold_internal._prose_1(m.object) = (select memfold_internal._prose_1(p_object))
     order by m.bucket_id desc, m.scope_key desc, m.memory_id desc
     limit 1;

@@ -1,7 +1,7 @@
 -- Tier 2, lexical: row 8 of the decision table, over the memories that share most words with the candidate, by any of
 -- their texts and by their own. action: merged (the best one whose own text is above the policy's lexical_threshold and
 -- passes guard and veto), ambiguous (one that guard or veto keep apart, or with an alias above the threshold), or null;
--- similarity: Jaccard to its own text, in [0, 1]. Only reads.
+-- similarity: Jaccard to its own text, in [0, 1].
 create or replace function memfold_internal._decide_lexical(c memfold_internal.candidate, d memfold_internal.decision)
 returns memfold_internal.decision
 language plpgsql stable
@@ -29,31 +29,31 @@ begin
     for v_neighbour in
         select s.memory_id, m.root_id, m.content, r.content as root_content, r.object as root_object
         from (
-            -- for a word that all texts have, the newest memories
+            -- A word that all texts contain is searched in the newest only.
             select t.memory_id, count(*) as shared
             from unnest(v_tokens) as w (token)
             cross join lateral (
                 select t.memory_id from memfold.memory_tokens as t
-                where t.tenant_id = c.tenant_id collate "C" and t.bucket_id = c.bucket_id collate "C"
+                where t.tenant_id = c.tenant_id and t.bucket_id = c.bucket_id
                     and t.token = w.token
                 order by t.memory_id desc
                 limit 1000
             ) as t
             group by t.memory_id
-            -- here too: memories that are not needed are then not looked up
+            -- The limit stands here too, so that memories beyond it are not looked up.
             order by shared desc, t.memory_id
         ) as s
         cross join lateral (
             select memfold_internal._root(m.memory_id, m.root_id) as root_id, m.content, m.scope_key
             from memfold.memories as m
-            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = s.memory_id
+            where m.tenant_id = c.tenant_id and m.memory_id = s.memory_id
             offset 0
         ) as m
         cross join lateral memfold_internal._memory(c.tenant_id, m.root_id) as r
         where r.status in ('active', 'superseded') and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key)
         order by s.shared desc, s.memory_id
     loop
-        -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
+        -- Aliases take no places: continue until there are enough memories by any text, and by their own.
         exit when v_trees >= v_policy.lexical_neighbours and v_owns >= v_policy.lexical_neighbours;
         continue when memfold_internal._are_two_values(c.tenant_id, c.predicate, c.object, v_neighbour.root_object);
         v_entry := v_entries -> v_neighbour.root_id::text;

@@ -1,9 +1,8 @@
--- The outcome for two texts that are near enough to be compared, by the policy's on_merge, on_refinement and
--- on_ambiguous: rows 8, 9 and 11 of the decision table (docs/rules.md), for new and stored texts alike. p_is_same: near
--- enough to merge, guard and veto passed; p_is_forgotten: one is a tombstone; p_is_newer: the first text was stored
--- later, or is new. p_said_at: when each was last stated, null: now. action: merged (the newer into the older), replaced
--- (the older into the newer), escalated (with the kind of judgement), rejected (a tombstone says it), or inserted (both
--- stay, and nobody is asked).
+-- The outcome for two texts that are near enough to be compared: rows 8, 9 and 11 of the decision table (docs/rules.md),
+-- for new and stored texts alike. p_is_same: near enough to merge, with guard and veto passed; p_is_forgotten: one is a
+-- tombstone; p_is_newer: the first is new, or was stored later; p_said_at: when each was last stated (null: now). action:
+-- merged (newer into older), replaced (older into newer), escalated (with the judgement's kind), rejected (forgotten), or
+-- inserted (both stay).
 create or replace function memfold_internal._decide_pair(
     p_policy memfold.policies, p_is_same boolean, p_is_forgotten boolean, p_content text, p_said_at timestamptz, p_other_content text,
     p_other_said_at timestamptz, p_is_newer boolean, out action text, out judgement text, out reason text
@@ -39,8 +38,8 @@ begin
 end;
 $$;
 
--- The outcome (_decide_pair) for a candidate and the neighbour that tier 2 has found for it: target_id, with action
--- merged or ambiguous. p_stored_id: the candidate is this stored text; null: it is new. Only reads.
+-- The outcome (_decide_pair) for a candidate and the neighbour that tier 2 has found: target_id, with action merged or
+-- ambiguous. p_stored_id: the candidate is this stored text; null: it is new.
 create or replace function memfold_internal._decide_neighbour(
     c memfold_internal.candidate, d memfold_internal.decision, p_stored_id uuid
 ) returns memfold_internal.decision
@@ -52,9 +51,9 @@ declare
 begin
     select m.content, m.status = 'rejected' as is_forgotten, coalesce(k.last_seen, m.created_at) as last_seen into strict v_near
     from memfold.memories as m
-    -- a row of a plain INSERT has no counters yet
+    -- A row of a plain INSERT has no counters yet.
     left join memfold.memory_totals as k on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
-    where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.target_id;
+    where m.tenant_id = c.tenant_id and m.memory_id = d.target_id;
     p := memfold_internal._decide_pair(c.policy, d.action = 'merged', v_near.is_forgotten, c.content, c.observed_at,
         v_near.content, v_near.last_seen, (p_stored_id > d.target_id) is not false);
     if c.origin = 'recalled' and p.action <> 'rejected' then

@@ -51,7 +51,7 @@ begin atomic
         m.dimensions,
         m.replaced_by
     from memfold.embedding_models as m
-    -- thresholds of the cosine apply to the cosine
+    -- A policy's own thresholds are cosines, not scores.
     cross join
         lateral (
             select case
@@ -76,7 +76,7 @@ return case when p_scope = 'predicate' and p_subject is null and p_predicate is 
 -- threshold and passes guard and veto), ambiguous (the best neighbour, including aliases, at or above the judge
 -- threshold), or null. Guard, veto and similarity are those of the memory's own text; reason names score and veto.
 -- Method session: a neighbour that is compared because it is of the candidate's session. similar_memories: those near
--- enough to be reported, and the one that the decision is about. Only reads.
+-- enough to be reported, and the one that the decision is about.
 create or replace function memfold_internal._decide_similar(c memfold_internal.candidate, d memfold_internal.decision, p_except_root uuid)
 returns memfold_internal.decision
 language plpgsql stable
@@ -95,7 +95,7 @@ declare
     v_guard text[];
     v_signals text[];
     v_veto text;
-    -- by the memory's own text, and by the best of its texts
+    -- similarity of the memory's own text, and of the nearest of all its texts
     v_own double precision;
     v_value double precision;
     v_best double precision;
@@ -122,11 +122,11 @@ begin
             greatest(v_policy.neighbours, v_session), v_least, p_except_root,
             c.memory_id, c.last_id) as n
     loop
-        -- after the nearest, only those of the candidate's own session
+        -- Beyond the nearest, consider only those of the candidate's own session.
         continue when v_neighbour.place > v_policy.neighbours and not exists (
             select from memfold.memories as m
-            where m.tenant_id = c.tenant_id collate "C" and m.memory_id in (v_neighbour.root_id, v_neighbour.matched_id)
-                and m.session_id = c.session_id collate "C"
+            where m.tenant_id = c.tenant_id and m.memory_id in (v_neighbour.root_id, v_neighbour.matched_id)
+                and m.session_id = c.session_id
         );
         continue when memfold_internal._are_two_values(c.tenant_id, c.predicate, c.object, v_neighbour.object);
         v_guard := null;

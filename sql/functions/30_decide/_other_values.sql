@@ -1,14 +1,12 @@
--- Several values of one subject and predicate, of which nobody has said how many it has at a time.
-
--- Whether somebody has yet to say, under this policy, how many values a predicate has at a time (_cardinality). Inlined
--- by its callers.
+-- Whether it matters under this policy, and is not declared yet, how many values a predicate has at a time
+-- (_cardinality). Inlined by its callers.
 create or replace function memfold_internal._is_undecided(p_policy memfold.policies, p_cardinality text) returns boolean
 language sql immutable parallel safe
 -- an answer would not be used where all values are kept
 return p_policy.dedup = 'on' and p_policy.conflict <> 'keep_both' and p_cardinality is null;
 
--- The newest active memories of a scope with another object, at most number, among the newest 100, of those before
--- p_before_id if that is given. Only reads.
+-- The newest active memories of a scope with another object: at most p_number, among the newest 100 (before p_before_id,
+-- if given).
 create or replace function memfold_internal._other_values(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_object text, p_before_id uuid, p_number bigint
 ) returns uuid[]
@@ -23,10 +21,10 @@ begin
                 and m.scope_key = p_scope_key and m.root_id is null and m.status = 'active'
                 and (p_before_id is null or m.memory_id < p_before_id)
             order by m.memory_id desc
-            -- so that it costs the same with thousands of texts
+            -- the cost must not grow with the scope
             limit 100
         ) as n
-        -- the sub-select runs once, and only if there is a value to compare with
+        -- The sub-select runs once, and only if there is a value to compare with.
         where memfold_internal._prose_1(n.object) <> (select memfold_internal._prose_1(p_object))
         order by n.memory_id desc
         limit p_number
@@ -34,8 +32,8 @@ begin
 end;
 $$;
 
--- Adds another value of the same subject and predicate to a decision, if nobody has said how many values the predicate
--- has. Only reads.
+-- Adds another value of the same subject and predicate to a decision, if nobody has declared how many values the
+-- predicate has at a time.
 create or replace function memfold_internal._report_other_value(c memfold_internal.candidate, d memfold_internal.decision)
 returns memfold_internal.decision
 language plpgsql stable

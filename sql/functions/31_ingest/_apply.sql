@@ -1,3 +1,20 @@
+-- 31_ingest: one fact. ingest_memory tries two fast paths, then the general one:
+--
+--   _ingest_known   the bucket holds the text as an active memory: one row to lock, a counter and a ledger row to write
+--   _ingest_new     the bucket does not hold it, and nothing near stands in its scope: the scope's lock, four inserts
+--   _ingest         anything else: _validate, _decide (30_decide), the locks that the decision needs, _decide again under
+--                   them, _apply
+--
+-- A fast path decides nothing that _ingest would not decide too. If it meets another case, it says what it has done so
+-- far (the type attempt), has written nothing, and _ingest goes on.
+--
+-- Late vectors (attach_embedding), rows of a plain INSERT (ingest_plain_rows), previews and lookups are here as well:
+-- they use the same candidate, decision and _apply.
+--
+-- What must stay true: a call that holds the row of a root never waits for the lock of a scope; what is decided under a
+-- lock reads only what was committed before the lock was taken; each accepted call writes exactly one ledger row, and the
+-- row's id is above all earlier ones of its memory.
+
 -- The result of a decision for the caller.
 create or replace function memfold_internal._result(d memfold_internal.decision, p_memory_id uuid, p_judgement_id uuid, p_event_id uuid)
 returns memfold.ingest_result
@@ -7,10 +24,10 @@ begin
     return (
         d.action,
         case d.action
-            -- for a merge, the memory that now holds the fact
+            -- the memory that now holds the fact
             when 'merged' then coalesce(d.target_id, d.root_id, p_memory_id)
             when 'rejected' then d.root_id
-            -- for a known text, its root
+            -- of a known text, the root
             else coalesce(d.root_id, p_memory_id)
         end,
         d.tier, d.method, d.similarity, case d.action when 'superseded' then d.target_id end, p_judgement_id, p_event_id,
@@ -41,9 +58,8 @@ begin
 end;
 $$;
 
--- When a candidate without observed_at was observed: now. That is the clock's time, but not before the last statement of
--- the memories concerned, of their slots and of p_slot_key, so that a clock that was ahead for a while makes nothing
--- historical. Only reads.
+-- The time of a candidate without observed_at: the clock's, but not before the last statement of the memories concerned,
+-- of their slots and of p_slot_key, so that a clock that once ran ahead makes no statement historical.
 create or replace function memfold_internal._stated_at(
     c memfold_internal.candidate, d memfold_internal.decision, p_slot_key uuid
 ) returns timestamptz
@@ -60,34 +76,25 @@ $$;
 
 -- Stores a new text with its vector, if it has one, as a root or as an alias of p_root_id. False: the text already
 -- exists.
-create or replace function memfold_internal._insert_text(
-    p_tenant_id text, p_memory_id uuid, p_bucket_id text, p_memory_type text, p_subject text, p_predicate text, p_object text,
-    p_content text,
-    p_canonicalizer text, p_key_fields text, p_metadata_signature text, p_root_id uuid, p_session_id text, p_metadata jsonb,
-    p_embedding_pending boolean, p_scope_key uuid, p_embedding vector, p_embedding_model text
-) returns boolean
+create or replace function memfold_internal._insert_text(c memfold_internal.candidate, p_memory_id uuid, p_root_id uuid) returns boolean
 language plpgsql volatile
 as $$
-#variable_conflict use_column
 begin
     insert into memfold.memories (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, canonicalizer, key_fields,
         metadata_signature, status, merged_into, root_id, session_id, metadata, embedding_pending, is_ingested
     ) values (
-        p_tenant_id, p_memory_id, p_bucket_id, p_memory_type, p_subject,
-        p_predicate, p_object, p_content, p_canonicalizer, p_key_fields,
-        p_metadata_signature, case when p_root_id is null then 'active' else 'merged' end,
-        p_root_id, p_root_id, p_session_id,
-        case when p_root_id is null then p_metadata else '{}' end, p_embedding_pending, true
+        c.tenant_id, p_memory_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content, (c.policy).canonicalizer,
+        (c.policy).key_fields, c.metadata_signature, case when p_root_id is null then 'active' else 'merged' end, p_root_id, p_root_id,
+        c.session_id, case when p_root_id is null then c.metadata else '{}' end, c.embedding is null and (c.policy).dedup = 'on', true
     )
     on conflict (tenant_id, bucket_id, content_hash) where content_hash is not null do nothing;
     if not found then
         return false;
     end if;
-    if p_embedding is not null then
+    if c.embedding is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
-        values (p_tenant_id, p_memory_id, p_embedding_model, p_bucket_id, p_scope_key,
-            p_embedding);
+        values (c.tenant_id, p_memory_id, c.embedding_model, c.bucket_id, c.scope_key, c.embedding);
     end if;
     return true;
 end;
@@ -104,17 +111,13 @@ declare
     v_memory_id uuid := c.memory_id;
 begin
     if memfold_internal._displace_stale_hash(c) then
-        -- earlier decisions no longer count
+        -- Decide again: the earlier decision was made without that text.
         return null;
     end if;
     if v_memory_id is null then
         v_memory_id := memfold_internal._new_memory_id(c.tenant_id);
     end if;
-    if not memfold_internal._insert_text(
-        c.tenant_id, v_memory_id, c.bucket_id, c.memory_type, c.subject, c.predicate, c.object, c.content, (c.policy).canonicalizer,
-        (c.policy).key_fields, c.metadata_signature, p_root_id, c.session_id, c.metadata,
-        c.embedding is null and (c.policy).dedup = 'on', c.scope_key, c.embedding, c.embedding_model)
-    then
+    if not memfold_internal._insert_text(c, v_memory_id, p_root_id) then
         return null;
     end if;
     if (c.policy).lexical_threshold is not null and (c.policy).dedup = 'on' then
@@ -126,32 +129,29 @@ begin
 end;
 $$;
 
--- What _count_statement() writes for a new root, as plain INSERTs, which take less time.
-create or replace function memfold_internal._insert_counters(
-    p_tenant_id text, p_memory_id uuid, p_source_turn_ids text[], p_source_confidence double precision,
-    p_extractor_confidence double precision, p_observed_at timestamptz, p_event_id uuid, p_has_metadata boolean
-) returns void
+-- Writes the counters and turns of a new root, as _count_statement() would, by plain INSERTs, which are faster.
+create or replace function memfold_internal._insert_counters(c memfold_internal.candidate, p_memory_id uuid) returns void
 language plpgsql volatile
 as $$
 begin
-    if p_source_turn_ids <> '{}' then
+    if c.source_turn_ids <> '{}' then
         insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
-        select p_tenant_id, t.turn, p_memory_id, p_event_id
-        from unnest(p_source_turn_ids) as t (turn);
+        select c.tenant_id, t.turn, p_memory_id, c.event_id
+        from unnest(c.source_turn_ids) as t (turn);
     end if;
     insert into memfold.memory_counters (
         tenant_id, memory_id, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen, has_metadata,
         last_event
     ) values (
-        p_tenant_id, p_memory_id, 1, 1, p_source_confidence, p_extractor_confidence, p_observed_at, p_observed_at, p_has_metadata,
-            p_event_id
+        c.tenant_id, p_memory_id, 1, 1, c.source_confidence, c.extractor_confidence, c.observed_at, c.observed_at, c.metadata <> '{}',
+        c.event_id
     );
 end;
 $$;
 
--- The common case of _derive_times(): a value that was stated after all others of its slot, without a validity, takes
--- the place of the current one. false: nothing was changed, as it is not that simple. The caller holds the scope's lock,
--- and adds the statement.
+-- The common case of _derive_times(): a value stated after all others of its slot, without a validity, becomes the
+-- current one. False: the case is another one, and nothing was changed. The caller holds the scope's lock, and adds the
+-- statement itself.
 create or replace function memfold_internal._append_value(
     p_tenant_id text, p_root_id uuid, p_slot_key uuid, p_bucket_id text, p_at timestamptz
 )
@@ -180,7 +180,7 @@ begin
         limit 2
     ) as i;
     if v_values is null then
-        -- the first value, unless others are not on the timeline yet
+        -- It is the first value, unless others are not on the timeline yet.
         if exists (
             select from memfold.memories as m
             where m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C" and m.scope_key = p_slot_key
@@ -199,7 +199,7 @@ begin
         for no key update;
     end loop;
     if v_values is not null then
-        -- not if it was stated later by now, or other things matter too
+        -- Another call may have stated it later, or given it a validity or metadata.
         update memfold.memory_counters as k
         set is_additive = false
         where k.tenant_id = p_tenant_id collate "C" and k.memory_id = v_values[1] and k.is_additive
@@ -216,7 +216,7 @@ begin
         set valid_to = p_at
         where i.tenant_id = p_tenant_id collate "C" and i.memory_id = v_values[1] and i.valid_from = v_begins and v_begins < p_at;
     end if;
-    -- another one that was current from this moment on is no longer
+    -- The value may have been current until this very moment: its interval goes on.
     update memfold.memory_intervals as i
     set valid_to = null
     where i.tenant_id = p_tenant_id collate "C" and i.memory_id = p_root_id and i.valid_to = p_at;
@@ -234,8 +234,8 @@ begin
 end;
 $$;
 
--- Carries out and records a decision that was made under the scope's lock. Only writes. Null: the state has changed in
--- spite of the lock (a plain INSERT); decide again.
+-- Carries out and records a decision that was made under the scope's lock. Null: a plain INSERT, which takes no lock, has
+-- changed the state; decide again.
 create or replace function memfold_internal._apply(c memfold_internal.candidate, d memfold_internal.decision) returns memfold.ingest_result
 language plpgsql volatile
 as $$
@@ -252,7 +252,7 @@ declare
     v_counted boolean := false;
 begin
     if v_memory_id is not null then
-        -- the first observation of a row derives it: a recalled text is not one
+        -- The first observation of a plain row derives its state. A recalled text is no observation.
         if c.origin <> 'recalled' then
             perform memfold_internal._adopt_row(c.tenant_id, v_memory_id);
         end if;
@@ -260,7 +260,7 @@ begin
     if v_observation and (v_memory_id is not null or d.action in ('merged', 'replaced')) then
         select memfold_internal._slot_key(m.tenant_id, m.bucket_id, m.memory_type, m.predicate, m.scope_key) into v_slot_key
         from memfold.memories as m
-        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = coalesce(d.root_id, d.target_id);
+        where m.tenant_id = c.tenant_id and m.memory_id = coalesce(d.root_id, d.target_id);
     elsif v_observation and memfold_internal._is_slot(c.tenant_id, c.bucket_id, c.memory_type, c.predicate) then
         v_slot_key := c.scope_key;
     end if;
@@ -272,25 +272,25 @@ begin
         if v_slot_key is not null and not v_timed then
             v_derive := not memfold_internal._append_value(c.tenant_id, d.root_id, v_slot_key, c.bucket_id, c.observed_at);
         end if;
-        -- so that its id is above those that others, who hold the root's row but no scope, give to restatements
+        -- Restatements lock only the root's row. Lock it before the event id is drawn, so that this id is above theirs.
         if v_derive then
             perform memfold_internal._lock_texts(c.tenant_id, memfold_internal._texts_to_lock(c.tenant_id,
                 array_remove(array[v_memory_id, d.root_id, d.target_id], null)));
         end if;
     end if;
-    -- a batch has assigned its own, in the order of its candidates, since it took the locks
+    -- A batch has assigned the ids of its candidates, in their order.
     if c.event_id is null then
         c.event_id := memfold_internal._new_event_id(c.tenant_id);
     end if;
     if d.action = 'rejected' or c.origin = 'recalled' and v_memory_id is not null then
-        -- only a ledger row
+        -- writes only a ledger row
         v_derive := false;
     elsif v_memory_id is not null and not v_derive then
         v_said := memfold_internal._record_observation(c, v_memory_id, d.root_id, 0, c.event_id);
         c.event_id := coalesce(v_said.event_id, c.event_id);
         v_derive := not v_said.is_added;
     elsif v_memory_id is null and d.action in ('merged', 'replaced') then
-        -- locks the root before its new alias exists, or what it becomes an alias of; before it those of its slot with a lower id
+        -- Lock the slot's values in order of id, among them the target, before its new alias or successor exists.
         if v_slot_key is not null then
             perform memfold_internal._lock_texts(c.tenant_id, array(
                 select i.id from unnest(d.target_id || memfold_internal._restated_with(c.tenant_id, array[d.target_id])) as i (id)
@@ -298,7 +298,7 @@ begin
             ));
         end if;
         perform from memfold.memory_counters as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = d.target_id and k.root_id is null
+        where k.tenant_id = c.tenant_id and k.memory_id = d.target_id and k.root_id is null
         for no key update;
         if not found then
             return null;
@@ -323,15 +323,14 @@ begin
             return null;
         end if;
         if not v_derive then
-            perform memfold_internal._insert_counters(c.tenant_id, v_memory_id, c.source_turn_ids, c.source_confidence,
-                c.extractor_confidence, c.observed_at, c.event_id, c.metadata <> '{}');
+            perform memfold_internal._insert_counters(c, v_memory_id);
             v_derive := v_slot_key is not null
                 and not memfold_internal._append_value(c.tenant_id, v_memory_id, v_slot_key, c.bucket_id, c.observed_at);
             v_counted := v_derive;
         end if;
     end if;
     if d.judgement is not null then
-        -- the similarity of a judgement is a cosine
+        -- Only cosines are compared with a judge's thresholds.
         v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, v_memory_id, d.target_id,
             case when d.method <> 'lexical' then d.similarity end, d.guard, null);
     end if;

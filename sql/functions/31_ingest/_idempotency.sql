@@ -1,10 +1,10 @@
--- The list of fields in which two candidates with one idempotency key differ; null: they are the same. Fields about the
--- circumstances may differ in a retry: vector, time, session, origin, turns, confidences.
+-- The fields in which two candidates with one idempotency key differ; null: in none. Vector, time, session, origin, turns
+-- and confidences may differ in a retry.
 create or replace function memfold_internal._key_differs(e memfold.memory_events, c memfold.memory_events) returns text
 language plpgsql immutable parallel safe
 as $$
 begin
-    -- erased: there is nothing left to compare
+    -- After an erasure there is nothing to compare.
     if e.content is null then
         return null;
     end if;
@@ -28,8 +28,8 @@ declare
 begin
     e.content := c.content;
     e.memory_type := c.memory_type;
-    e.subject := c.told_subject;
-    e.predicate := c.told_predicate;
+    e.subject := c.given_subject;
+    e.predicate := c.given_predicate;
     e.object := c.object;
     e.metadata := c.metadata;
     return e;
@@ -37,26 +37,15 @@ end;
 $$;
 
 -- Raises MF062 if the candidate differs from the one whose call used the key and wrote the event.
-create or replace function memfold_internal._check_same_candidate(
-    p_tenant_id text, p_idempotency_key text, p_event_id uuid, p_content text, p_memory_type text, p_subject text, p_predicate text,
-    p_object text,
-    p_metadata jsonb
-) returns void
+create or replace function memfold_internal._check_same_candidate(c memfold_internal.candidate, p_event_id uuid) returns void
 language plpgsql stable
 as $$
 declare
-    c memfold_internal.candidate;
-    v_differs text;
+    v_differs constant text := memfold_internal._key_differs(memfold_internal._event(c.tenant_id, p_event_id),
+        memfold_internal._as_event(c));
 begin
-    c.content := p_content;
-    c.memory_type := p_memory_type;
-    c.told_subject := p_subject;
-    c.told_predicate := p_predicate;
-    c.object := p_object;
-    c.metadata := p_metadata;
-    v_differs := memfold_internal._key_differs(memfold_internal._event(p_tenant_id, p_event_id), memfold_internal._as_event(c));
     if v_differs is not null then
-        perform memfold_internal._fail_key(p_idempotency_key, format('event %s', p_event_id), v_differs);
+        perform memfold_internal._fail_key(c.idempotency_key, format('event %s', p_event_id), v_differs);
     end if;
 end;
 $$;

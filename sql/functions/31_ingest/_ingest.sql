@@ -1,5 +1,5 @@
--- Decides and applies one candidate, whose scope is locked and hashed (scope_key), if it needs that. p_is_new: the
--- bucket did not hold the text before the lock.
+-- Decides and applies one candidate under the lock of its scope (scope_key is set). p_is_new: the bucket did not hold
+-- the text before the lock.
 create or replace function memfold_internal._ingest_locked(c memfold_internal.candidate, p_is_new boolean) returns memfold.ingest_result
 language plpgsql volatile
 as $$
@@ -10,7 +10,7 @@ declare
 begin
     for v_attempt in 1..10 loop
         d := case when v_is_new then memfold_internal._decide_new(c) else memfold_internal._decide(c) end;
-        -- the INSERT of a new text checks for it under the lock
+        -- A new text is not looked up again: its INSERT finds the duplicate.
         if not v_is_new or d.action <> 'rejected' then
             r := memfold_internal._apply(c, d);
         end if;
@@ -26,11 +26,11 @@ begin
 end;
 $$;
 
--- Ingests one candidate that needs more than an addition, under the locks that its caller holds, including rows: it
--- waits only briefly for other rows (55P03; the caller then uses _fail_busy()).
+-- Ingests one candidate under the locks of its caller, which holds rows too, so it waits only briefly for other rows
+-- (55P03; the caller then uses _fail_busy()).
 create or replace function memfold_internal._ingest_under_locks(c memfold_internal.candidate) returns memfold.ingest_result
 language plpgsql volatile
--- The caller holds rows. If it waits for another one, others may wait for its rows.
+-- While this call waits for a row, others may wait for the rows that its caller holds.
 set lock_timeout = '100ms'
 as $$
 declare
@@ -39,7 +39,7 @@ declare
 begin
     d := memfold_internal._decide_known(c);
     if d.action = 'merged' and d.method <> 'timeline' then
-        -- a single call has no id yet, so a new one: null would be the memory's last
+        -- A single call has no event id yet. Null would stand for the memory's last one.
         v_said := memfold_internal._record_observation(c, d.memory_id, d.root_id, 0, coalesce(c.event_id, memfold_internal._new_id()));
         if v_said.is_added then
             c.event_id := v_said.event_id;
@@ -52,11 +52,9 @@ begin
 end;
 $$;
 
--- Whether an observation cannot simply be added to a root because a later one has been: the root is on a timeline, or
--- the observation has metadata. A prediction, without a lock, of what rule count_in_row in _record_observation()
--- decides, so that such a call waits for its scope before it holds the row: 16 writers of one fact failed with 40001
--- eight times in succession, because a call that holds a row must not wait. If another call adds a later one in the
--- meantime, the retry knows it.
+-- Whether an observation cannot simply be added to a root, because a later one exists and order matters: the root is on
+-- a timeline, or the observation has metadata. Predicts, without a lock, what the UPDATE in _record_observation() will
+-- find, so that such a call waits for its scope before it holds the row, when it may still wait.
 create or replace function memfold_internal._is_late(
     p_tenant_id text, p_root_id uuid, p_observed_at timestamptz, p_metadata jsonb
 ) returns boolean
@@ -71,20 +69,19 @@ begin
 end;
 $$;
 
--- Decides and applies one candidate, under the locks it needs. p_state: what a fast path left behind: 'row held'
--- (possibly a root's), 'locked' (the scope, by the present rules) or nothing.
-create or replace function memfold_internal._ingest(c memfold_internal.candidate, p_state text) returns memfold.ingest_result
+-- Decides and applies one candidate, under the locks it needs. p_progress: what a fast path left behind (attempt).
+create or replace function memfold_internal._ingest(c memfold_internal.candidate, p_progress text) returns memfold.ingest_result
 language plpgsql volatile
--- an array of turns tempts the planner to replan, which takes longer than the statement does
+-- With an array of turns the planner would replan each time, which takes longer than the statement.
 set plan_cache_mode = force_generic_plan
 as $$
 declare
     d memfold_internal.decision;
     v_wide boolean;
-    v_patient boolean := p_state is distinct from 'row held';
+    v_patient boolean := p_progress is distinct from 'row held';
     v_said record;
 begin
-    if p_state = 'locked' then
+    if p_progress = 'locked' then
         c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
         return memfold_internal._ingest_locked(c, true);
     end if;
@@ -114,18 +111,19 @@ begin
     c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
     v_wide := memfold_internal._is_wide((c.policy).scope, (c.policy).key_fields, (c.policy).rehash_run);
     if d.memory_id is not null and not v_wide then
-        -- null: it was erased since it was found
+        -- null: the root has been erased since the lookup
         v_wide := coalesce((select m.scope_key <> c.scope_key from memfold.memories as m
-            where m.tenant_id = c.tenant_id collate "C" and m.memory_id = d.root_id), false);
+            where m.tenant_id = c.tenant_id and m.memory_id = d.root_id), false);
     end if;
 
-    -- All other cases check again under the lock. Lock and check are separate statements: a statement sees what was committed before it
-    -- began.
+    -- All other cases are decided again under the lock. Lock and decision are separate statements, because a statement sees only what
+    -- was committed before it began.
     if (c.policy).dedup = 'on' then
         perform memfold_internal._lock(c.tenant_id, c.bucket_id, case when not v_wide then c.scope_key end, v_patient);
         perform memfold_internal._check_rules(c.tenant_id, c.bucket_id, c.memory_type, c.policy,
             case when c.embedding_model is not null then array[c.embedding_model] end);
-        perform memfold_internal._check_names(c.tenant_id, c.bucket_id, c.told_subject, c.told_predicate, c.content, c.subject, c.predicate);
+        perform memfold_internal._check_names(c.tenant_id, c.bucket_id, c.given_subject, c.given_predicate, c.content, c.subject,
+            c.predicate);
     end if;
     if v_patient then
         return memfold_internal._ingest_locked(c, d.memory_id is null);

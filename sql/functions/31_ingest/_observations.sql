@@ -1,5 +1,5 @@
--- Corrects the counters of a root to which an observation was added that turned out not to be independent: in its text
--- (own 1), or only in its tree (p_of_aliases 1).
+-- Subtracts an observation that turned out not to be independent from the counters of a root: of its own text (p_own 1),
+-- or only of its tree (p_of_aliases 1).
 create or replace function memfold_internal._subtract_independent(
     p_tenant_id text, p_memory_id uuid, p_own bigint, p_of_aliases bigint
 ) returns void
@@ -13,7 +13,7 @@ begin
 end;
 $$;
 
--- Adds the source turns (sorted, distinct) of one observation of a root, which was counted as independent, and corrects
+-- Adds the source turns (sorted, distinct) of an observation of a root, which was counted as independent, and corrects
 -- the counters if it is not. The caller holds the root's row.
 create or replace function memfold_internal._count_turns(
     p_tenant_id text, p_root_id uuid, p_source_turn_ids text[], p_event_id uuid
@@ -31,7 +31,7 @@ begin
 end;
 $$;
 
--- Adds one observation to an alias, after it was added to the root's sum as independent, and corrects this sum if it is
+-- Adds an observation to an alias, after it was added to the root's sum as independent, and corrects that sum if it is
 -- not. The caller holds the root's row.
 create or replace function memfold_internal._count_alias(
     p_tenant_id text, p_memory_id uuid, p_root_id uuid, p_source_turn_ids text[], p_source_confidence double precision,
@@ -78,11 +78,10 @@ begin atomic
         ), '{}') end;
 end;
 
--- Adds one observation of p_memory_id to it and its root by addition alone: counters, sources, metadata. Returns whether
--- it could (is_added), and the values for its ledger row: event_id (as given if it is above those of the root's rows)
--- and observed_at (without one, now, but not before what the root has). is_added false: nothing was added, because the
--- root is no longer additive, or the observation cannot simply be added (a late one, metadata out of order, validity);
--- its row may then be locked.
+-- Adds one observation of p_memory_id to it and its root: counters, sources, metadata. is_added false: nothing was
+-- added, because the root is not additive or the observation is late, has metadata out of order, or a validity; the root's
+-- row may then be locked. event_id: as given if it is above those of the root's rows, else a higher one. observed_at: for
+-- the ledger row; without one, now, but not before what the root has.
 create or replace function memfold_internal._record_observation(
     c memfold_internal.candidate, p_memory_id uuid, p_root_id uuid, p_new_aliases bigint, inout event_id uuid,
     out observed_at timestamptz, out is_added boolean
@@ -99,21 +98,21 @@ begin
     is_added := false;
     observed_at := v_seen;
     if c.origin = 'recalled' then
-        -- against erasure alone (_lock_erased): restatements do not wait for it, nor it for them
+        -- Only an erasure (_lock_erased) conflicts with this lock; restatements do not.
         perform from memfold.memory_counters as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = p_root_id
+        where k.tenant_id = c.tenant_id and k.memory_id = p_root_id
         for key share;
         if not found then
             return;
         end if;
         update memfold.memory_counters as k
         set aliases = k.aliases + p_new_aliases
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = p_root_id and p_new_aliases > 0;
+        where k.tenant_id = c.tenant_id and k.memory_id = p_root_id and p_new_aliases > 0;
         select true, case when c.observed_at is null then greatest(k.last_seen, v_seen) else v_seen end
         into is_added, observed_at
         from memfold.memory_totals as k
-        where k.tenant_id = c.tenant_id collate "C" and k.memory_id = p_root_id;
-        -- it holds no row with the last id; a batch has assigned its own
+        where k.tenant_id = c.tenant_id and k.memory_id = p_root_id;
+        -- This call has not locked the row that holds the last id. A batch has assigned its own ids.
         if c.last_event_id is null then
             event_id := memfold_internal._id_after(event_id, memfold_internal._newest_event(c.tenant_id));
         end if;
@@ -126,7 +125,6 @@ begin
     -- Observations that cannot simply be added (a late value of a slot, metadata out of order, validity) are derived under the scope's
     -- lock. A turn is assumed to be new here.
     if p_memory_id = p_root_id then
-        -- rule count_in_row
         update memfold.memory_counters as k
         set observations = k.observations + 1,
             independent = k.independent + 1,
@@ -135,10 +133,10 @@ begin
             first_seen = coalesce(least(k.first_seen, c.observed_at), greatest(k.alias_last_seen, v_seen)),
             last_seen = greatest(k.last_seen, v_seen, case when c.observed_at is null then k.alias_last_seen end),
             has_metadata = k.has_metadata or c.metadata <> '{}',
-            -- a batch having written later candidates is no reason to give this one another id
+            -- In a batch, a later candidate may have been written first: this one keeps its id.
             last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _record_observation.event_id)
                 else memfold_internal._id_after(_record_observation.event_id, k.last_event) end
-        where k.tenant_id = c.tenant_id collate "C"
+        where k.tenant_id = c.tenant_id
             and k.memory_id = p_root_id
             and k.is_additive
             and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= greatest(k.last_seen, k.alias_last_seen)) is not false)
@@ -146,7 +144,6 @@ begin
             case when k.last_event <= c.last_event_id then _record_observation.event_id else k.last_event end,
             case when c.observed_at is null then k.last_seen else v_seen end
         into v_aliases, v_last_event, observed_at;
-        -- end of rule
     else
         update memfold.memory_counters as k
         set aliases = k.aliases + p_new_aliases,
@@ -158,7 +155,7 @@ begin
             alias_last_seen = greatest(k.alias_last_seen, v_seen, case when c.observed_at is null then k.last_seen end),
             last_event = case when k.last_event <= c.last_event_id then greatest(k.last_event, _record_observation.event_id)
                 else memfold_internal._id_after(_record_observation.event_id, k.last_event) end
-        where k.tenant_id = c.tenant_id collate "C"
+        where k.tenant_id = c.tenant_id
             and k.memory_id = p_root_id
             and k.is_additive
             and (not k.on_timeline and c.metadata = '{}' or (c.observed_at >= greatest(k.last_seen, k.alias_last_seen)) is not false)
@@ -185,7 +182,6 @@ begin
             c.extractor_confidence, observed_at, event_id, c.metadata <> '{}');
         v_turns := 0;
     end if;
-    -- rule count_turns
     if v_turns = 1 and v_aliases = 0 then
         insert into memfold.memory_sources (tenant_id, source_turn_id, memory_id, event_id)
         values (c.tenant_id, c.source_turn_ids[1], p_memory_id, _record_observation.event_id)
@@ -198,14 +194,13 @@ begin
         perform memfold_internal._count_turns(c.tenant_id, p_memory_id, c.source_turn_ids, event_id);
     end if;
     if c.metadata <> '{}' then
-        -- a separate statement: it adds to what other calls have written by now
+        -- A separate statement sees what other calls have written by now.
         update memfold.memories as m
         set metadata = memfold_internal._merge_metadata(m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max)
-        where m.tenant_id = c.tenant_id collate "C" and m.memory_id = p_root_id
+        where m.tenant_id = c.tenant_id and m.memory_id = p_root_id
             and m.metadata <> memfold_internal._merge_metadata(
                 m.metadata, c.metadata, (c.policy).metadata_merge, (c.policy).metadata_max);
     end if;
-    -- end of rule
     is_added := true;
 end;
 $$;

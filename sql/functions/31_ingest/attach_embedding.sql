@@ -24,7 +24,7 @@ begin
     end if;
     perform memfold_internal._lock_memories(tenant_id, array[memory_id]);
 
-    -- while it waited, its rules may have changed, or the memory may have been erased
+    -- While this call waited, the rules may have changed, or the memory may have been erased.
     perform memfold_internal._check_embedding(embedding, embedding_model);
     select m.* into v_memory
     from memfold.memories as m
@@ -41,7 +41,7 @@ begin
         on conflict do nothing
         returning 1
     )
-    -- not by FOUND: Citus counts skipped rows as inserted
+    -- FOUND does not tell: Citus counts skipped rows as inserted.
     select count(*) = 1 into v_is_given from given;
     if not v_is_given then
         perform memfold_internal._fail('MF019', 'the memory already has a vector of this model',
@@ -61,7 +61,7 @@ comment on function memfold.attach_embedding is
 becomes an alias of the older, which is memory_id), replaced (by the policy''s on_merge, the older becomes an alias of the newer),
 escalated, or embedded (nothing else to do). Raises MF012 to MF015, MF018 (no such memory), MF019 (it already has a vector of this model), MF022, MF025.';
 
--- A stored text in the form of a candidate for tier 2, with this unit vector. Only reads.
+-- A stored text in the form of a candidate for tier 2, with this unit vector.
 create or replace function memfold_internal._stored_candidate(m memfold.memories, p_embedding vector, p_embedding_model text)
 returns memfold_internal.candidate
 language plpgsql stable
@@ -75,8 +75,8 @@ begin
     c.memory_type := m.memory_type;
     c.subject := m.subject;
     c.predicate := m.predicate;
-    c.told_subject := m.subject;
-    c.told_predicate := m.predicate;
+    c.given_subject := m.subject;
+    c.given_predicate := m.predicate;
     c.object := m.object;
     c.content := m.content;
     c.session_id := m.session_id;
@@ -104,7 +104,7 @@ begin
         d := memfold_internal._decide_similar(c, d, m.memory_id);
         if d.action is not null then
             if p_action is null and memfold_internal._is_forgotten(c.tenant_id, d.target_id) then
-                -- what a person has just written is not taken away without asking
+                -- Do not merge away what a person has just written: ask.
                 d.action := 'ambiguous';
             end if;
             d := memfold_internal._decide_neighbour(c, d, m.memory_id);
@@ -115,15 +115,14 @@ end;
 $$;
 
 -- Whether a root and the neighbour that tier 2 found for it (_decide_similar) are already queued, judged or decided.
--- Only reads.
 create or replace function memfold_internal._was_compared(p_tenant_id text, m memfold.memories, d memfold_internal.decision) returns boolean
 language plpgsql stable
 as $$
 begin
-    -- nor is a pair merged or asked about again if its other side has been merged elsewhere since
+    -- Skip a pair whose other side has been merged since.
     return memfold_internal._was_asked(p_tenant_id, m.memory_id, d.target_id)
         or memfold_internal._was_asked(p_tenant_id, m.memory_id, d.memory_id)
-        -- or somebody has decided about the two without a question
+        -- somebody has decided about the two without a question
         or memfold_internal._related(p_tenant_id, array[m.memory_id]) <> '{}' and exists (
             select
             from memfold_internal._last_words(p_tenant_id, memfold_internal._trees(p_tenant_id, array[m.memory_id])) as w

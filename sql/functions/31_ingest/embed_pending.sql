@@ -16,7 +16,7 @@ begin
             format('max_results was %s.', coalesce(max_results::text, 'null')), 'max_results is 1 to 1000.');
     end if;
     if not exists (select from memfold.policies as p where p.embed = 'in_database')
-        -- one session at a time, because all would take the same memories
+        -- One session at a time: all would take the same memories.
         or not pg_try_advisory_xact_lock(memfold_internal._short_hash(convert_to('embed_pending ' || tenant_id, 'UTF8')))
     then
         return 0;
@@ -37,7 +37,7 @@ begin
             from due as d
             group by d.model
         ),
-        -- all vectors before the first lock, which this transaction keeps
+        -- Compute all vectors before the first lock, which lasts until the end of the transaction.
         made as materialized (
             select t.ids[v.place] as memory_id, t.model, v.embedding
             from texts as t

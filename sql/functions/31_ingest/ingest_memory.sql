@@ -22,13 +22,17 @@ create or replace function memfold.ingest_memory(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
+    c memfold_internal.candidate;
+    v_attempt memfold_internal.attempt;
     r memfold.ingest_result;
     v_event_id uuid;
-    v_content_hash bytea;
 begin
     if memfold_internal._is_authorized(tenant_id) is not true then
         perform memfold_internal._authorize_tenant(tenant_id);
     end if;
+    c := memfold_internal._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until,
+        idempotency_key);
     if idempotency_key is not null then
         -- row 1: a second call with the key waits here for the first to commit
         perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
@@ -46,16 +50,13 @@ begin
                 and i.bucket_id = ingest_memory.bucket_id collate "C"
                 and i.idempotency_key = ingest_memory.idempotency_key collate "C";
             if found then
-                perform memfold_internal._check_same_candidate(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate,
-                    object, metadata);
+                perform memfold_internal._check_same_candidate(c, v_event_id);
                 return memfold_internal._event_result(tenant_id, v_event_id);
             end if;
             -- it expired in between: treated as a new call
         end loop;
     end if;
-    if valid_from is null and valid_until is null and memfold_internal._is_plainly_valid(
-        content, bucket_id, memory_type, subject, predicate, object, source_turn_ids, source_confidence, extractor_confidence,
-        session_id, origin, metadata, observed_at)
+    if origin = 'observed' and memfold_internal._is_plainly_valid(c)
         -- The default canonicalizer may leave nothing of a text that the bucket's own one keeps. One letter shows in 0.3 us that
         -- something is left (Latin, Cyrillic, kana, Han, Hangul; for other scripts it is computed, in 5 us).
         and (
@@ -63,35 +64,22 @@ begin
             or memfold_internal._prose_1(content) <> ''
         )
     then
-        v_content_hash := memfold_internal._content_hash(
+        c.content_hash := memfold_internal._content_hash(
             memory_type, subject, predicate, content, 'prose/1', 'type,subject,predicate', null);
         -- A candidate with a vector is usually a new fact: clients embed unknown texts.
         if embedding is null and embedding_model is null then
-            r := memfold_internal._ingest_known(
-                v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
-                source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+            v_attempt := memfold_internal._ingest_known(c, v_event_id);
         end if;
-    end if;
-    if r.action is null then
-        if v_content_hash is not null and r.method is null
-            and memfold_internal._is_usual_text(content, tenant_id, bucket_id, memory_type, subject, predicate)
-        then
-            r := memfold_internal._ingest_new(
-                v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-                source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
-            if r.method = 'known' and embedding is not null then
-                r := memfold_internal._ingest_known(
-                    v_content_hash, content, tenant_id, bucket_id, memory_type, subject, predicate, object, source_turn_ids,
-                    source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_event_id);
+        if (v_attempt.result).action is null and v_attempt.progress is null and memfold_internal._is_usual_text(c) then
+            v_attempt := memfold_internal._ingest_new(c, v_event_id);
+            if v_attempt.progress = 'known' and embedding is not null then
+                v_attempt := memfold_internal._ingest_known(c, v_event_id);
             end if;
         end if;
-        if r.action is null then
-            r := memfold_internal._ingest(memfold_internal._candidate(
-                content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-                source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, v_content_hash,
-                valid_from, valid_until),
-                r.method);
-        end if;
+    end if;
+    r := v_attempt.result;
+    if r.action is null then
+        r := memfold_internal._ingest(memfold_internal._validate(c), v_attempt.progress);
     end if;
     if r.event_id <> v_event_id then
         update memfold.idempotency_keys as i

@@ -34,7 +34,7 @@ begin
         ) as x
         order by 1
     loop
-        -- blocks writers of the buckets
+        -- Keep writers of the bucket out.
         exit when r.ingested >= max_rows or clock_timestamp() > v_locked_at + interval '100 milliseconds';
         v_rows := 0;
         begin
@@ -51,7 +51,7 @@ begin
             end loop;
             r.ingested := r.ingested + v_rows;
         exception when lock_not_available or serialization_failure then
-            -- left unchanged
+            -- leave it as it is
             r.busy := r.busy + 1;
             v_waits := false;
         end;
@@ -87,7 +87,7 @@ begin
     end if;
     perform memfold_internal._adopt_row(p_tenant_id, i.id) from unnest(v_ids) as i (id);
     perform memfold.derive_scope(v_ids, p_tenant_id);
-    -- before the following, which may merge one of them into another
+    -- First count the rows: the next statement may merge one into another.
     update memfold.memories as m
     set is_ingested = true
     from unnest(v_ids) as i (id)
@@ -100,7 +100,7 @@ begin
     cross join lateral unnest(memfold_internal._tokens(m.content, p.segmenter)) as t (token)
     where m.content_hash is not null and p.lexical_threshold is not null
     on conflict do nothing;
-    -- its transaction may have begun before the rules of the bucket changed
+    -- The INSERT's transaction may have begun before the bucket's rules changed.
     for v_row in
         select m.memory_id, p.rehash_run
         from unnest(v_ids) as i (id)

@@ -13,14 +13,13 @@ declare
     c memfold_internal.candidate;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
-    -- its missing arguments have the defaults of ingest_memory(), so that the fast check applies
-    c := memfold_internal._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, null, null, null, '{}',
-        0.5, 0.5, null, 'observed', metadata, null);
+    c := memfold_internal._validate(memfold_internal._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate,
+        p_metadata => metadata));
     return query
     select memfold_internal._root(m.memory_id, m.root_id), m.memory_id,
         case when m.root_id is null then m.status else (
             select r.status from memfold.memories as r
-            where r.tenant_id = c.tenant_id collate "C" and r.memory_id = m.root_id
+            where r.tenant_id = c.tenant_id and r.memory_id = m.root_id
         ) end,
         c.content_hash
     from memfold_internal._known_candidate(c) as m;

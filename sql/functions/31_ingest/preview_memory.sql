@@ -27,6 +27,9 @@ declare
     v_event_id uuid;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
+    c := memfold_internal._candidate(content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
+        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at, valid_from, valid_until,
+        idempotency_key);
     if idempotency_key is not null then
         perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
         perform memfold_internal._check_identifier('idempotency_key', idempotency_key, true);
@@ -36,15 +39,11 @@ begin
             and i.bucket_id = preview_memory.bucket_id collate "C"
             and i.idempotency_key = preview_memory.idempotency_key collate "C";
         if found then
-            perform memfold_internal._check_same_candidate(tenant_id, idempotency_key, v_event_id, content, memory_type, subject, predicate, object,
-                metadata);
+            perform memfold_internal._check_same_candidate(c, v_event_id);
             return memfold_internal._event_result(tenant_id, v_event_id);
         end if;
     end if;
-    c := memfold_internal._candidate(
-        content, tenant_id, bucket_id, memory_type, subject, predicate, object, embedding, embedding_model,
-        source_turn_ids, source_confidence, extractor_confidence, session_id, origin, metadata, observed_at,
-        p_valid_from => valid_from, p_valid_until => valid_until);
+    c := memfold_internal._validate(c);
     if memfold_internal._is_embedded_here(c, c.policy) and (memfold_internal._decide_known(c)).memory_id is null then
         c := memfold_internal._embed(c);
     end if;

@@ -82,7 +82,7 @@ begin
         if v_first_of_key[v_i] < v_i then
             v_classes[v_i] := 'again';
         elsif v_first_of_key[v_i] is null and v_keys[v_i] is not null then
-            -- an error if there is one, because a key that another call has used is answered first
+            -- A key that another call has used is answered before its candidate is found invalid.
             select i.event_id into v_event_id from memfold.idempotency_keys as i
             where i.tenant_id = b.tenant_id and i.bucket_id = (v_items[v_i]).bucket_id and i.idempotency_key = v_keys[v_i];
             if v_event_id is not null then
@@ -94,7 +94,7 @@ begin
             end if;
         end if;
         continue when v_classes[v_i] not in ('again', 'known');
-        -- the same candidate, or its own error
+        -- equal candidates share the result; a different one has its own error
         v_differs := memfold_internal._key_differs(
             case when v_event_id is null then memfold_internal._as_event(v_items[v_first_of_key[v_i]])
                 else memfold_internal._event(b.tenant_id, v_event_id) end,
@@ -107,7 +107,7 @@ begin
                 else format('event %s', v_event_id) end, v_differs);
         end if;
     end loop;
-    -- an answered candidate is not refused, whatever is wrong with it
+    -- A candidate that is answered by its key is not refused.
     b.errors := array(
         select x from unnest(b.errors) as x
         where not exists (

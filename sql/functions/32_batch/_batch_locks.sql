@@ -1,8 +1,8 @@
 -- The roots among the given ones that can be added to in any order: active, on no timeline and without validity. All
--- together, in a third of the time of single lookups. Only reads.
+-- together, in a third of the time of single lookups.
 create or replace function memfold_internal._additive_roots(p_tenant_id text, p_root_ids uuid[]) returns table (memory_id uuid)
 language plpgsql stable rows 1000
--- planned for the present contents of the table: before PostgreSQL 17 a plan made earlier would read all of the tenant
+-- Plan for the present contents of the table: before PostgreSQL 17 an earlier plan would read all of the tenant.
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set jit = off
@@ -17,10 +17,10 @@ end;
 $$;
 
 -- Tier 1 for a batch: for each candidate the text that has its hash, its root and the root's scope (matched, roots,
--- root_scopes), and its resulting class: hit, todo, or rest. Skips candidates that are refused or answered. Only reads.
+-- root_scopes), and its resulting class: hit, todo, or rest. Skips candidates that are refused or answered.
 create or replace function memfold_internal._probe_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql stable
--- by their index, whatever the statistics say (there may be none yet)
+-- Look texts up by their index; do not let missing statistics choose a scan.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
@@ -32,7 +32,7 @@ declare
     v_policies constant memfold.policies[] := b.policies;
     v_policy_of constant integer[] := b.policy_of;
     v_rehashed constant boolean := exists (select from unnest(b.policies) as p where p.rehash_run is not null);
-    -- the last of several observations decides: one by one, and in order
+    -- A validity is decided one by one, in order: the last observation counts.
     v_timed constant boolean := exists (select from unnest(b.items) as c where num_nonnulls(c.valid_from, c.valid_until) > 0);
 begin
     with texts as materialized (
@@ -48,7 +48,7 @@ begin
     select array_agg(x.memory_id order by x.i), array_agg(x.root_id order by x.i), array_agg(x.root_scope order by x.i),
         array_agg(case
             when x.class not in ('todo', 'hit', 'rest') then x.class
-            -- one by one, because a text may be stored under either of two hashes
+            -- During a rehash, a text may be stored under either of two hashes.
             when v_timed then 'rest'
             when v_rehashed and (v_policies[v_policy_of[x.i]]).rehash_run is not null then 'rest'
             when x.hit then 'hit'
@@ -60,7 +60,7 @@ begin
             case when t.memory_id = t.root_id then t.scope_key when t.memory_id is not null then (
                 select r.scope_key from memfold.memories as r where r.tenant_id = b.tenant_id and r.memory_id = t.root_id
             ) end as root_scope,
-            -- roots that can be added to, in any order
+            -- roots to which observations can be added in any order
             k.memory_id is not null and t.is_plain as hit
         from texts as t
         left join memfold_internal._additive_roots(b.tenant_id, array(select t.root_id from texts as t)) as k
@@ -95,7 +95,7 @@ begin
         b.classes := v_classes;
     end if;
     select array_agg(x.scope_key),
-        -- an alias may be re-pointed
+        -- an alias may get another root
         array_agg(coalesce(
             x.scope = 'bucket' or x.key_fields <> 'type,subject,predicate' or x.rehashed or x.root_scope <> x.scope_key,
             false))
@@ -121,7 +121,7 @@ as $$
 declare
     v_classes constant text[] := b.classes;
     v_models constant text[] := (
-        -- except candidates that were refused for it, and those ingested before it was replaced
+        -- Not for candidates that were refused because of it, or ingested before it was replaced.
         select array_agg(distinct c.embedding_model) filter (
             where c.embedding_model is not null and v_classes[c.ordinality] not in ('error', 'known', 'again')
         )
@@ -130,9 +130,10 @@ declare
 begin
     if memfold_internal._has_links(b.tenant_id) or exists (
         select from unnest(b.items) as c
-        where (c.subject, c.predicate) is distinct from (c.told_subject, c.told_predicate)
+        where (c.subject, c.predicate) is distinct from (c.given_subject, c.given_predicate)
     ) then
-        perform memfold_internal._check_names(b.tenant_id, c.bucket_id, c.told_subject, c.told_predicate, c.content, c.subject, c.predicate)
+        perform memfold_internal._check_names(b.tenant_id, c.bucket_id, c.given_subject, c.given_predicate, c.content, c.subject,
+            c.predicate)
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] in ('todo', 'rest');
     end if;
@@ -159,11 +160,11 @@ declare
     v_held text[] := array[]::text[];
     v_locks text[];
 begin
-    -- Check, take the locks, and check again: a statement sees what was committed before it began.
+    -- Look up, lock, and look up again: a statement sees only what was committed before it began.
     loop
         b := memfold_internal._probe_batch(b);
         exit when not b.classes && array['todo', 'rest'];
-        -- again after each wait, like the texts: set_predicate() may have been what this waited for
+        -- Read again after each wait: it may have been a wait for set_predicate().
         b.singles := array(select u.predicate from unnest(v_predicates) as u (predicate)
             where memfold_internal._is_single(b.tenant_id, u.predicate));
         b.undeclared := memfold_internal._undeclared(b.tenant_id, v_predicates);
@@ -174,7 +175,7 @@ begin
             exit;
         end if;
         if v_embeds then
-            -- once, before any lock
+            -- only once, before any lock
             b := memfold_internal._embed_batch(b);
             v_embeds := false;
         end if;
@@ -183,7 +184,7 @@ begin
         v_seen.singles := b.singles;
         b := memfold_internal._scope_batch(b);
         v_decided := b.classes;
-        -- If dedup is off, nothing is compared or locked.
+        -- With dedup off, nothing is compared or locked.
         v_locks := null;
         select memfold_internal._lock_scopes(b.tenant_id, array_agg(b.buckets[o.rule]), array_agg(o.scope_key), array_agg(o.wide), v_held)
         into v_locks
@@ -265,7 +266,7 @@ begin
         ) as i
     ) as i
     cross join lateral memfold_internal._lock_roots(b.tenant_id, i.ids, i.hits) as l;
-    -- A text that pointed to a root is read again, by a new statement.
+    -- A new statement reads again which root each text has.
     if exists (
         select from unnest(v_classes, b.matched, b.roots) as o (class, memory_id, root_id)
         where o.class = 'hit' and (o.root_id = any(v_changed) or o.memory_id <> o.root_id and not exists (

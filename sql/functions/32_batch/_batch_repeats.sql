@@ -1,5 +1,5 @@
 -- The candidates of a batch that _check_repeats() would refuse, one by one and in order, with how often their session
--- has stated the text, and the limit (most). Only reads.
+-- has stated the text, and the limit (most).
 create or replace function memfold_internal._check_batch_repeats(b memfold_internal.batch)
 returns table (place bigint, repeats bigint, most bigint)
 language plpgsql stable
@@ -58,9 +58,9 @@ begin
     if p_on_error = 'abort' then
         perform memfold_internal._fail('MF055', v_message, format('Candidate %s: %s', p_ordinal, v_detail), v_hint);
     end if;
-    -- as if it had never arrived
+    -- Treat it as if it had never arrived.
     delete from memfold.idempotency_keys as i
-    where i.tenant_id = c.tenant_id collate "C" and i.bucket_id = c.bucket_id collate "C"
+    where i.tenant_id = c.tenant_id and i.bucket_id = c.bucket_id
         and i.idempotency_key = p_idempotency_key collate "C" and i.event_id is null;
     return memfold_internal._batch_error(p_ordinal, 'MF055', v_message, v_detail, v_hint);
 end;
@@ -80,7 +80,7 @@ declare
 begin
     for v_repeated in select r.place, r.repeats, r.most from memfold_internal._check_batch_repeats(b) as r loop
         for v_i in 1..cardinality(v_items) loop
-            -- and those with the same key
+            -- the candidates with the same key
             if v_i = v_repeated.place or v_classes[v_i] = 'again' and b.first_of_key[v_i] = v_repeated.place then
                 b.errors := b.errors || memfold_internal._refuse_repeats(b.ordinals[v_i], v_items[v_repeated.place],
                     v_keys[v_i], v_repeated.repeats, v_repeated.most, p_on_error);
@@ -88,7 +88,7 @@ begin
             end if;
         end loop;
     end loop;
-    -- those that are decided one by one do not count again what was counted here
+    -- Candidates that are decided one by one are not counted a second time.
     for v_i in 1..cardinality(v_policies) loop
         v_policies[v_i].max_session_repeats := null;
     end loop;

@@ -1,8 +1,8 @@
--- Statements of a batch that must reach rows by their index, whatever the statistics say (there may be none yet), each in a separate
--- function, so that the settings affect no other plan.
+-- Statements of a batch that must reach rows by their index, even without statistics; each has a function of its own, so
+-- that the settings affect no other plan.
 
 -- Which candidates of a batch (by position) have another value of their subject and predicate, stored or earlier in the
--- batch, of which nobody has said how many it has, or a tombstone with the same value. Only reads.
+-- batch, of a predicate without a declared number of values, or a tombstone with the same value.
 create or replace function memfold_internal._values_in_batch(b memfold_internal.batch) returns bigint[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -34,7 +34,7 @@ end;
 $$;
 
 -- The candidates of a batch; those that only add get the time when they were observed: as the caller says, else now
--- (told_at), but not before the last statement of their memory (_stated_at). Only reads.
+-- (received_at), but not before the last statement of their memory (_stated_at).
 create or replace function memfold_internal._seen_in_batch(b memfold_internal.batch) returns memfold_internal.candidate[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -50,7 +50,7 @@ begin
     select array_agg(coalesce(x.observed_at, greatest(x.last_seen, x.latest)) order by x.i) into v_seen
     from (
         select c.ordinality as i, c.observed_at, k.last_seen,
-            max(coalesce(c.observed_at, b.told_at)) over (partition by o.root_id order by c.ordinality) as latest
+            max(coalesce(c.observed_at, b.received_at)) over (partition by o.root_id order by c.ordinality) as latest
         from unnest(v_items) with ordinality as c
         cross join lateral (
             select case when v_classes[c.ordinality] in ('hit', 'new', 'repeat') then v_roots[c.ordinality] end as root_id
@@ -70,7 +70,7 @@ begin
 end;
 $$;
 
--- The memories that a batch has both added to and decided about one by one. Only reads.
+-- The memories that a batch has both added to and decided about one by one.
 create or replace function memfold_internal._roots_of_both(b memfold_internal.batch) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -119,7 +119,7 @@ begin
         from unnest(b.items) with ordinality as c
         cross join lateral unnest(c.source_turn_ids) as t (turn)
         where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
-        -- the first of several in one turn
+        -- the first of several candidates from one turn
         order by 2, 3, c.ordinality
         on conflict do nothing
         returning s.source_turn_id, s.memory_id, s.event_id
@@ -130,8 +130,7 @@ end;
 $$;
 
 -- For each tree to which a batch has added turns (p_turns: those new to their texts): how many of the observations that
--- brought them are independent in the tree, less those that were counted as independent in the root's own text. Only
--- reads.
+-- brought them are independent in the tree, less those that were counted as independent in the root's own text.
 create or replace function memfold_internal._batch_evidence(b memfold_internal.batch, p_turns memfold_internal.batch_turn[])
 returns table (root_id uuid, independent bigint)
 language plpgsql stable rows 100
@@ -147,7 +146,7 @@ begin
     select x.root_id, count(distinct x.event_id) filter (where x.is_first) - count(distinct x.event_id) filter (where x.is_own)
     from (
         select r.root_id, t.event_id, t.memory_id = r.root_id as is_own, not exists (
-            -- another text of the tree had it before
+            -- another text of the tree had the turn before
             select from (
                 select s.memory_id, s.event_id from memfold.memory_sources as s
                 where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn and s.memory_id <> t.memory_id
@@ -187,7 +186,8 @@ begin
     -- An upsert finds each row by the key; a join may read all of a tenant that was small when it was planned. Rows of roots are already
     -- locked, and with them those of their aliases.
     insert into memfold.memory_counters as k (
-        tenant_id, memory_id, root_id, is_additive, observations, independent, source_confidence, extractor_confidence, first_seen, last_seen,
+        tenant_id, memory_id, root_id, is_additive, observations, independent, source_confidence, extractor_confidence, first_seen,
+            last_seen,
         has_metadata, last_event
     )
     select b.tenant_id, o.memory_id, (array_agg(o.root_id) filter (where o.seen is not null))[1], bool_and(o.root_id is null),
@@ -196,11 +196,11 @@ begin
     from (
         select v_matched[c.ordinality] as memory_id, nullif(v_roots[c.ordinality], v_matched[c.ordinality]) as root_id,
             case when c.source_turn_ids = '{}' then v_event_ids[c.ordinality] end as evidence, c.source_confidence, c.extractor_confidence,
-            coalesce(c.observed_at, b.told_at) as seen, c.metadata <> '{}' as has_metadata, c.ordinality as i
+            coalesce(c.observed_at, b.received_at) as seen, c.metadata <> '{}' as has_metadata, c.ordinality as i
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] in ('hit', 'new', 'repeat')
         union all
-        -- several turns of one observation are one evidence
+        -- Several turns of one observation count once.
         select t.memory_id, null, t.event_id, null, null, null, null, null from unnest(p_turns) as t
     ) as o
     group by o.memory_id
@@ -217,7 +217,7 @@ begin
     if b.aliased is not true then
         return;
     end if;
-    -- the sums over aliases: what was added to them, and what is no evidence to the tree, whichever of its texts it was added to
+    -- The sums over aliases: add what the aliases got, less what adds no evidence to the tree as a whole.
     insert into memfold.memory_counters as k (
         tenant_id, memory_id, alias_observations, alias_independent, alias_source_confidence, alias_extractor_confidence,
         alias_first_seen, alias_last_seen, last_event
@@ -226,7 +226,7 @@ begin
         max(o.seen), v_event_ids[max(o.i)]
     from (
         select v_roots[c.ordinality] as root_id, case when c.source_turn_ids = '{}' then 1 else 0 end as independent, c.source_confidence,
-            c.extractor_confidence, coalesce(c.observed_at, b.told_at) as seen, c.ordinality as i
+            c.extractor_confidence, coalesce(c.observed_at, b.received_at) as seen, c.ordinality as i
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] = 'hit' and v_matched[c.ordinality] <> v_roots[c.ordinality]
         union all
@@ -237,7 +237,8 @@ begin
     order by o.root_id
     on conflict (tenant_id, memory_id) do update
     set alias_observations = case
-            when excluded.alias_observations = 0 then k.alias_observations else coalesce(k.alias_observations, 0) + excluded.alias_observations
+            when excluded.alias_observations = 0 then k.alias_observations else coalesce(k.alias_observations,
+                0) + excluded.alias_observations
         end,
         alias_independent = coalesce(k.alias_independent, 0) + excluded.alias_independent,
         alias_source_confidence = greatest(k.alias_source_confidence, excluded.alias_source_confidence),
@@ -260,7 +261,7 @@ as $$
 declare
     v_event_id uuid;
 begin
-    -- one by one: in a join before the first ANALYZE, they may be looked for among all keys of the tenant
+    -- One by one: before the first ANALYZE, a join may read all keys of the tenant.
     for v_i in 1..coalesce(cardinality(p_event_ids), 0) loop
         v_event_id := p_event_ids[v_i];
         update memfold.idempotency_keys as i

@@ -103,7 +103,8 @@ begin
     end;
     if v_embeddings is not null then
         insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, embedding)
-        select b.tenant_id, v_memory_ids[c.ordinality], c.embedding_model, c.bucket_id, v_scope_keys[c.ordinality], v_embeddings[c.ordinality]
+        select b.tenant_id, v_memory_ids[c.ordinality], c.embedding_model, c.bucket_id, v_scope_keys[c.ordinality],
+            v_embeddings[c.ordinality]
         from unnest(b.items) with ordinality as c
         where v_classes[c.ordinality] = 'new' and v_embeddings[c.ordinality] is not null
         order by c.ordinality;

@@ -13,8 +13,8 @@ begin
     if v_adds then
         -- A statement without a time is not before those of its memory: a time in the future was either given, or comes from a clock
         -- that was since set back.
-        if greatest(b.latest, b.told_at) > b.told_at or exists (
-            select from unnest(b.items) as c where c.observed_at > b.told_at
+        if greatest(b.latest, b.received_at) > b.received_at or exists (
+            select from unnest(b.items) as c where c.observed_at > b.received_at
         ) then
             b.items := memfold_internal._seen_in_batch(b);
         end if;
@@ -45,7 +45,7 @@ declare
     v_roots uuid[];
     c memfold_internal.candidate;
 begin
-    -- in one subtransaction: with 64 or more, one each, every snapshot on the server reads pg_subtrans
+    -- One subtransaction for all: with 64 or more, every snapshot on the server would read pg_subtrans.
     begin
         for v_i in 1..v_count loop
             continue when v_classes[v_i] <> 'rest';
@@ -55,7 +55,7 @@ begin
             c.last_id := v_memory_ids[v_count];
             c.last_event_id := v_last_event_id;
             v_results[v_i] := memfold_internal._ingest_under_locks(c);
-            -- a higher one if another call has added to its memory since (_record_observation)
+            -- The id is higher if another call has added to the memory since (_record_observation).
             v_event_ids[v_i] := (v_results[v_i]).event_id;
         end loop;
     exception when lock_not_available then
@@ -113,7 +113,7 @@ create or replace function memfold_internal._ingest_batch(
     p_tenant_id text, p_candidates jsonb, p_on_error text, p_embeddings vector []
 ) returns setof memfold.batch_result
 language plpgsql volatile
--- arrays tempt the planner to replan
+-- With arrays the planner would replan each time.
 set plan_cache_mode = force_generic_plan
 as $$
 declare
@@ -123,7 +123,7 @@ begin
     perform memfold_internal._check_wildcard('tenant_id', p_tenant_id);
     v_read := memfold_internal._read_batch(p_tenant_id, p_candidates, p_embeddings);
     b.tenant_id := p_tenant_id;
-    b.told_at := memfold_internal._clock();
+    b.received_at := memfold_internal._clock();
     b.ordinals := v_read.ordinals;
     b.embeddings := v_read.embeddings;
     b.errors := coalesce(v_read.errors, '{}');
@@ -133,7 +133,7 @@ begin
         if 'error' = any(b.classes) then
             b := memfold_internal._doubtful_candidates(b, v_read.embeddings);
         end if;
-        -- before any lock: a call with the same key waits here for the other to commit
+        -- Before any lock: a call with the same key waits here for the other to commit.
         if num_nonnulls(variadic b.idempotency_keys) > 0 then
             b := memfold_internal._batch_keys(b);
         end if;

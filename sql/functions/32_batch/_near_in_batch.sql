@@ -1,6 +1,5 @@
 -- The vectors of the new texts of a batch, with their positions: whether tier 2 would look for their neighbours (asks),
--- in the whole bucket (wide) or in the scope, the lowest cosine (threshold) and among how many of the newest. Only
--- reads.
+-- in the whole bucket (wide) or in the scope, the lowest cosine (threshold) and among how many of the newest.
 create or replace function memfold_internal._batch_vectors(b memfold_internal.batch) returns table (
     i bigint, bucket_id text, embedding vector, model text, scope_key uuid, wide boolean, asks boolean, threshold double precision,
     newest bigint
@@ -29,7 +28,7 @@ begin
 end;
 $$;
 
--- Scopes in which a candidate that restates an inactive memory may make vectors active again. Only reads.
+-- Scopes in which a candidate that restates an inactive memory may make vectors active again.
 create or replace function memfold_internal._revived_in_batch(b memfold_internal.batch) returns table (bucket_id text, scope_key uuid)
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -59,10 +58,10 @@ end;
 $$;
 
 -- Which of the new texts of a batch (by position) may have a neighbour that tier 2 would compare: stored, earlier in the
--- batch, or one that the batch may make active again. May include texts without one, but omits none. Only reads.
+-- batch, or one that the batch may make active again. May include texts without one, but omits none.
 create or replace function memfold_internal._near_in_batch(b memfold_internal.batch) returns bigint[]
 language plpgsql stable
--- planned for the present contents of the tables: the same order can be had from an index that would read the whole tenant
+-- Plan for the present contents of the tables: another index with the same order would read the whole tenant.
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set jit = off
@@ -71,7 +70,7 @@ as $$
 declare
     v_tenant_id constant text collate "C" := b.tenant_id;
     v_near bigint[];
-    -- a candidate that restates an inactive memory may make vectors active, one of a slot may make some inactive
+    -- Restating an inactive memory may make vectors active; a new value of a slot may make some inactive.
     v_slack constant bigint := (select count(*) from unnest(b.classes) as o (class) where o.class = 'rest');
 begin
     with vectors as materialized (

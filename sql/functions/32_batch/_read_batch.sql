@@ -74,11 +74,11 @@ $$;
 
 -- Reads one element of ingest_memories(). p_embedding: its element of embeddings. Raises MF002, MF036.
 create or replace function memfold_internal._parse_candidate(p_tenant_id text, p_element jsonb, p_embedding vector)
-returns memfold_internal.batch_candidate
+returns memfold_internal.candidate
 language plpgsql stable
 as $$
 declare
-    r memfold_internal.batch_candidate;
+    r memfold_internal.candidate;
 begin
     if jsonb_typeof(p_element) <> 'object' then
         perform memfold_internal._fail('MF036', 'a candidate is not an object',
@@ -97,7 +97,7 @@ begin
             'Pass values of the types of the arguments of ingest_memory().');
     end if;
     begin
-        r := jsonb_populate_record(null::memfold_internal.batch_candidate, p_element);
+        r := jsonb_populate_record(memfold_internal._candidate(null, p_tenant_id), p_element);
     exception when data_exception then
         perform memfold_internal._fail('MF036', 'a value of a candidate has the wrong type', left(sqlerrm, 500),
             'Pass values of the types of the arguments of ingest_memory().');
@@ -119,13 +119,13 @@ $$;
 -- _read_batch(), one by one: the readable candidates, and errors for the others.
 create or replace function memfold_internal._read_batch_singly(
     p_tenant_id text, p_candidates jsonb, p_given vector[],
-    out elements memfold_internal.batch_candidate[], out ordinals bigint[], out embeddings vector[], out errors memfold.batch_result[]
+    out elements memfold_internal.candidate[], out ordinals bigint[], out embeddings vector[], out errors memfold.batch_result[]
 )
 language plpgsql stable
 as $$
 declare
     v_element record;
-    r memfold_internal.batch_candidate;
+    r memfold_internal.candidate;
     v_code text;
     v_message text;
     v_detail text;
@@ -155,25 +155,24 @@ $$;
 -- others.
 create or replace function memfold_internal._read_batch(
     p_tenant_id text, p_candidates jsonb, p_given vector[],
-    out elements memfold_internal.batch_candidate[], out ordinals bigint[], out embeddings vector[], out errors memfold.batch_result[]
+    out elements memfold_internal.candidate[], out ordinals bigint[], out embeddings vector[], out errors memfold.batch_result[]
 )
 language plpgsql stable
 as $$
 declare
     v_odd boolean;
 begin
-    -- All at once. Only if one of them cannot be read, one by one, to find out which.
+    -- Read all at once. Only if that fails, read one by one, to find out which is wrong.
     begin
-        select array_agg(row(
+        select array_agg(memfold_internal._candidate(
             t.content, t.tenant_id, t.bucket_id, t.memory_type, t.subject, t.predicate, t.object, null, t.embedding_model,
             t.source_turn_ids, t.source_confidence, t.extractor_confidence, t.session_id, t.origin, t.metadata, t.observed_at,
-            t.valid_from, t.valid_until, t.idempotency_key
-        )::memfold_internal.batch_candidate order by t.ordinality),
+            t.valid_from, t.valid_until, t.idempotency_key) order by t.ordinality),
         array_agg(t.ordinality - 1 order by t.ordinality),
         array_agg(t.embedding order by t.ordinality),
         bool_or(t.tenant_id <> p_tenant_id)
         into elements, ordinals, embeddings, v_odd
-        from jsonb_populate_recordset(null::memfold_internal.batch_candidate, p_candidates) with ordinality as t;
+        from jsonb_populate_recordset(memfold_internal._candidate(null, p_tenant_id), p_candidates) with ordinality as t;
         v_odd := v_odd or exists (
             select from jsonb_array_elements(p_candidates) as x (element)
             where x.element - memfold_internal._candidate_keys() <> '{}' or not memfold_internal._has_text_values(x.element)

@@ -35,8 +35,8 @@ begin
         v_metadata := v_metadata || m.metadata;
     end loop;
     m := p_members[1];
-    c := memfold_internal._candidate(j.merged_text, j.tenant_id, j.bucket_id, m.memory_type, m.subject, m.predicate, v_object, null, null,
-        '{}', 0, 0, null, 'inferred', v_metadata, null);
+    c := memfold_internal._validate(memfold_internal._candidate(j.merged_text, j.tenant_id, j.bucket_id, m.memory_type, m.subject,
+        m.predicate, v_object, p_source_confidence => 0, p_extractor_confidence => 0, p_origin => 'inferred', p_metadata => v_metadata));
     select r.* into v_memory
     from memfold_internal._known_before_insert(c) as k
     join memfold.memories as r on r.tenant_id = j.tenant_id and r.memory_id = memfold_internal._root(k.memory_id, k.root_id);

@@ -28,9 +28,9 @@ begin
         order by l.event_id
     loop
         perform memfold_internal._undo(p_tenant_id, array[e.event_id], '{undone}', 'unlinked', p_run_id);
-        perform memfold_internal._ingest(memfold_internal._candidate(e.content, p_tenant_id, p_bucket_id, e.memory_type, e.subject,
-            e.predicate, e.object, null, null, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.session_id, e.origin,
-            e.metadata, e.observed_at, null, e.valid_from, e.valid_until), null);
+        perform memfold_internal._ingest(memfold_internal._validate(memfold_internal._candidate(e.content, p_tenant_id, p_bucket_id,
+            e.memory_type, e.subject, e.predicate, e.object, null, null, e.source_turn_ids, e.source_confidence, e.extractor_confidence,
+            e.session_id, e.origin, e.metadata, e.observed_at, e.valid_from, e.valid_until)), null);
         v_number := v_number + 1;
     end loop;
     return v_number;

@@ -21,8 +21,9 @@ begin
     perform memfold_internal._lock_memories(tenant_id, array[m.memory_id]);
     m := memfold_internal._memory_root(tenant_id, memory_id, '{rejected,withdrawn}');
     perform memfold_internal._check_agent_changes(m);
-    c := memfold_internal._candidate(content, m.tenant_id, m.bucket_id, m.memory_type, m.subject, m.predicate,
-        coalesce(object, m.object), embedding, embedding_model, '{}', 0, 0, null, 'inferred', m.metadata, null);
+    c := memfold_internal._validate(memfold_internal._candidate(content, m.tenant_id, m.bucket_id, m.memory_type, m.subject, m.predicate,
+        coalesce(object, m.object), embedding, embedding_model, p_source_confidence => 0, p_extractor_confidence => 0,
+        p_origin => 'inferred', p_metadata => m.metadata));
     c.scope_key := memfold_internal._scope_key(c.bucket_id, c.memory_type, c.subject, c.predicate);
 
     select s.memory_id into o.memory_id from memfold_internal._known_before_insert(c) as s;

@@ -53,7 +53,7 @@ begin
         select from regexp_matches(v_body, '[a-z0-9_.]+', 'g') as w (words)
         where w.words[1] !~ '^f[0-9]+$' and w.words[1] <> all (
             '{begin,bit,bit_count,cardinality,case,constant,declare,double,else,end,errcode,exception,exp,features,float8,greatest,
-            if,least,cardinality,precision,raise,return,then,using,v,varbit,varying,when,width_bucket}'::text[]
+            if,least,pg_catalog.cardinality,precision,raise,return,then,using,v,varbit,varying,when,width_bucket}'::text[]
         )
     );
 end;
