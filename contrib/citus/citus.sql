@@ -1,15 +1,21 @@
--- Distributes an installed memfold over the nodes of a Citus cluster, by tenant. See README.md.
+-- Distributes an installed memfold over the nodes of a Citus cluster, by tenant (README.md).
 --
--- memfold init --citus runs it on the coordinator, as a superuser, and so does each later memfold init, after an upgrade or when a node
--- was added: it leaves distributed tables alone and updates functions and views. One transaction distributes, the same that installs the
--- release's functions: alone, these would take locks on the wrong node. A second one copies functions and views to the other nodes.
+-- memfold init --citus runs this on the coordinator, as a superuser, and so does each later memfold init, after an upgrade or
+-- when a node was added: it leaves distributed tables alone and updates functions and views. The first transaction is the
+-- one that installs the release's functions, which alone would take locks on the wrong node. It drops views and triggers,
+-- distributes the tables of tenants by tenant_id and those of rules to every node, replaces the hooks of the core, and
+-- makes each public function of a tenant a wrapper that runs the original on the tenant's node. A second transaction
+-- copies functions and views to the other nodes.
+--
+-- What must stay true: all locks of a tenant are taken on the node that has its shards (MF060 otherwise), and each table in
+-- a statement is restricted to that tenant when it is planned.
 begin;
 
 set local search_path = pg_catalog, pg_temp;
 set local client_min_messages = warning;
--- memfold init switches it off for memfold's own files
+-- memfold init turns this off for memfold's own files.
 set local citus.enable_ddl_propagation = on;
--- A trigger of memfold changes its own row, or refuses.
+-- This is safe, because memfold's triggers only change their own row, or refuse.
 select set_config('citus.enable_unsafe_triggers', 'on', true);
 select set_config('citus.multi_shard_modify_mode', 'sequential', true);
 
@@ -30,10 +36,10 @@ begin
 end;
 $$;
 
--- The role with which nodes connect to each other for work beyond a tenant's node: to change rules, which are on every node, and to
--- move shards. memfold_owner, whose functions work on the tenant's node, cannot log in: any of them that would reach beyond it fails.
--- This role owns the tables, so that row-level security applies to memfold_owner without being forced: logical replication, which moves
--- shards, does not write into a table whose policies apply to its owner.
+-- memfold_rules connects nodes to each other for work beyond a tenant's node: to change rules, which are on every node, and to
+-- move shards. memfold_owner, whose functions work on the tenant's node, cannot log in, so any of them that would reach
+-- beyond it fails. memfold_rules owns the tables: row-level security then applies to memfold_owner without being forced, and
+-- logical replication, which moves shards, does not write into tables whose policies apply to their owner.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'memfold_rules') then
@@ -49,8 +55,8 @@ grant usage on schema memfold, memfold_internal to memfold_agent, memfold_tenant
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
--- Citus treats everything a view calls as a dependency of the view's tables: a circle, if a function takes or returns rows of them. So
--- the views are dropped while tables are distributed.
+-- To Citus, the functions that a view calls are dependencies of its tables: a circle, if one takes or returns rows of them.
+-- So views are dropped while tables are distributed.
 create temporary table held_views on commit preserve rows as
 select
     c.oid::regclass::text as name,
@@ -77,7 +83,7 @@ select
 from pg_class as c
 where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v';
 
--- the functions that they call, on the nodes that have rows
+-- The functions that views call, on the nodes that have rows.
 create temporary table viewing_functions on commit drop as
 select distinct d.refobjid as oid
 from pg_class as c
@@ -86,7 +92,7 @@ join pg_depend as d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid an
 join pg_proc as p
     on p.oid = d.refobjid and p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.provolatile <> 'i'
 where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind = 'v'
--- and those that queries of the client, and of tests, call in addition to tables
+-- Functions that queries of the client, or of tests, call on rows of tables.
 union
 select p.oid from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in ('_guard');
 
@@ -97,7 +103,7 @@ where not tgisinternal
 and tgrelid in (
     select oid from pg_class where relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
 )
--- those that an upgrade has created again are dropped
+-- Once tables are distributed, only triggers that an upgrade has created again are dropped.
 and (
     tgname = 'replace_shipped'
     or not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass)
@@ -108,7 +114,7 @@ declare
     v_row record;
 begin
     if not exists (select from pg_dist_partition as p where p.logicalrelid = 'memfold.memories'::regclass) then
-        -- every writer locks these first, in this order: none is interrupted halfway
+        -- Every writer locks these first, in this order, so none is interrupted halfway.
         lock table memfold.tenant_roles, memfold.policies, memfold.memories in access exclusive mode;
     end if;
     set local citus.enable_ddl_propagation = off;
@@ -116,7 +122,7 @@ begin
         execute (select 'drop view ' || string_agg(name, ', ') from held_views);
     end if;
     for v_row in select * from held_triggers loop
-        -- one that an upgrade has created again exists only on this node
+        -- A trigger that an upgrade has created again exists only on this node.
         perform set_config('citus.enable_ddl_propagation', case when exists (
             select from pg_dist_partition as p where p.logicalrelid = v_row.relation::regclass
         ) then 'off' else 'on' end, true);
@@ -134,7 +140,7 @@ begin
             execute format('alter table %s no force row level security', v_row.name);
         end if;
     end loop;
-    -- rules: all tenants read them, and those of tenant '*' apply to all
+    -- Rules, which every node needs: those of tenant '*' apply to all tenants.
     for v_row in
         select t.name from unnest(array[
             'tenant_roles', 'embedding_models', 'calibrations', 'calibration_changes', 'policies', 'options', 'predicates',
@@ -145,8 +151,8 @@ begin
     loop
         perform create_reference_table(('memfold.' || v_row.name)::regclass);
     end loop;
-    -- What generated columns call: Citus copies the functions that an expression names, but not those in the body of one, which the rows
-    -- of a server that already has some need as they are copied.
+    -- Citus copies the functions that generated columns name, but not those that these call, which existing rows need as they
+    -- are copied.
     for v_row in
         select p.oid::regprocedure as name from pg_proc as p
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prokind = 'f' and p.provolatile = 'i'
@@ -155,7 +161,7 @@ begin
                 select from unnest(p.proargtypes::oid[] || p.prorettype) as a (oid)
                 join pg_type as t on t.oid = a.oid and t.typnamespace <> 'pg_catalog'::regnamespace
             )
-        -- as they were created: none before those that it calls
+        -- In the order of creation: each after those that it calls.
         order by p.oid
     loop
         perform create_distributed_function(v_row.name);
@@ -177,7 +183,7 @@ begin
             execute v_row.definition;
             continue;
         end if;
-        -- shards have only row triggers, and TRUNCATE is not per row
+        -- Shards have only row triggers, and TRUNCATE is not per row.
         execute replace(replace(v_row.definition, ' OR TRUNCATE', ''), ' FOR EACH STATEMENT ', ' FOR EACH ROW ');
         execute format(
             'create trigger %I before truncate on %s for each statement execute function memfold_internal._refuse()',
@@ -186,7 +192,7 @@ begin
 end;
 $$;
 
--- From here on functions are changed only on this node. At the end all of them are copied to all nodes.
+-- From here on, functions are changed only on this node; at the end all of them are copied to the others.
 select set_config('citus.enable_ddl_propagation', 'off', true);
 
 -- Hooks of the core ---------------------------------------------------------------------------------------------------
@@ -195,14 +201,14 @@ create or replace function memfold_internal._is_tenant_node(tenant_id text) retu
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $body$
 declare
-    -- declared volatile to PostgreSQL: in the WHERE clause it would be called for every placement
+    -- Computed once: the function is volatile, and the WHERE clause would call it for every placement.
     v_shard constant bigint := case when tenant_id is not null
         then get_shard_id_for_distribution_column('memfold.memories', tenant_id) end;
 begin
     if v_shard is null then
         return true;
     elsif to_regclass(shard_name('memfold.memories', v_shard)) is null then
-        -- without a query, for most calls that have to be sent; while a shard moves, two nodes have the table
+        -- Without the query below for most calls that must be sent. While a shard moves, two nodes have its table.
         return false;
     end if;
     return exists (
@@ -233,9 +239,9 @@ $body$;
 comment on function memfold_internal._assert_local_shard(text) is
 'The hook on Citus: raises MF060 unless this node has the tenant''s shards, so that all locks of a tenant are on one node; MF001.';
 
--- The tenant as a constant: Citus runs any statement on the node of its tenant if each table in it is restricted to that tenant by a
--- constant known at planning time. Row-level security restricts each table; declared immutable, this function is that constant. So no
--- plan may outlive its tenant: _on_tenant_node() discards those of another one.
+-- Citus runs any statement on the node of its tenant if each table in it is restricted to that tenant by a constant known at
+-- planning time. Row-level security restricts each table, and this function, declared immutable, is the constant. So no plan
+-- may outlive its tenant: _on_tenant_node() discards those of another one.
 create or replace function memfold_internal._planned_tenant() returns text
 language plpgsql immutable set search_path = pg_catalog, pg_temp
 as $body$
@@ -254,7 +260,7 @@ declare
     v_planned text;
 begin
     perform memfold_internal._assert_local_shard(p_tenant_id);
-    -- A prepared statement says whose plans these are, because ROLLBACK leaves both alone; a setting it would restore.
+    -- A prepared statement marks whose plans these are: like them it survives ROLLBACK, which would restore a setting.
     select p.statement into v_planned from pg_prepared_statement() as p where p.name = 'memfold plans';
     if v_planned = v_marker then
         return;
@@ -294,18 +300,18 @@ begin
 end;
 $body$;
 
--- erase_tenant() runs as memfold_rules, which no policy restricts to one tenant; without that Citus does not plan these
--- joins.
+-- Runs as its owner, because no policy restricts memfold_rules, as which erase_tenant() runs, to one tenant, and Citus would
+-- not plan these joins.
 alter function memfold_internal._erase_some(text, text, bigint) security definer set search_path = pg_catalog, pg_temp;
 
--- replay_bucket() copies policies, which are on every node, and rolls the copy back.
+-- Runs as its owner memfold_rules, because replay_bucket() copies policies, which are on every node, before it rolls back.
 alter function memfold_internal._copy_rules(text, text, text) security definer set search_path = pg_catalog, pg_temp;
 
--- On the calling node, a call is checked as its caller.
+-- Wrappers, which run as their caller, check the session with these on the calling node.
 alter function memfold_internal._authorize_session(text, name) security definer set search_path = pg_catalog, pg_temp;
 alter function memfold_internal._authorize_queue_session(text) security definer set search_path = pg_catalog, pg_temp;
 
--- On Citus, a recursive query must be about one tenant.
+-- Not the recursive query of one server: on Citus, such a query must be about one tenant.
 create or replace function memfold_internal._tenants() returns setof text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set citus.allow_nested_distributed_execution = on
 as $body$
@@ -314,7 +320,7 @@ begin
 end;
 $body$;
 
--- Rules are changed on any node, and only the tenant's node can take up what is stored: maintenance does.
+-- Rules may be changed on any node, but only the tenant's node can apply them to what is stored: maintenance does that.
 create or replace function memfold_internal._take_up_now(r memfold.runs, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 as $body$
@@ -323,7 +329,7 @@ begin
 end;
 $body$;
 
--- Rules are on every node, and the tenant's cannot change them.
+-- Rules are on every node, and the tenant's node alone cannot change them.
 create or replace function memfold_internal._undo_predicate(r memfold.runs) returns setof memfold.undone_memory
 language plpgsql volatile
 as $body$
@@ -383,14 +389,14 @@ $body$;
 
 -- Calls from any node -------------------------------------------------------------------------------------------------
 
--- Each public function of a tenant, memfold.f, becomes a wrapper: it checks the session on the calling node, and runs
--- memfold_internal.f, the original function, on the tenant's node, within the caller's transaction.
+-- Each public function of a tenant, memfold.f, becomes a wrapper: it checks the session on the calling node, and runs the
+-- original function, memfold_internal.f, on the tenant's node, within the caller's transaction.
 --
--- Citus sends SELECT ... FROM f(...) to the node of an argument, inside a transaction only if that is forced. On arrival, forcing
--- restricts every statement to the exact constant of the call, collation included, which memfold's statements do not repeat (row-level
--- security and _on_tenant_node() restrict them to the tenant). So the call sent is _run_on_shard() of "any", which is forced and does
--- nothing; on arrival its deparsed name and constants resolve to the _run_on_shard() of text, which is not forced: PostgreSQL reads an
--- untyped constant as text if it can, and argument names are not deparsed.
+-- Citus sends SELECT ... FROM f(...) to the node of an argument, inside a transaction only if that is forced. On arrival,
+-- forcing restricts every statement to the exact constant of the call, with its collation, which memfold's statements do
+-- not repeat (row-level security and _on_tenant_node() restrict them to the tenant). So the call that is sent is
+-- _run_on_shard() of "any", which is forced and does nothing. On arrival, its deparsed name and constants resolve to
+-- _run_on_shard() of text, which is not forced: argument names are not deparsed, and an untyped constant is read as text.
 create or replace function memfold_internal._run_on_shard(tenant_id text, call text, lock_timeout text, read_only text, away "any")
 returns setof record
 language internal volatile
@@ -404,7 +410,7 @@ returns setof record
 language plpgsql volatile
 as $body$
 declare
-    -- select * from memfold_internal.<name>(...
+    -- The name of the function in: select * from memfold_internal.<name>(...
     v_call constant text := split_part(split_part(call, '(', 1), '.', 2);
     v_schema text;
 begin
@@ -417,7 +423,7 @@ begin
     if current_setting('lock_timeout') <> lock_timeout then
         perform set_config('lock_timeout', lock_timeout, true);
     end if;
-    -- replaces what an earlier call of the transaction left, for another tenant
+    -- An earlier call of the transaction may have set another tenant.
     perform set_config('memfold.tenant_id', tenant_id, true);
     if read_only = 'on' then
         perform set_config('transaction_read_only', 'on', true);
@@ -446,7 +452,7 @@ begin
             '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
             '_planned_tenant', '_queue_tenants', '_shard_calls', '_shard_tables', '_shard_source', '_shard_schema_name', '_shard_schema',
             '_shard_functions_state', '_is_shard_authorized',
-            -- one tenant at a time: no node has them all
+            -- Called for one tenant at a time, because no node has all of them.
             '_claim', '_retry_judgements'
         )
     loop
@@ -459,7 +465,7 @@ begin
 end;
 $$;
 
--- Copies owner, privileges and comment of a routine to another one.
+-- The statements that give the routine named other the owner, privileges and comment of a routine.
 create or replace function pg_temp.attributes(routine oid, other text) returns text
 language sql stable set search_path = pg_catalog, pg_temp
 return (
@@ -516,13 +522,13 @@ begin
     end;
     return format(
         'create or replace function %s.%I(%s) returns %s language plpgsql volatile'
-        -- arguments are sent as text
+        -- Arguments are sent as text.
         ' set search_path = pg_catalog, pg_temp set datestyle = iso set intervalstyle = postgres set extra_float_digits = 3'
-        -- Citus sends a call only by a plan that has the tenant: not by a generic one, which the session may ask for
+        -- Citus sends a call only by a plan that contains the tenant, not by a generic one, which the session may ask for.
         ' set plan_cache_mode = auto'
-        -- in the binary protocol Citus takes texts from another node for ones in the encoding of the client
+        -- In the binary protocol, Citus takes texts from other nodes to be in the encoding of the client.
         ' set citus.enable_binary_protocol = off'
-        -- called by a statement on tables whose rows are on other nodes
+        -- A statement on tables whose rows are on other nodes may call this.
         ' set citus.allow_nested_distributed_execution = on%s'
         ' as $wrapper$
 declare
@@ -540,11 +546,11 @@ begin
 end;
 $wrapper$',
         f.pronamespace::regnamespace, f.proname, pg_get_function_arguments(routine), v_result,
-        -- One that writes nothing is sent without BEGIN and COMMIT, two round trips of three, unless a transaction is open there.
+        -- A call that writes nothing is sent without BEGIN and COMMIT (two of three round trips), unless a transaction is open there.
         case when f.provolatile <> 'v' or f.proname = 'known_memory' then ' set citus.function_opens_transaction_block = off' else '' end,
         case when v_into ~ 'v_result' then E'\n    v_result ' || v_result || ';' else '' end,
-        -- Functions of a shard check the session themselves. Found by search_path, their call is planned once for as long as the session
-        -- stays with the shard; EXECUTE would plan it each time, a tenth of known_memory().
+        -- Functions of a shard check the session themselves. By search_path, their call is planned once while the session stays with
+        -- the shard; EXECUTE would plan it each time, a tenth of the time of known_memory().
         case when f.proname = any(memfold_internal._shard_calls()) then format(
             'v_call := memfold_internal._shard_schema(tenant_id);
     if v_call is not null then
@@ -589,13 +595,13 @@ begin
             and 'tenant_id' = any(p.proargnames[:p.pronargs])
             and (
                 p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.proname <> 'derive_scope'
-                -- the parts of the procedures rehash_bucket and take_up_links, which commit on the calling node
+                -- These are the parts of rehash_bucket() and take_up_links(), procedures that commit on the calling node.
                 or p.proname in ('_rehash_begin', '_rehash_batch', '_take_up_batch')
             )
-            -- already a wrapper
+            -- Omit wrappers.
             and ('citus.allow_nested_distributed_execution=on' = any(p.proconfig)) is not true
     loop
-        -- in another schema a function may keep its name, which qualifies its arguments
+        -- The original keeps its name, which qualifies its arguments, in another schema.
         execute 'create or replace function memfold_internal.'
             || substr(v_function.definition, strpos(v_function.definition, v_function.name || '('));
         v_original := format('memfold_internal.%I(%s)', v_function.name, (
@@ -614,7 +620,7 @@ $$;
 
 -- Functions -----------------------------------------------------------------------------------------------------------
 
--- Citus plans a statement for the tenant it runs for; there are no generic plans.
+-- Citus plans statements for one tenant, so there are no generic plans.
 do $$
 declare
     v_function regprocedure;
@@ -629,7 +635,7 @@ begin
 end;
 $$;
 
--- Citus does not plan an SQL function that reads a distributed table by its parameters. Its body is moved into PL/pgSQL.
+-- Citus cannot plan an SQL function that reads a distributed table by its parameters: move the body into PL/pgSQL.
 do $$
 declare
     v_function record;
@@ -647,7 +653,7 @@ begin
                 select from pg_dist_partition as t where t.logicalrelid = c.oid
             )
         union all
-        -- one that reads a view has its body as text, and no dependencies
+        -- Functions that read a view have their body as text, and no dependencies.
         select p.oid, p.proretset, false, p.prosrc
         from pg_proc as p
         join pg_language as l on l.oid = p.prolang and l.lanname = 'sql'
@@ -667,7 +673,7 @@ begin
             v_body := v_body || ';';
         else
             if v_function.is_parsed then
-                -- between BEGIN ATOMIC and ; END
+                -- The statement between BEGIN ATOMIC and ; END.
                 v_body := substr(v_body, 13, length(v_body) - 17);
             end if;
             v_body := case when v_function.proretset then 'return query ' || v_body || ';' else 'return (' || v_body || ');' end;
@@ -677,7 +683,7 @@ begin
 end;
 $$;
 
--- The nodes' own role where rules are changed; functions that Citus must know; policies; views.
+-- Make memfold_rules own functions that change rules; tell Citus which functions to send; recreate policies and views.
 do $$
 declare
     v_function record;
@@ -699,9 +705,9 @@ begin
         execute format('alter function %s owner to memfold_rules', v_function.name);
         execute format('grant execute on function %s to memfold_owner', v_function.name);
     end loop;
-    -- for the schemas of create_shard_functions()
+    -- For the schemas of create_shard_functions().
     execute format('grant create on database %I to memfold_rules', current_database());
-    -- Types first: types in a function's body are not recorded as dependencies, those of its arguments are.
+    -- Distribute types first, as those of arguments: types in a function's body are not recorded as dependencies.
     execute (
         select 'create function memfold_internal._types(' || string_agg(t.oid::regtype::text, ', ')
             || ') returns void begin atomic end'
@@ -713,7 +719,7 @@ begin
     perform create_distributed_function(p.oid::regprocedure)
     from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in ('_types', '_planned_tenant');
     drop function memfold_internal._types;
-    -- what Citus sends
+    -- The function that Citus sends.
     perform create_distributed_function('memfold_internal._run_on_shard(text, text, text, text, "any")', 'tenant_id',
         'memfold.memories', true);
     for v_policy in
@@ -732,12 +738,12 @@ begin
         where p.pronamespace = 'memfold_internal'::regnamespace and (p.proname !~ '^_' or p.proname = '_bound_tenant')
             or p.oid in (select f.oid from viewing_functions as f)
     loop
-        -- memfold's functions and policies query tables from within statements on tables, all on one node
+        -- These query tables from within statements on tables, all on one node.
         execute format('alter function %s set citus.allow_nested_distributed_execution = on', v_function.name);
     end loop;
-    -- it drops functions after it has looked at all shards
+    -- This drops functions after it has read all shards.
     alter function memfold.unregister_embedding_model(text) set citus.multi_shard_modify_mode = sequential;
-    -- the function of a score, which it makes and rolls back, is not for other nodes; Citus lets only the coordinator send one
+    -- The function of a score, which this creates and rolls back, stays on the node: only the coordinator may send one.
     alter function memfold_internal.replay_bucket(text, text, uuid, text, bigint) set citus.enable_ddl_propagation = off;
     for v_row in select * from held_views order by place loop
         execute v_row.definition;
@@ -746,8 +752,9 @@ end;
 $$;
 commit;
 
--- Functions and views are plain objects of each node, not managed by Citus: for Citus, those that take or return rows of tables with
--- CHECKs of ours form a circle, and a node could not be added. In a separate transaction, because it must see what was distributed.
+-- Functions and views are plain objects of each node, not managed by Citus: to Citus, functions that take or return rows of
+-- tables whose CHECKs call memfold's functions form a circle, and no node could be added. In a transaction of its own,
+-- because it must see what was distributed.
 do $$
 declare
     v_result record;
@@ -804,7 +811,7 @@ begin
                 execute v_texts[v_place];
             exception
                 when undefined_function or undefined_table then
-                    -- what comes later
+                    -- It needs an object that comes later.
                     v_next := v_next || v_place;
                 when invalid_function_definition then
                     execute format('drop routine %%s', v_names[v_place]);
@@ -829,7 +836,7 @@ $do$,
         where not r.success
     loop
         raise exception 'worker %:% does not have memfold''s functions', v_result.nodename, v_result.nodeport using
-            -- memfold init repeats this
+            -- memfold init retries the first of these.
             errcode = case when v_result.result ~ 'deadlock detected|lock timeout|concurrently updated' then 'deadlock_detected'
                 else 'raise_exception' end,
             detail = v_result.result, hint = 'Run the script again when the worker can be reached.';
@@ -838,7 +845,7 @@ end;
 $$;
 drop table held_views;
 
--- Shards that had functions of the release before get those of this one.
+-- Shards with functions of the previous release get those of this one.
 do $$
 begin
     perform memfold_internal._refresh_shard_functions();

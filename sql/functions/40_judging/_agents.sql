@@ -1,5 +1,16 @@
--- Whether a role has the rights of an agent and no more: it is a member of memfold_agent, and not of memfold_app. A role
--- that no longer exists is none.
+-- Tier 3: answers to the questions that 23_judgement_queue holds.
+--
+-- A judge (memfold judge, memfold review, any program) leases questions with claim_judgements(), asks a model or a person
+-- outside of any transaction, and calls resolve_judgement(), or fail_judgement() if there is no answer. After eight
+-- leases a question is dead until retry_judgements(). 60_maintenance also applies verdicts (approve_run) and the fallback
+-- of dead questions; 41_manual uses the limits for agents in this file.
+--
+-- An answer first locks the memories that it may change (_lock_memories), then the judgement's row. Claims and retries
+-- skip locked rows. What must stay true: only the first answer to a question counts, and it is applied to the present
+-- state. If the memories in question have changed since the lease, they are asked about again instead. Memories change
+-- only by ledger rows (_record_relation, _merge_all); links and predicates, by _link and _declare.
+
+-- Whether a role is a member of memfold_agent and not of memfold_app. False if it no longer exists.
 create or replace function memfold_internal._is_agent(p_role text) returns boolean
 language plpgsql stable
 as $$
@@ -12,7 +23,7 @@ begin
 end;
 $$;
 
--- Raises 42501 if the caller is an agent, and this role, which has stated or decided something, is not.
+-- Raises 42501 if the caller is an agent and p_actor, who stated or decided what it wants to change, is not.
 create or replace function memfold_internal._check_rank(p_actor text) returns void
 language plpgsql stable
 as $$
@@ -27,8 +38,8 @@ begin
 end;
 $$;
 
--- Raises MF066 if the caller is an agent that has decided or undone as much in this bucket within an hour as its policy
--- allows.
+-- Raises MF066 if the caller is an agent that has used up the bucket's agent_actions_per_hour: decisions and undos of the
+-- last hour.
 create or replace function memfold_internal._check_agent_actions(p_tenant_id text, p_bucket_id text) returns void
 language plpgsql stable
 as $$
@@ -44,7 +55,7 @@ begin
     if (
         select count(*)
         from (
-            -- by memory_events_erasure_idx: what an agent states is not in it
+            -- "not observation" allows memory_events_erasure_idx, which omits most of what the agent has stated
             select from memfold.memory_events as e
             where e.tenant_id = p_tenant_id collate "C" and e.bucket_id = p_bucket_id collate "C"
                 and not e.observation and e.event_id >= memfold_internal._first_id(clock_timestamp() - interval '1 hour')
@@ -60,8 +71,8 @@ begin
 end;
 $$;
 
--- Before a memory is rejected or reworded: if the caller is an agent, everything that is in force about the memory must
--- be of agents (42501), and few enough (MF066).
+-- The check before a memory is rejected or reworded. If the caller is an agent, raises 42501 unless all observations and
+-- rewordings in force in the memory's tree are by agents, and MF066 as _check_agent_actions().
 create or replace function memfold_internal._check_agent_changes(m memfold.memories) returns void
 language plpgsql stable
 as $$

@@ -1,6 +1,6 @@
--- Answers a question about names, for resolve_judgement(): duplicate links the alias to the name (status obsolete: other
--- links do not allow it), one and many declare the predicate. Raises 42501 for a role that may not do so and is no
--- judge.
+-- Answers a question about names for resolve_judgement(). duplicate links the alias to the name (status obsolete if other
+-- links forbid it), one and many declare the predicate; below the confidence floor nothing changes. Raises 42501 unless
+-- the caller may set such rules or is a judge; MF026 to MF028.
 create or replace function memfold_internal._answer_about_names(
     p_tenant_id text, p_judgement_id uuid, p_verdict text, p_confidence double precision, p_reason text, p_model text,
     p_input_tokens bigint,
@@ -18,7 +18,7 @@ declare
     v_is_sure boolean;
     v_run_id uuid;
 begin
-    -- an agent answers questions about memories: what links names, or declares a predicate, is a rule
+    -- Links and predicates are rules; an agent may only answer questions about memories.
     if not (
         has_function_privilege(v_actor, 'memfold.link_subject(text, text, text, text)', 'execute')
         or pg_has_role(v_actor, 'memfold_judge', 'member')
@@ -39,10 +39,10 @@ begin
     perform memfold_internal._check_answer(p_confidence, p_input_tokens, p_output_tokens, p_cost);
     v_is_sure := p_confidence >= (memfold_internal._policy(j.tenant_id, j.bucket_id, '*')).confidence_floor;
     if j.kind = 'identity' then
-        -- a link made in the meantime closes the question
+        -- A link closes questions, so its lock comes before the judgement's row.
         perform memfold_internal._lock_links(p_tenant_id, j.bucket_id);
     elsif v_is_sure then
-        -- takes the keys of buckets, so before the judgement's row
+        -- This locks buckets, and so comes before the judgement's row.
         v_run_id := memfold_internal._declare(j.tenant_id, j.link ->> 'name', p_verdict, null);
     end if;
     j := memfold_internal._waiting_judgement(p_tenant_id, p_judgement_id, p_model, p_input_tokens, p_output_tokens, p_cost);
@@ -60,7 +60,7 @@ begin
                 coalesce(j.link ->> 'alias', j.link ->> 'name'), j.link ->> 'name');
             r.action := 'linked';
         exception when sqlstate 'MF063' then
-            -- links created since the question do not allow it
+            -- Links created since the question forbid this one.
             get stacked diagnostics v_why = pg_exception_detail;
             j.status := 'obsolete';
             j.verdict := null;

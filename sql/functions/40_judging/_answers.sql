@@ -1,4 +1,4 @@
--- Raises MF026.
+-- Raises MF026: there is no such judgement.
 create or replace function memfold_internal._no_judgement(p_judgement_id uuid) returns void
 language plpgsql volatile parallel safe
 as $$
@@ -9,7 +9,7 @@ begin
 end;
 $$;
 
--- Raises MF028 unless tokens and cost are 0 to 1e12: their sums must be numbers as well.
+-- Raises MF028 unless tokens and cost are null or 0 to 1e12, so that their sums stay finite.
 create or replace function memfold_internal._check_usage(
     p_input_tokens bigint, p_output_tokens bigint, p_cost double precision
 ) returns void
@@ -27,7 +27,7 @@ begin
 end;
 $$;
 
--- Raises MF028 unless the confidence is 0 to 1, and tokens and cost are in their ranges (_check_usage).
+-- Raises MF028 unless the confidence is 0 to 1 and _check_usage() accepts tokens and cost.
 create or replace function memfold_internal._check_answer(
     p_confidence double precision, p_input_tokens bigint, p_output_tokens bigint, p_cost double precision
 ) returns void
@@ -42,8 +42,8 @@ begin
 end;
 $$;
 
--- Locks a judgement that is about to be answered, and returns it with the answering judge and the added cost. Raises
--- MF026, MF027.
+-- Locks the row of a judgement that is about to be answered. Returns it with this judge's model, tokens and cost added,
+-- not stored yet. Raises MF026, MF027 (it is closed).
 create or replace function memfold_internal._waiting_judgement(
     p_tenant_id text, p_judgement_id uuid, p_model text, p_input_tokens bigint, p_output_tokens bigint, p_cost double precision
 ) returns memfold.judgements
@@ -57,7 +57,6 @@ begin
     where o.tenant_id = p_tenant_id collate "C" and o.judgement_id = p_judgement_id
     for no key update;
     if not found then
-        -- erased with its memories
         perform memfold_internal._no_judgement(p_judgement_id);
     elsif j.status in ('done', 'obsolete') then
         perform memfold_internal._fail('MF027', 'the judgement is closed',
@@ -72,7 +71,7 @@ begin
 end;
 $$;
 
--- Records the answer of a judgement and closes it.
+-- Stores a judgement with its answer: status (done or obsolete), verdict and cost.
 create or replace function memfold_internal._close_judgement(j memfold.judgements) returns void
 language plpgsql volatile
 as $$

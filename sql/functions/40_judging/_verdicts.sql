@@ -1,10 +1,10 @@
--- Whether a text says nothing: it is empty in canonical form, or without its punctuation. Only reads.
+-- Whether a text is empty in canonical form, or once its punctuation is removed. Only reads.
 create or replace function memfold_internal._is_wordless(p_content text, p_canonicalizer text) returns boolean
 language plpgsql stable
 as $$
 begin
     return memfold.canonicalize(p_content, p_canonicalizer) = ''
-        -- the punctuation of every script in use, spelled out: the contents of a character class depend on the locale
+        -- All scripts' punctuation is spelled out, because the contents of a character class depend on the locale.
         or regexp_replace(memfold_internal._prose_1(p_content),
             E'[\\u0001-/:-@\\[-`{-\\u00a1\\u00a7\\u00ab\\u00b6\\u00b7\\u00bb\\u00bf'
             || E'\\u037e\\u0387\\u055a-\\u055f\\u0589\\u058a\\u05be\\u05c0\\u05c3\\u05c6\\u05f3\\u05f4\\u060c\\u061b\\u061d-\\u061f\\u066a-\\u066d\\u06d4'
@@ -15,9 +15,9 @@ begin
 end;
 $$;
 
--- Stores the judgement's merged text as a memory, unless it already is one, and merges its members (oldest to newest)
--- into it; returns its id. It has no observation itself: if its merges are undone, it is withdrawn. Null: a person has
--- rejected that text.
+-- Merges members (oldest to newest) into the memory with the judgement's merged text, which is stored unless the bucket
+-- has it. Returns its id; null if that text is rejected. A stored text has no observation of its own, so it is withdrawn
+-- when these merges are undone.
 create or replace function memfold_internal._synthesise(j memfold.judgements, p_members memfold.memories[]) returns uuid
 language plpgsql volatile
 as $$
@@ -29,7 +29,7 @@ declare
     v_object text;
     v_metadata jsonb := '{}'::jsonb;
 begin
-    -- what the newest says about its object applies
+    -- The object of the newest member that has one, and all metadata, of which newer values win.
     foreach m in array p_members loop
         v_object := coalesce(m.object, v_object);
         v_metadata := v_metadata || m.metadata;
@@ -56,8 +56,8 @@ begin
 end;
 $$;
 
--- Merges members (oldest to newest) into one of them, the older ones as replaced by it, the newer ones as merged.
--- Returns the last ledger row. The caller holds the lock.
+-- Merges members (oldest to newest) into p_leader, one of them: it replaces the older ones, and the newer ones become its
+-- aliases (merged). Returns the id of the last ledger row. The caller holds the lock.
 create or replace function memfold_internal._merge_members(
     j memfold.judgements, p_members memfold.memories[], p_leader uuid
 ) returns uuid
@@ -75,7 +75,7 @@ begin
         end if;
         return memfold_internal._record_relation(j, 'replaced', p_leader, (p_members[1]).memory_id, null, null);
     end if;
-    -- derived once, not once per member
+    -- _merge_all derives the tree once for each action, not once for each member.
     r.tenant_id := j.tenant_id;
     r.bucket_id := j.bucket_id;
     r.run_id := j.run_id;
@@ -104,9 +104,9 @@ begin
 end;
 $$;
 
--- Applies a conflict policy to memories (oldest to newest) that answer one question. p_is_judged: a judge has found that
--- they contradict one another; else they are values of one slot, of which equal ones are no conflict. The caller holds
--- the lock.
+-- Applies a conflict policy to members (oldest to newest) that cannot all be current. p_is_judged: a judge found that they
+-- contradict one another; false: they are values of one slot, and those equal to the kept value are kept with it. The
+-- caller holds the lock.
 create or replace function memfold_internal._contradict(
     j memfold.judgements, p_members memfold.memories[], p_conflict text, p_is_judged boolean
 ) returns memfold.resolution
@@ -121,7 +121,7 @@ begin
     r.action := 'judged';
     r.memory_id := (p_members[cardinality(p_members)]).memory_id;
     if p_conflict = 'newest_wins' then
-        -- a row of a plain INSERT was stated when it was written
+        -- _stated_last reads counters, which rows of a plain INSERT do not have yet.
         perform memfold_internal._adopt_row(o.tenant_id, o.memory_id) from unnest(p_members) as o where not o.is_ingested;
         if found then
             perform memfold.derive_scope(array(
@@ -161,13 +161,13 @@ begin
 end;
 $$;
 
--- Whether two memories state the same value of their slot: both have an object, and the objects are equal. Only reads.
+-- Whether both memories have an object, and the objects are equal in canonical form. Only reads.
 create or replace function memfold_internal._is_same_value(a memfold.memories, b memfold.memories) returns boolean
 language sql stable
 return coalesce(memfold.canonicalize(a.object, 'prose/1') = memfold.canonicalize(b.object, 'prose/1'), false);
 
--- The outcome for memories (oldest to newest) that are distinct, or of which the judge is unsure: all are kept, except
--- unequal values of a slot whose policy refuses another value, or asks a person about it. The caller holds the lock.
+-- Applies distinct or unsure to members (oldest to newest): all are kept, except unequal values of a slot whose conflict
+-- policy is keep_existing, or review before a person has answered. The caller holds the lock.
 create or replace function memfold_internal._keep_apart(j memfold.judgements, p_members memfold.memories[]) returns memfold.resolution
 language plpgsql volatile
 as $$
@@ -188,7 +188,7 @@ begin
         v_slot := array(select u from unnest(p_members) as u where u.scope_key = v_scope order by u.memory_id);
         v_oldest := v_slot[1];
         v_conflict := memfold_internal._conflict_of(v_slot);
-        -- Values of a slot: one that the policy refuses, or about which it asks a person, who has the last word.
+        -- Two unequal values of a slot cannot both be current under these policies, unless a person says so (model null).
         if (v_conflict = 'keep_existing' or v_conflict = 'review' and j.kind <> 'review')
             and not (j.verdict = 'distinct' and j.model is null)
             and memfold_internal._is_slot(v_oldest.tenant_id, v_oldest.bucket_id, v_oldest.memory_type, v_oldest.predicate)
@@ -204,7 +204,7 @@ begin
             end if;
             v_event_id := o.event_id;
         else
-            -- each two of them: a person may have said which values of a slot hold together
+            -- A person's distinct is recorded for each pair, because it lets these values of a slot hold together.
             for i in 2..cardinality(v_slot) loop
                 for k in 1..case when j.verdict = 'distinct' and j.model is null then i - 1 else 1 end loop
                     v_event_id := memfold_internal._record_relation(j, 'judged', (v_slot[i]).memory_id, (v_slot[k]).memory_id, null, null);
@@ -220,8 +220,8 @@ begin
 end;
 $$;
 
--- The conflict policy for memories (oldest to newest): the predicate's if they are of one scope, else the bucket's. Only
--- reads.
+-- The conflict policy for members (oldest to newest): the predicate's if all have one scope, else that of the newest's
+-- bucket and type. Only reads.
 create or replace function memfold_internal._conflict_of(p_members memfold.memories[]) returns text
 language plpgsql stable
 as $$
@@ -236,8 +236,8 @@ begin
 end;
 $$;
 
--- Applies a verdict to the roots that it is about (docs/rules.md). The caller holds the lock and has validated them
--- under it.
+-- Applies the judgement's verdict to the roots p_members (docs/rules.md), and returns what became of them. The caller
+-- holds their lock, and has checked under it that they still are roots.
 create or replace function memfold_internal._apply_verdict(
     j memfold.judgements, p_members uuid[], p_richer_memory_id uuid
 ) returns memfold.resolution
@@ -280,7 +280,7 @@ begin
             limit 1;
             return r;
         end if;
-        -- kept: the newest is a separate fact
+        -- All are kept; the result names the newest as a fact of its own.
         r.action := 'judged';
         r.memory_id := v_newest.memory_id;
         for i in 2..cardinality(v_members) loop

@@ -1,4 +1,4 @@
--- A memory as shown to a judge; provenance is that of its first observation.
+-- A memory as shown to a judge, with the provenance of its first observation; null if it is gone.
 create or replace function memfold_internal._judged_side(p_tenant_id text, p_memory_id uuid) returns jsonb
 language plpgsql stable
 as $$
@@ -24,9 +24,9 @@ begin
 end;
 $$;
 
--- Leases one judgement, which the caller has locked, after a check of the present state of its pair: status is leased,
--- or obsolete, dead (its eighth lease has expired), or open (one of its memories was merged: asked again under another
--- id).
+-- Leases a judgement whose row the caller has locked, and returns it with its new status: leased; obsolete (nothing is
+-- left to decide); dead (its eighth lease has expired); or open (its memories have changed: they are now asked about under
+-- another id).
 create or replace function memfold_internal._lease(j memfold.judgements, p_worker text, p_lease interval) returns memfold.judgements
 language plpgsql volatile
 as $$
@@ -41,7 +41,6 @@ begin
         n.status := 'open';
         return n;
     elsif j.attempts >= 8 then
-        -- its lease expired without an answer
         n.status := 'dead';
         n.last_error := coalesce(j.last_error, 'lease expired without an answer');
     else
@@ -59,7 +58,8 @@ begin
 end;
 $$;
 
--- claim_judgements() across tenants: owned by memfold_queue, the only role that sees the queue of every tenant.
+-- claim_judgements() for one tenant, or for all (p_only_tenant null). Owned by memfold_queue, the only role that sees the
+-- queues of all tenants.
 create or replace function memfold_internal._claim(
     p_worker text, p_max bigint, p_lease interval, p_review boolean, p_only_tenant text, p_judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement
@@ -67,7 +67,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    -- each claim of a session begins after the tenant that the last one served: round robin without a table
+    -- A session's claims start after the tenant that was served last: round robin without a table.
     v_start constant text collate "C" := coalesce(current_setting('memfold.claimed_tenant', true), '');
     v_last text collate "C" := v_start;
     v_wrapped boolean := false;
@@ -86,7 +86,7 @@ begin
         if p_only_tenant is not null then
             v_tenants := array[p_only_tenant];
         else
-            -- the next tenants with something in the queue: one index lookup each
+            -- The next tenants that have a queue, by one index lookup each.
             select array_agg(t.tenant_id) into v_tenants
             from (
                 with recursive t (tenant_id) as (
@@ -141,7 +141,7 @@ begin
                     v_given := v_given + 1;
                     n := memfold_internal._lease(j, p_worker, p_lease);
                     if n.status = 'open' then
-                        -- asked again: the tenant's next turn finds it
+                        -- The question was queued under another id: give the tenant one more turn to find it.
                         v_given := v_share;
                     end if;
                     if n.status = 'leased' then
@@ -171,8 +171,7 @@ begin
 end;
 $$;
 
--- A hook: claim_judgements() without a tenant. On Citus, where no node has every queue, it calls claim_judgements() for
--- one tenant after the other.
+-- A hook: claim_judgements() without a tenant. On Citus, where no node has all queues, it claims tenant by tenant.
 create or replace function memfold_internal._claim_all_tenants(
     p_worker text, p_max_results bigint, p_lease interval, p_review boolean, p_judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement

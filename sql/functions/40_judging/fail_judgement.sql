@@ -25,7 +25,7 @@ begin
         perform memfold_internal._no_judgement(judgement_id);
     end if;
     if counted and j.attempts >= 8 and memfold_internal._falls_back(j) then
-        -- this may be the last attempt: the pair is then decided here, under its lock, which is taken before the row's
+        -- If this was the last attempt, the fallback decides below. Its locks come before that of the row.
         perform memfold_internal._lock_memories(j.tenant_id, memfold_internal._members(j));
         v_is_locked := true;
     end if;
@@ -34,7 +34,6 @@ begin
     where o.tenant_id = fail_judgement.tenant_id collate "C" and o.judgement_id = fail_judgement.judgement_id
     for no key update;
     if not found then
-        -- erased with its memories
         perform memfold_internal._no_judgement(judgement_id);
     end if;
     perform memfold_internal._check_usage(input_tokens, output_tokens, cost);
@@ -42,7 +41,7 @@ begin
         perform memfold_internal._fail('MF028', 'retry_after is out of range', format('retry_after was %s.', retry_after),
             'It is 0 to one year, or null to derive it from the number of attempts.');
     end if;
-    -- its cost was spent, no matter who holds it now
+    -- The cost was spent even if the lease now belongs to another worker.
     update memfold.judgements as o
     set model = coalesce(fail_judgement.model, o.model),
         input_tokens = coalesce(o.input_tokens + fail_judgement.input_tokens, o.input_tokens, fail_judgement.input_tokens),
@@ -57,14 +56,14 @@ begin
         j.attempts := greatest(j.attempts - 1, 0);
     end if;
     j.status := case when j.attempts >= 8 then 'dead' else 'open' end;
-    -- 5 s, 10 s, 20 s and so on up to one hour, plus or minus a fifth so that they do not all return at once
+    -- Back off from 5 s, doubling up to one hour, plus or minus a fifth so that retries spread out.
     j.next_attempt_at := clock_timestamp() + coalesce(retry_after,
         least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()));
     update memfold.judgements as o
     set status = j.status, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
         next_attempt_at = j.next_attempt_at
     where o.tenant_id = j.tenant_id and o.judgement_id = j.judgement_id;
-    -- if that was not foreseen (the policy has changed since), maintenance does it, under the lock
+    -- If the policy has begun to ask for a fallback since it was checked, maintenance applies it (_fall_back_dead).
     if v_is_locked and j.status = 'dead' and memfold_internal._falls_back(j) then
         return case memfold_internal._fall_back(j) when 'done' then 'replaced' else 'obsolete' end;
     end if;
@@ -79,8 +78,8 @@ synthesis with on_judge_failure replace: the newest memory has replaced the othe
 status if it is not leased, or not to this worker. counted => false: the attempt does not count, because the pair was not the cause.
 error: the first 1,000 characters are kept. Tokens and cost are added to those of the judgement. Raises MF026, MF028.';
 
--- Whether the newest memory replaces the others if the judge of this question fails permanently: by the policy, and if
--- it is near each of them by their own texts.
+-- Whether the newest memory replaces the others if this synthesis is never answered: the policy says replace, and the
+-- newest is near each of the others. Also true if nothing is left to decide. Only reads.
 create or replace function memfold_internal._falls_back(j memfold.judgements) returns boolean
 language plpgsql stable
 as $$
@@ -98,7 +97,7 @@ begin
     if v_policy.on_judge_failure is distinct from 'replace' then
         return false;
     end if;
-    -- No judge has compared them: they must be near by the texts that are shown, not through an alias.
+    -- No judge has compared these texts: require that they are near themselves, not through an alias.
     n := memfold_internal._refresh_judgement(j);
     return n.status = 'obsolete' or not exists (
         select from unnest(memfold_internal._members(n)) as i (id)
@@ -107,7 +106,7 @@ begin
 end;
 $$;
 
--- Whether two memories are near enough by their own texts for a question: by a model's vectors, or by words. Only reads.
+-- Whether the own texts of two memories are near enough for a question, by a model's vectors or by their words. Only reads.
 create or replace function memfold_internal._is_pair_near(
     p_policy memfold.policies, p_tenant_id text, p_memory_id uuid, p_other_id uuid
 ) returns boolean
@@ -140,8 +139,8 @@ begin
 end;
 $$;
 
--- Applies the fallback of a synthesis whose judge has failed permanently, if the policy says replace: the newest memory
--- replaces the others. Returns the judgement's status: done, or obsolete. The caller holds the lock.
+-- Closes a synthesis that was never answered: the newest memory replaces the others. Returns the judgement's status, done
+-- or obsolete. The caller holds the lock and has asked _falls_back().
 create or replace function memfold_internal._fall_back(j memfold.judgements) returns text
 language plpgsql volatile
 as $$
@@ -167,8 +166,7 @@ begin
 end;
 $$;
 
--- Decides one dead question of a synthesis by the policy's on_judge_failure, and returns how many it was (0 or 1): for
--- maintenance.
+-- Applies the fallback to at most one dead synthesis of a tenant, for maintenance. Returns how many (0 or 1).
 create or replace function memfold_internal._fall_back_dead(p_tenant_id text) returns bigint
 language plpgsql volatile
 as $$
@@ -176,7 +174,7 @@ declare
     j memfold.judgements;
     v_count bigint := 0;
 begin
-    -- those whose lease expired without an answer; one per call, because each takes a separate lock
+    -- One per call, because each needs a lock of its own.
     for j in
         select o.* from memfold.judgements as o
         where o.tenant_id = p_tenant_id collate "C" and o.status = 'dead' and o.kind = 'synthesis'

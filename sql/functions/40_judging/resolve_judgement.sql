@@ -1,6 +1,6 @@
--- Whether an answer about these memories no longer fits those that the question n is now about. A pair if one of its
--- sides has changed; a cluster that has lost members only if fewer than two of the answered ones are left, or its text
--- or its richest memory is gone. Only reads.
+-- Whether an answer about p_about no longer fits a question whose memories have changed; n is its present state. For a pair,
+-- always. For a cluster, if fewer than two of p_about are left or the richer memory is gone; for a synthesis, also if any
+-- of p_about is gone other than by a merge into one that is left. Only reads.
 create or replace function memfold_internal._is_outdated(n memfold.judgements, p_about uuid[], p_richer_memory_id uuid) returns boolean
 language plpgsql stable
 as $$
@@ -11,8 +11,7 @@ declare
 begin
     return n.member_ids is null or cardinality(v_left) < 2
         or coalesce(p_richer_memory_id <> all(v_left), false)
-        -- The text of a synthesis contains what all of them say: if a member is gone, unless it was merged with one of the others, it
-        -- must not bring back what was rejected or retired.
+        -- A merged text contains what all members say: it must not bring back one that was rejected or retired.
         or n.kind = 'synthesis' and exists (
             select
             from unnest(p_about) as i (id)
@@ -26,8 +25,8 @@ begin
 end;
 $$;
 
--- The outcome for the members of a cluster that its verdict is not about: each is distinct from the memory that is now
--- the root of the others, and a separate question is asked about them. The caller holds the lock.
+-- Settles the members of a cluster that its verdict was not about: each is distinct from p_led, the root of the others,
+-- and if several are still active, a new question is asked about them. The caller holds the lock.
 create or replace function memfold_internal._answer_rest(j memfold.judgements, p_led uuid, p_rest uuid[]) returns void
 language plpgsql volatile
 as $$
@@ -107,7 +106,7 @@ begin
             'For a refinement, name the memory that says more, or omit it to use the longest text.');
     end if;
     perform memfold_internal._check_answer(confidence, input_tokens, output_tokens, cost);
-    -- The judge was asked without a lock. Its answer is applied to the present state.
+    -- The judge was asked without a lock: check again under it.
     perform memfold_internal._lock_memories(j.tenant_id, v_asked);
     perform memfold_internal._check_agent_actions(j.tenant_id, j.bucket_id);
     j := memfold_internal._waiting_judgement(j.tenant_id, j.judgement_id, model, input_tokens, output_tokens, cost);
@@ -132,7 +131,7 @@ begin
         ) then
             n.verdict := 'unsure';
             n.reason := concat_ws(': ', resolve_judgement.verdict, n.reason);
-            -- nothing is known about any of them
+            -- An unsure answer is about all members, not only those that it names.
             v_about := memfold_internal._members(n);
             v_rest := '{}';
         end if;

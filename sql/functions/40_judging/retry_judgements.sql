@@ -1,4 +1,4 @@
--- retry_judgements() across tenants: owned by memfold_queue.
+-- retry_judgements() for one tenant, or for all (p_only_tenant null). Owned by memfold_queue, which sees all queues.
 create or replace function memfold_internal._retry_judgements(p_only_tenant text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -8,7 +8,7 @@ begin
     with revived as (
         select j.tenant_id, j.judgement_id
         from (
-            -- if a pair was asked about twice, the later question
+            -- If a pair was asked about twice, retry the later question.
             select distinct on (o.tenant_id, coalesce(least(o.memory_id, o.other_id), o.judgement_id), greatest(o.memory_id, o.other_id))
                 o.tenant_id, o.judgement_id
             from memfold.judgements as o
@@ -17,7 +17,7 @@ begin
         ) as d
         join memfold.judgements as j on j.tenant_id = d.tenant_id and j.judgement_id = d.judgement_id
         where j.status = 'dead'
-            -- asked again since
+            -- Skip pairs that have been asked about again since.
             and not memfold_internal._is_in_question(j.tenant_id, j.memory_id, j.other_id)
         order by j.tenant_id, j.judgement_id
         for no key update of j skip locked
@@ -31,7 +31,7 @@ begin
 end;
 $$;
 
--- A hook: retry_judgements() without a tenant. On Citus it calls retry_judgements() for one tenant after the other.
+-- A hook: retry_judgements() without a tenant. On Citus it goes tenant by tenant.
 create or replace function memfold_internal._retry_all_tenants() returns bigint
 language sql volatile
 return memfold_internal._retry_judgements(null);

@@ -1,4 +1,15 @@
--- A manual decision, not an answer to a question, for _record_relation().
+-- Manual actions, and undo.
+--
+-- merge_memories(), supersede_memory(), reject_memory() and update_memory() record what a person has decided; undo(),
+-- undo_actor() and undo_run() take events out of force; unlink_subject() and unlink_predicate() remove links. Applications
+-- call them; agents may call update_memory(), reject_memory() and undo(), and change only what agents have decided.
+--
+-- Every action takes the lock of the memories (_lock_memories), of the bucket or of the tenant's rules, reads again, and
+-- writes ledger rows, from which 21_ledger derives all state. An undo is a row that names the event; the last such row
+-- holds. What must stay true: undos work in any order and can be undone; texts that an undo has separated are recorded as
+-- distinct (_tell_apart), so that no run merges them again; undo_actor() leaves a tenant as if the actor had done nothing.
+
+-- A manual decision in the form that _record_relation() takes: no judgement_id and no model.
 create or replace function memfold_internal._person(p_tenant_id text, p_bucket_id text, p_reason text) returns memfold.judgements
 language plpgsql immutable parallel safe
 as $$
@@ -12,7 +23,7 @@ begin
 end;
 $$;
 
--- The result of a manual decision for the caller.
+-- The result that a manual action returns.
 create or replace function memfold_internal._person_result(p_action text, p_memory_id uuid, p_superseded_id uuid, p_event_id uuid)
 returns memfold.ingest_result
 language sql immutable parallel safe
@@ -20,7 +31,7 @@ return (
     p_action, p_memory_id, 3, 'person'::text, null::double precision, p_superseded_id, null::uuid, p_event_id, null::jsonb
 )::memfold.ingest_result;
 
--- Raises MF034 unless these are two different memories of one bucket.
+-- Raises MF034 if these are one memory, or are in different buckets.
 create or replace function memfold_internal._check_two_memories(a memfold.memories, b memfold.memories) returns void
 language plpgsql immutable parallel safe
 as $$
@@ -37,8 +48,8 @@ begin
 end;
 $$;
 
--- The roots of two memories that a person relates to each other, looked up again under the locks of both. Raises MF001
--- to MF003, MF018, MF034, MF025.
+-- Authorizes the caller, locks two memories and returns their roots as of then. Raises MF001 to MF003, MF018, MF025, MF034
+-- (one memory, different buckets, rejected or withdrawn).
 create or replace function memfold_internal._authorize_pair(
     p_tenant_id text, p_memory_id uuid, p_other_id uuid
 ) returns memfold.memories[]

@@ -12,8 +12,7 @@ declare
     b constant memfold.memories := v_pair[2];
     v_stated_at timestamptz;
 begin
-    -- It holds from now on, even if statements about memories now (or again) on a timeline with these two have later dates. A row of a
-    -- plain INSERT has no counters yet.
+    -- by_id is current from now on, even if the timeline has statements with later dates. A row of a plain INSERT has no counters.
     v_stated_at := greatest(memfold_internal._clock(), case when not a.is_ingested then a.created_at end,
         memfold_internal._last_said(a.tenant_id, a.bucket_id, array[a.memory_id, b.memory_id], null));
     return memfold_internal._person_result('superseded', b.memory_id, a.memory_id,

@@ -1,11 +1,10 @@
--- What the rows have in common (judgements.cluster_id) that tell apart the texts which a run, or one event, had merged
--- into one memory.
+-- The cluster_id shared by the judgements that separate texts which a run, or one event, had merged into p_memory_id.
 create or replace function memfold_internal._apart_mark(p_run_id uuid, p_memory_id uuid) returns uuid
 language sql immutable parallel safe
 return pg_catalog.md5(p_run_id::text || p_memory_id::text)::uuid;
 
--- Records that the texts which an undone run had merged into one memory are distinct from each other: one row per text,
--- with the same cluster_id for all that had been one memory. The caller holds the lock.
+-- Records that texts which undone events had merged into one memory are distinct from each other: one judgement for each
+-- text, all with the same cluster_id (_apart_mark). The caller holds the lock.
 create or replace function memfold_internal._tell_apart(p_tenant_id text, p_event_ids uuid[], p_reason text) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -15,7 +14,7 @@ declare
 begin
     for t in
         with recursive undone as materialized (
-            -- each text with the one that it was merged into
+            -- Each text, and the one that it was merged into.
             select coalesce(v.run_id, v.event_id) as run_id, v.bucket_id, v.similarity, v.guard, x.child, x.parent
             from memfold_internal._events(p_tenant_id, p_event_ids) as v
             cross join lateral (
@@ -25,7 +24,7 @@ begin
             where v.action in ('merged', 'replaced') and v.tier >= 2
         ),
         edges as materialized (
-            -- everything that the run has merged, even if it was undone before: the texts that it made one memory
+            -- All merges of these runs, even those undone before: together they made one memory.
             select u.run_id, u.child, u.parent from undone as u
             union
             select v.run_id, case v.action when 'merged' then v.memory_id else v.target_id end as child,
@@ -73,8 +72,8 @@ begin
 end;
 $$;
 
--- For events that are no longer undone: what told the texts of a merge apart because it was undone no longer counts.
--- Raises MF032 if a merge that is in force again makes a circle with a later one. The caller holds the lock.
+-- The inverse of _tell_apart(), for events that are no longer undone: those judgements become obsolete. Raises MF032 if a
+-- restored merge would form a circle with a later one. The caller holds the lock.
 create or replace function memfold_internal._tell_together(p_tenant_id text, p_event_ids uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -102,7 +101,7 @@ begin
             select j.judgement_id, j.other_id, j.cluster_id from memfold.judgements as j
             where j.tenant_id = e.tenant_id and j.memory_id = v_child and j.status = 'done' and j.cluster_id is not null
         loop
-            -- an UPDATE that Citus plans may not compute this of its own column
+            -- Not in the UPDATE, in which Citus does not allow this function of a column.
             if v_told.cluster_id = memfold_internal._apart_mark(coalesce(e.run_id, e.event_id), v_told.other_id) then
                 update memfold.judgements as j
                 set status = 'obsolete', reason = 'restored: ' || j.reason
@@ -113,13 +112,14 @@ begin
 end;
 $$;
 
--- Makes these events undone, withdrawn or restored (states), unless they already are, and returns the memories
--- concerned, each with its last new row. p_run_id: the run that does it. The caller holds the locks.
+-- Makes each event undone, withdrawn or restored (p_states, by position), unless it already is. Returns the memories
+-- concerned, each with its last new ledger row. p_run_id: the run that does this, or null. Raises MF032. The caller holds
+-- the locks of these memories.
 create or replace function memfold_internal._undo(
     p_tenant_id text, p_event_ids uuid[], p_states text[], p_reason text, p_run_id uuid
 ) returns setof memfold.undone_memory
 language plpgsql volatile
--- arrays of ids tempt the planner to replan
+-- Arrays of ids make the planner prefer custom plans, and planning takes longer than executing them.
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
@@ -129,7 +129,7 @@ declare
     v_undone uuid[];
     v_sides uuid[];
 begin
-    -- With a statement its turns and its share of sums come or go: under the rows of counters, as a restatement writes them.
+    -- Where an observation comes or goes, turns and sums change: lock the rows of counters, as a restatement does.
     v_sides := array(
         select distinct x.id
         from unnest(p_event_ids, p_states) as i (id, state)
@@ -167,9 +167,8 @@ begin
     ));
     perform memfold_internal._settle_rehash_aliases(p_tenant_id, v_sides);
 
-    -- so that nothing merges or asks about it again
     perform memfold_internal._tell_apart(p_tenant_id, v_undone, p_reason);
-    -- a question whose answer was withdrawn may be asked again
+    -- A question whose answer is withdrawn may be asked again; one whose answer is restored is answered.
     for a in
         select v.judgement_id, u.action
         from unnest(v_changed.undone, v_changed.undo_ids, v_changed.earlier) as i (id, undo_id, before)
@@ -187,15 +186,15 @@ begin
     from unnest(v_changed.undone, v_changed.undo_ids) as i (id, undo_id)
     cross join lateral memfold_internal._events(p_tenant_id, array[i.id]) as v
     cross join lateral (values (v.memory_id), (v.target_id)) as x (id)
-    -- each by its id: joined, all memories of the tenant were read for each row, 320,000 pages for one of 5,000
+    -- Look up each memory by its id: a join may read all memories of the tenant for each row.
     cross join lateral memfold_internal._memory(p_tenant_id, x.id) as m
     order by m.memory_id, i.undo_id desc;
 end;
 $$;
 
--- The event that undo() of a row of the ledger changes (for the row of an undo, the event that it is about), and what
--- then holds of it. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is undone, or another row about
--- it followed), 42501. Only reads.
+-- The event that undo(p_event_id) changes, and its state afterwards. For the row of an undo, that is the event it names.
+-- Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is undone, or a later row names it), 42501. Only
+-- reads.
 create or replace function memfold_internal._event_to_undo(
     p_tenant_id text, p_event_id uuid, out event memfold.memory_events, out state text
 )
@@ -249,7 +248,7 @@ begin
     r := memfold_internal._event_to_undo(tenant_id, event_id);
     e := r.event;
     perform memfold_internal._lock_memories(e.tenant_id, array_remove(array[e.memory_id, e.target_id], null));
-    -- again: it may have been undone, or erased, while this call waited
+    -- Check again: it may have been undone or erased while this call waited.
     r := memfold_internal._event_to_undo(tenant_id, event_id);
     e := r.event;
     perform memfold_internal._check_agent_actions(e.tenant_id, e.bucket_id);

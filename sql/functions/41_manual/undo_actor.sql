@@ -1,5 +1,5 @@
--- What an actor has done to a tenant since a time: events, and what is to hold of them, so that it is as if the actor
--- had done nothing. Only reads.
+-- The events that p_actor has changed since p_since, and the state that each would have if the actor had done nothing. Null
+-- if there are none. Only reads.
 create or replace function memfold_internal._deeds(
     p_tenant_id text, p_actor text, p_since timestamptz, out event_ids uuid[], out states text[]
 )
@@ -11,15 +11,15 @@ begin
     select array_agg(d.event_id order by d.event_id), array_agg(d.state order by d.event_id)
     into event_ids, states
     from (
-        -- what the actor stated or decided
+        -- Withdraw what the actor stated or decided.
         select e.event_id, 'withdrawn' as state from memfold_internal._ledger as e
         where e.tenant_id = p_tenant_id collate "C" and e.event_id >= memfold_internal._first_id(p_since)
             and e.recorded_at >= p_since and e.actor = p_actor collate "C" and e.method is distinct from 'rehash'
-            -- the row that stands for a plain INSERT is of the one who inserted it
+            -- The row of a plain INSERT has the actor who ingested it, not the one who inserted it.
             and e.method is distinct from 'plain'
             and (e.observation and not e.withdrawn or memfold_internal._is_undoable(e.action, e.tier, e.observation) and not e.undone)
         union all
-        -- what others stated or decided, and the actor has undone, or restored, last
+        -- Reset events of others that the actor was the last to undo or restore.
         select u.event_id, b.state
         from (
             select distinct e.undoes as event_id from memfold.memory_events as e
@@ -28,7 +28,7 @@ begin
         ) as u
         cross join lateral memfold_internal._events(p_tenant_id, array[u.event_id]) as v
         cross join lateral (
-            -- the last row about it that is not one of the actor's, and whether the last of all is
+            -- The state by the last row of others (none: in force), and whether the last row of all is the actor's.
             select coalesce((array_agg(w.action order by w.event_id desc) filter (where not w.is_deed))[1], 'restored') as state,
                 (array_agg(w.is_deed order by w.event_id desc))[1] as is_last
             from (
@@ -65,7 +65,7 @@ begin
                 coalesce(dry_run::text, 'null')),
             'Name the role, as in memory_events.actor, and the time from which on what it did is to be undone.');
     end if;
-    -- in all buckets
+    -- The events may be in any bucket.
     perform memfold_internal._lock_rules(tenant_id);
     v_deeds := memfold_internal._deeds(tenant_id, actor, since);
     if v_deeds.event_ids is null then
@@ -81,7 +81,7 @@ begin
             raise exception 'a preview';
         end if;
     exception when raise_exception then
-        -- a preview is the real thing, rolled back
+        -- A dry run does everything and rolls it back.
         if not dry_run or sqlerrm <> 'a preview' then
             raise;
         end if;

@@ -1,5 +1,5 @@
--- Undoes set_predicate(): the rule is again what it was, in a run of its own, which takes up what is stored. Returns no
--- rows. Raises MF039, 40001, 55P03.
+-- Undoes a run of set_predicate(): restores the rule from before it, in a run of its own that applies it to what is stored.
+-- Returns no rows. A hook: on Citus it raises 0A000. Raises MF039, 40001, 55P03.
 create or replace function memfold_internal._undo_predicate(r memfold.runs) returns setof memfold.undone_memory
 language plpgsql volatile
 as $$
@@ -15,7 +15,7 @@ begin
     end if;
     perform memfold_internal._lock_rules(r.tenant_id);
     r := memfold_internal._run(r.tenant_id, r.run_id);
-    -- those of which it is the last word
+    -- The predicates whose rule has not been set again since.
     select array_agg(u.name) into v_predicates
     from unnest(memfold_internal._predicates_of(r.arguments)) as u (name)
     where not exists (
@@ -39,7 +39,7 @@ begin
 end;
 $$;
 
--- Records the results of a run of kind undo.
+-- Ends a run of kind undo; its report counts ledger rows by action.
 create or replace function memfold_internal._end_undo(r memfold.runs) returns void
 language plpgsql volatile
 as $$
@@ -85,7 +85,7 @@ begin
     elsif r.kind = 'link' then
         perform memfold_internal._lock_links(tenant_id, r.bucket_id);
     elsif r.bucket_id = '*' then
-        -- of undo_actor()
+        -- Runs of undo_actor() concern all buckets.
         perform memfold_internal._lock_rules(r.tenant_id);
     else
         perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
@@ -117,7 +117,7 @@ begin
         where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
             and memfold_internal._is_undoable(e.action, e.tier, e.observation)
         union all
-        -- those of an undo: as it was before, unless somebody has said something about the event since
+        -- Events that this run itself undid or restored get their previous state, unless a later row names them.
         select e.undoes, coalesce((
             select p.action from memfold.memory_events as p
             where p.tenant_id = e.tenant_id and p.undoes = e.undoes and p.event_id < e.event_id

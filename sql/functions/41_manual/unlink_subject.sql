@@ -1,5 +1,6 @@
--- After a link is removed: restatements that came under one of the two names, of a text that now has the other, are
--- withdrawn and made again under their own, at their own times. Returns how many. The caller holds the bucket's lock.
+-- After a link is removed: withdraws restatements that were made under one of its names, of a text that now has the other
+-- name, and ingests them again under their own name, at their own times. Returns how many. The caller holds the bucket's
+-- lock.
 create or replace function memfold_internal._state_again(
     p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text, p_run_id uuid
 ) returns bigint
@@ -37,8 +38,8 @@ begin
 end;
 $$;
 
--- Removes a link, and restores the names of texts that came under its alias. Returns how many texts now have another
--- name. The caller holds the locks (_lock_links). Raises MF064.
+-- Removes a link, and gives texts that came under its alias that name again. Returns how many. Raises MF064 (there is no
+-- such link). The caller holds the locks (_lock_links).
 create or replace function memfold_internal._unlink(p_tenant_id text, p_bucket_id text, p_kind text, p_alias text) returns bigint
 language plpgsql volatile
 as $$
@@ -59,7 +60,7 @@ begin
             'The table links lists the aliases of a tenant, each with its bucket (''*'': all).');
     end if;
     select r.* into v_run from memfold.runs as r where r.tenant_id = v_link.tenant_id and r.run_id = v_link.run_id;
-    -- aliases that pointed to the alias do so again
+    -- Re-point aliases to the alias that the link had re-pointed to its name.
     update memfold.links as l
     set name = v_run.arguments ->> 'was'
     where l.tenant_id = v_link.tenant_id and l.bucket_id = v_link.bucket_id
@@ -81,7 +82,7 @@ begin
             perform memfold_internal._state_again(p_tenant_id, v_bucket_id, p_kind, v_link.alias, v_link.name, v_link.run_id);
         end loop;
     end if;
-    -- not in the UPDATE: Citus allows no volatile function there
+    -- Not in the UPDATE, in which Citus allows no volatile function.
     v_now := clock_timestamp();
     update memfold.runs as r
     set status = 'undone', ended_at = v_now, report = r.report || jsonb_build_object('given_back', v_number)

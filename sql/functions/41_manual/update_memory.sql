@@ -28,7 +28,7 @@ begin
 
     select s.memory_id into o.memory_id from memfold_internal._known_before_insert(c) as s;
     if found then
-        -- the bucket has that text: the update is a merge into its root
+        -- The bucket has that text already: the update is a merge into its root.
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{rejected}');
         perform memfold_internal._check_two_memories(m, o);
         perform memfold_internal._lock_memories(tenant_id, array[m.memory_id, o.memory_id]);
@@ -45,7 +45,7 @@ begin
     v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced',
         o.memory_id, m.memory_id, content, null);
     if embedding is not null then
-        -- the new text may say the same as another memory
+        -- The new text may say the same as another memory.
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{}');
         v_compared := memfold_internal._match_stored_memory(c, o, null);
         if v_compared.action is not null then

@@ -1,5 +1,18 @@
--- Copies to a new tenant what another one's bucket knew at a time: its policies, its texts and the ledger rows recorded
--- until then, of which the caller derives the state. Returns the texts. Afterwards memfold.tenant_id is the new tenant.
+-- Recall: what a tenant's memories say, now or at an earlier time, and which of them fit a query.
+--
+-- search_memories() finds texts by vector (_knn_search) and by words (_word_search), each with its root if that may be
+-- shown (_recallable), ranks the roots (_fuse) and shows those that say the same as one (_recall_clusters).
+-- current_memories(), current_memory(), effective_confidence(), profile() and find_similar() answer other questions about
+-- the same state. Applications and agents call them; of other modules, 51_reports uses the limit of exact search.
+--
+-- Recall writes in three places: the counters of what was shown (touch, which skips locked rows), record_feedback(), and
+-- known_at, whose copy of a bucket is rolled back. create_text_index() blocks writers of memories. What must stay true: a
+-- search covers all of its buckets, or marks its rows as not complete and raises a NOTICE (01M01); a scan and an index
+-- rank words alike; and missing statistics never choose a plan, hence the lateral lookups by key (offset 0).
+
+-- Copies a bucket as of p_known_at to the tenant p_into_tenant: present policies and predicates, its texts, the ledger rows
+-- recorded until then, and counters. Returns the ids of the texts, whose state the caller derives. Leaves
+-- memfold.tenant_id set to p_into_tenant.
 create or replace function memfold_internal._copy_known(
     p_tenant_id text, p_bucket_id text, p_known_at timestamptz, p_into_tenant text
 ) returns uuid[]
@@ -12,7 +25,7 @@ declare
     v_policies memfold.policies[];
     v_predicates memfold.predicates[];
 begin
-    -- two conditions for the two indexes that begin with a bucket
+    -- Two conditions, one for each of the two indexes that begin with tenant and bucket.
     v_texts := array(
         select m from memfold.memories as m
         where (m.tenant_id = p_tenant_id collate "C" and m.bucket_id = p_bucket_id collate "C"
@@ -31,7 +44,7 @@ begin
     );
     v_policies := array(select p from memfold.policies as p where p.tenant_id = p_tenant_id collate "C");
     v_predicates := array(select p from memfold.predicates as p where p.tenant_id = p_tenant_id collate "C");
-    -- row-level security shows one tenant at a time
+    -- Row-level security shows one tenant at a time, so everything was read before.
     perform set_config('memfold.tenant_id', p_into_tenant, true);
     for v_i in 1..cardinality(v_policies) loop
         v_policies[v_i].tenant_id := p_into_tenant;
@@ -40,7 +53,7 @@ begin
     insert into memfold.policies select p.* from unnest(v_policies) as p;
     insert into memfold.predicates (tenant_id, predicate, cardinality, conflict)
     select p_into_tenant, p.predicate, p.cardinality, p.conflict from unnest(v_predicates) as p;
-    -- without a hash, which no state depends on
+    -- An empty key_fields leaves content_hash null; no derived state depends on it.
     insert into memfold.memories (
         tenant_id, memory_id, bucket_id, memory_type, subject, predicate, object, content, key_fields, created_at, is_ingested
     )
@@ -67,8 +80,8 @@ begin
 end;
 $$;
 
--- current_memories() by the state of the ledger at p_known_at, as an array. It derives a copy of the bucket under a
--- temporary tenant, and rolls it back: no other rows are locked or changed. Raises MF001 to MF003, MF022.
+-- The rows of current_memories() by the ledger as of p_known_at, as a JSON array. Derives a copy of the bucket under a
+-- temporary tenant, and rolls it back. Raises MF001 to MF003, MF022 (the transaction is read-only).
 create or replace function memfold_internal._believed_memories(
     p_tenant_id text, p_bucket_id text, p_as_of timestamptz, p_known_at timestamptz
 ) returns jsonb
@@ -87,7 +100,7 @@ begin
     begin
         perform memfold_internal._derive_all(v_tenant, memfold_internal._copy_known(p_tenant_id, p_bucket_id, p_known_at, v_tenant));
         select jsonb_agg(m) into v_told from memfold.current_memories(v_tenant, p_bucket_id, p_as_of) as m;
-        -- everything is rolled back, except the variable
+        -- Roll back all rows; variables keep their values.
         raise exception using errcode = 'MFROL';
     exception when sqlstate 'MFROL' then
         null;

@@ -1,5 +1,5 @@
--- Those of some memories that have different values of one subject and predicate (slot), of which nobody has said how
--- many it has, and when each was last stated. Only reads.
+-- The p_memory_ids that state different values of one subject and predicate (slot), while nobody has declared how many
+-- values that predicate has; with the time at which each was last stated. Only reads.
 create or replace function memfold_internal._contested(p_tenant_id text, p_memory_ids uuid[])
 returns table (memory_id uuid, slot text, last_seen timestamptz)
 language plpgsql stable rows 1
@@ -29,9 +29,9 @@ begin
 end;
 $$;
 
--- For each of some memories those that may say otherwise, the newest first, at most three: an open question is about
--- both, or it is another value of the same subject and predicate, of which nobody has said how many it has. Memories
--- without any are left out. Only reads.
+-- The memories that may contradict each of p_memory_ids, newest first, at most three: those in an open question with it,
+-- and other values of its subject and predicate while nobody has declared how many it has. No row for a memory without
+-- any. Only reads.
 create or replace function memfold_internal._disputes(p_tenant_id text, p_memory_ids uuid[]) returns setof memfold_internal.dispute
 language plpgsql stable rows 10
 as $$
@@ -64,7 +64,7 @@ begin
         v_ids := v_ids || array_fill(m.memory_id, array[cardinality(v_others)]);
         v_other_ids := v_other_ids || v_others;
     end loop;
-    -- questions; not those about what was forgotten, which is named nowhere
+    -- Open questions. A rejected memory (kind forgotten) must not be named.
     if exists (
         select from memfold.judgements as j
         where j.tenant_id = p_tenant_id collate "C" and j.status in ('open', 'leased')

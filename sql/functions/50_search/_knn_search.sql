@@ -1,14 +1,13 @@
--- What recall reads of the policies and options of a bucket, by type; first '*', for types without their own. Looked up
--- once per type that has some, not once per memory.
+-- What recall needs of a bucket's policies and options, for each memory type that has its own; the first element is '*',
+-- for all other types. Looked up once for a search, not for each memory.
 create or replace function memfold_internal._recall_rules(
     p_tenant_id text, p_bucket_id text, out types text[], out rules memfold_internal.recall_rule[]
 )
 language plpgsql stable
--- policies and options are a page or two: search_memories(), which sets it off, read 16 pages more per bucket by their indexes
+-- Turn on again what search_memories() turns off: policies and options are a page or two, indexes read 16 pages more.
 set enable_seqscan = on
 as $$
 begin
-    -- The default comes first: it applies to types without their own rules.
     select array_agg(t.memory_type order by t.memory_type <> '*'),
         array_agg(row(
             p.guard, p.weight_source, p.weight_extractor, p.weight_repetition, o.min_confidence, o.search_threshold, o.touch,
@@ -31,20 +30,19 @@ begin
 end;
 $$;
 
--- How many texts of a bucket recall compares one by one: of a larger bucket its newest ones, unless there is an index.
--- Finding the newest ones reads an entry of each anyway: all 100,000 vectors of 384 dimensions take 0.23 s, and so did
--- the newest 10,000 of them.
+-- The most texts of a bucket that recall compares one by one: of a larger bucket only the newest, unless there is an index.
+-- A smaller limit would save nothing, because finding the newest reads an index entry of each (100,000 vectors: 0.23 s).
 create or replace function memfold_internal._search_limit() returns bigint
 language sql immutable parallel safe
 return 100000;
 
--- Whether a scope (null: the bucket) has more active vectors of a model than recall compares one by one. Reads that many
--- entries of an index: 8 ms.
+-- Whether a scope (null: the bucket) has more than _search_limit() active vectors of a model. Reads up to that many index
+-- entries: 8 ms.
 create or replace function memfold_internal._exceeds_search_limit(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding_model text
 ) returns boolean
 language plpgsql stable
--- by the index, as in _exceeds_exact_limit()
+-- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -66,10 +64,9 @@ begin
 end;
 $$;
 
--- Whether recall reads a bucket by the index, or a scope by itself: it has more active vectors than _exact_limit(), or
--- had them less than a minute ago, when this session counted them. Counting took a sixth of a search, and more where
--- many rows had changed since the last vacuum (1,600 pages instead of 115). A bucket that has shrunk since is still
--- searched completely.
+-- Whether a bucket has more than _exact_limit() active vectors of a model, so that recall uses the index, or reads a scope
+-- by itself. The session remembers true for a minute, because counting takes a sixth of a search; a bucket that has
+-- shrunk since is still searched completely.
 create or replace function memfold_internal._is_large_bucket(p_tenant_id text, p_bucket_id text, p_embedding_model text) returns boolean
 language plpgsql stable
 as $$
@@ -89,7 +86,7 @@ begin
 end;
 $$;
 
--- _knn_search() for a session, or for a bucket's history (p_session_id null): all of it, however large.
+-- _knn_search() for a session, or for p_as_of (p_session_id null): compares all texts, however many. Only reads.
 create or replace function memfold_internal._knn_by_memory(
     p_tenant_id text, p_bucket_id text, p_embedding vector, p_embedding_model text, p_max_vectors bigint,
     p_memory_type text, p_subject text, p_predicate text, p_session_id text, p_metadata jsonb, p_metadata_path jsonpath,
@@ -100,7 +97,7 @@ create or replace function memfold_internal._knn_by_memory(
 language plpgsql stable
 as $$
 begin
-    -- from memories to vectors: a session has few, and those of history are in no index of vectors
+    -- Start from memories: a session has few, and the indexes of vectors omit superseded values.
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
     from (
@@ -144,12 +141,10 @@ begin
 end;
 $$;
 
--- The p_max_vectors vectors of a bucket nearest to a unit vector among those that recall may show (_recallable), each
--- (text_ids) with its root: a root appears once for each of its texts. Exact for a session, for p_as_of, for a scope (of
--- a large bucket; p_scope_key null: no scope) and for the newest 100,000 of a bucket; for all of one with more than
--- 10,000 approximate, if there is an index. shortfall: why it may not have searched everything: no_index (and the bucket
--- is too large to be compared), or scan_ended (the index's scan gave up, and the bucket is too large). Null: it has.
--- Only reads.
+-- The p_max_vectors texts of a bucket nearest to a unit vector, among those that recall may show (_recallable), each with
+-- its root, which may appear several times. Exact for a session, p_as_of, a scope (null: none), and up to 10,000 vectors;
+-- beyond that by the index, or exact if there is none. shortfall: null if everything was covered; no_index: only the
+-- newest 100,000 were; scan_ended: the index scan gave up, and the bucket is too large to compare. Only reads.
 create or replace function memfold_internal._knn_search(
     p_tenant_id text, p_bucket_id text, p_embedding vector, p_embedding_model text, p_max_vectors bigint, p_scope_key uuid,
     p_memory_type text, p_subject text, p_predicate text, p_session_id text, p_metadata jsonb, p_metadata_path jsonpath,
@@ -180,7 +175,7 @@ begin
 
     v_index := memfold_internal._vector_index(p_embedding_model);
     v_outgrown := memfold_internal._is_large_bucket(p_tenant_id, p_bucket_id, p_embedding_model);
-    -- a scope is read separately, unless it is too large for that
+    -- A scope of a large bucket is compared by itself, unless it is too large.
     if v_outgrown and (p_scope_key is not null or v_index is null)
         and memfold_internal._exceeds_search_limit(p_tenant_id, p_bucket_id, p_scope_key, p_embedding_model)
     then
@@ -201,7 +196,7 @@ begin
     end if;
     v_is_scoped := v_outgrown and p_scope_key is not null;
     v_is_whole := shortfall is null;
-    -- An index scan gives up if nearly everything near belongs to others, or does not pass: then the newest are searched as well.
+    -- An index scan gives up if nearly everything near is of other buckets or filtered out: then also compare the newest.
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
     from (
@@ -212,7 +207,7 @@ begin
                 from (
                     select i.memory_id, memfold_internal._similarity(i.embedding, p_embedding) as similarity
                     from (
-                        -- sort only the ids: sorting 100,000 vectors took as long as comparing them
+                        -- Ids are sorted without their vectors: sorting 100,000 of these takes as long as comparing them.
                         select v.memory_id, v.embedding
                         from memfold.memory_vectors as v
                         where not v_is_scoped and v_is_whole
@@ -262,7 +257,7 @@ begin
                         ) as w
                     ) as i
                     order by 2 desc, i.memory_id
-                    -- without filters all pass
+                    -- Without filters, nearly all pass.
                     limit case when not v_filtered then p_max_vectors end
                 ) as o
                 cross join lateral memfold_internal._recallable(p_tenant_id, o.memory_id, p_memory_type,
@@ -282,8 +277,8 @@ begin
 end;
 $$;
 
--- _knn_search() over a whole bucket by an index (_vector_index), which rarely misses one. Fewer than p_max_vectors if
--- the scan gave up: after 4,000 entries, 20,000 with filters.
+-- _knn_search() over a bucket by an index (_vector_index), which rarely misses a text. Returns fewer than p_max_vectors if
+-- the scan gave up: after 4,000 entries, or 20,000 with filters. Only reads.
 create or replace function memfold_internal._indexed_knn_search(
     p_tenant_id text, p_bucket_id text, p_embedding vector, p_embedding_model text, p_max_vectors bigint, p_memory_type text,
     p_subject text, p_predicate text, p_metadata jsonb, p_metadata_path jsonpath, p_min_confidence double precision, p_at timestamptz,
@@ -302,7 +297,7 @@ declare
     v_similarities double precision[];
 begin
     if not p_filtered then
-        -- Nearly all pass, so the nearest are read by themselves: the query below is planned at each call, 1.2 ms of 4.3.
+        -- Nearly all pass: take the nearest first, because planning the query below at each call takes 1.2 ms of 4.3.
         select k.memory_ids, k.similarities into v_ids, v_similarities
         from memfold_internal._indexed_knn_dedup(p_tenant_id, p_bucket_id, p_embedding, p_embedding_model, p_max_vectors, null, null,
             p_index_id) as k;
@@ -313,7 +308,7 @@ begin
             p_types, p_rules) as n;
     end if;
     if p_filtered or cardinality(v_ids) = p_max_vectors and coalesce(cardinality(root_ids), 0) < p_max_vectors then
-        -- on until enough have passed
+        -- Let the scan continue until enough texts have passed.
         select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(p_index_id) as t;
         v_before := memfold_internal._scan_far(p_embedding, p_max_vectors, case when p_filtered then 20000 else 4000 end);
         execute format(

@@ -1,10 +1,10 @@
--- The buckets that a search covers, sorted: p_bucket_ids, and those that begin with p_bucket_prefix; p_bucket_id if
--- neither is given. Raises MF003, MF022.
+-- The buckets that a search covers, sorted: p_bucket_ids and all that begin with p_bucket_prefix; p_bucket_id if neither is
+-- given. Raises MF003, MF022 (more than 1,000). Only reads.
 create or replace function memfold_internal._search_buckets(
     p_tenant_id text, p_bucket_id text, p_bucket_ids text[], p_bucket_prefix text
 ) returns text[]
 language plpgsql stable
--- by the index, whatever the statistics say
+-- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -24,7 +24,7 @@ begin
         perform memfold_internal._check_identifier('bucket_prefix', p_bucket_prefix, true);
         v_bucket := p_bucket_prefix;
         loop
-            -- the next one, by each of the two indexes that begin with a bucket
+            -- The next bucket, by one lookup in each of the two indexes that begin with tenant and bucket.
             v_bucket := least(
                 (select m.bucket_id from memfold.memories as m
                 where m.tenant_id = p_tenant_id collate "C" and m.bucket_id >= v_bucket collate "C"
@@ -37,7 +37,7 @@ begin
             );
             exit when v_bucket is null or not starts_with(v_bucket, p_bucket_prefix) or cardinality(v_buckets) > 1000;
             v_buckets := v_buckets || v_bucket;
-            -- its direct successor: no text has a character before this one
+            -- The successor of this name in byte order: no text contains a zero byte.
             v_bucket := v_bucket || E'\x01';
         end loop;
         v_buckets := array(select distinct u.id from unnest(v_buckets) as u (id));
@@ -51,8 +51,8 @@ begin
 end;
 $$;
 
--- The settings by which the buckets of a search rank and count, one row each, and by which they show two memories as
--- one: the strictest of them.
+-- The options of a search: ranking and counting for each bucket (arrays in the order of p_bucket_ids); threshold and guard
+-- for showing two memories as one, the strictest of all buckets. Only reads.
 create or replace function memfold_internal._recall_settings(
     p_tenant_id text, p_bucket_ids text[], p_memory_type text,
     out rank_confidences double precision[], out rank_feedbacks double precision[], out touches boolean[],
@@ -78,9 +78,9 @@ begin
 end;
 $$;
 
--- What a search finds before it ranks: for each bucket (places: which) the p_max_texts texts nearest to a vector
--- (_knn_search; shares are null), and those with most of a query's words (_word_search; similarities are null).
--- has_more: one of these, or all together, reached the limit. shortfalls: why some may be missing.
+-- What a search finds before it ranks: in each bucket (places: its position) the p_max_texts texts nearest to a vector
+-- (_knn_search; shares are null), and those with most of the query's words (_word_search; similarities are null).
+-- has_more: a larger p_max_texts may find more. shortfalls: why some texts may be missing. Only reads.
 create or replace function memfold_internal._recall_candidates(
     p_tenant_id text, p_bucket_ids text[], p_embedding vector, p_embedding_model text, p_query text, p_max_texts bigint,
     p_memory_type text, p_subject text, p_predicate text, p_session_id text, p_metadata jsonb, p_metadata_path jsonpath,
@@ -108,7 +108,7 @@ begin
     foreach v_bucket in array p_bucket_ids loop
         v_place := v_place + 1;
         select r.types, r.rules into v_rules from memfold_internal._recall_rules(p_tenant_id, v_bucket) as r;
-        -- links belong to a bucket
+        -- Links of names differ from bucket to bucket.
         select n.subject, n.predicate into v_name
         from memfold_internal._resolve_names(p_tenant_id, v_bucket, p_subject, p_predicate, null) as n;
         v_subject := memfold.canonicalize(v_name.subject, 'prose/1');
@@ -155,7 +155,7 @@ begin
 end;
 $$;
 
--- Explains in a NOTICE (SQLSTATE 01M01) why a search has not covered everything, and what to do.
+-- Raises a NOTICE (SQLSTATE 01M01) that explains why a search has not covered everything, and what to do.
 create or replace function memfold_internal._notify_incomplete(p_shortfalls text[], p_embedding_model text, p_text_search text)
 returns void
 language plpgsql stable
@@ -164,7 +164,7 @@ declare
     v_limit constant text := to_char(memfold_internal._search_limit(), 'FM999,999,999');
 begin
     raise notice 'the search is not complete' using
-        -- a subclass of warnings, so that clients can recognize it
+        -- In the class of warnings, so that clients can recognize it.
         errcode = '01M01',
         detail = array_to_string(array[
             case when 'no_index' = any(p_shortfalls) then format(
@@ -191,9 +191,9 @@ begin
 end;
 $$;
 
--- The p_max_texts best results of each kind from _recall_candidates(), each root once, and how well it fits, in [0, 1]:
--- its similarity, or its share of the query's words, or with both their reciprocal ranks, 1 / (60 + rank), scaled so
--- that the first by both has 1.
+-- The p_max_texts best roots of each kind from _recall_candidates(), each once, with their fit in [0, 1]: the similarity, or
+-- the share of the query's words, or with both (p_is_hybrid) the sum of 1 / (60 + rank), scaled so that the first by both
+-- has 1. Only reads.
 create or replace function memfold_internal._fuse(
     p_places bigint[], p_root_ids uuid[], p_text_ids uuid[], p_similarities double precision[], p_shares double precision[],
     p_confidences double precision[], p_feedbacks double precision[], p_max_texts bigint, p_is_hybrid boolean
@@ -210,7 +210,7 @@ begin atomic
     from (
         select b.*, row_number() over (partition by b.is_near order by b.fit desc, b.id) as rank
         from (
-            -- each root once per kind, by the best of its texts, its own if none is better
+            -- The best text of each root, for each kind; the root's own text wins ties.
             select distinct on (u.id, u.similarity is null)
                 u.place, u.id, u.text_id, u.similarity, u.share, u.confidence, u.feedback,
                 u.similarity is not null as is_near, coalesce(u.similarity, u.share) as fit
@@ -224,7 +224,7 @@ begin atomic
     group by f.place, f.id;
 end;
 
--- The cosine of a stored text to a unit vector. Null: it has no vector of the model, or the unit vector is null.
+-- The cosine of a stored text and a unit vector; null without p_unit, or if the text has no vector of the model. Only reads.
 create or replace function memfold_internal._stored_similarity(
     p_tenant_id text, p_memory_id uuid, p_embedding_model text, p_unit vector
 )

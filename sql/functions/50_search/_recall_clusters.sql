@@ -1,10 +1,10 @@
--- Jaccard similarity of words at or above which recall shows two memories as one if one of them has no vector.
+-- The least Jaccard similarity of words at which recall shows two memories as one, if one of them has no vector.
 create or replace function memfold_internal._same_words() returns double precision
 language sql immutable parallel safe
 return 0.8;
 
--- The positions of pairs of these memories that are alike: by the cosine of their vectors, at least threshold; if one
--- has no vector of the model, by their words (_same_words).
+-- The positions of pairs in p_memory_ids that are alike: their vectors have a cosine of at least p_threshold, or one has no
+-- vector of the model and their words are alike (_same_words). Null if there are none. Only reads.
 create or replace function memfold_internal._alike(
     p_tenant_id text, p_memory_ids uuid[], p_embedding_model text, p_threshold double precision, out later bigint[], out earlier bigint[]
 )
@@ -21,7 +21,7 @@ begin
             offset 0
         ) as v on true
     ),
-    -- without a vector on either side: by words
+    -- Words are split only if some memory has no vector.
     said as materialized (
         select c.place, c.embedding is null as is_bare, cardinality(t.words) as size, t.words
         from c
@@ -53,9 +53,9 @@ begin
 end;
 $$;
 
--- For each of these roots, in order of rank: the position of the best-ranked one that says the same (its own, or that of
--- the first cluster all of whose members say the same), and the position of the one that is shown. They are alike
--- (_alike), and nothing else distinguishes them. They may be of several buckets. Only reads.
+-- Groups roots, given in order of rank and maybe of several buckets, that say the same: every pair of a cluster is alike
+-- (_alike), and neither keys, objects, judgements nor the guard distinguish it. Returns for each root the position of its
+-- cluster's best-ranked member, and of the member that is shown. Only reads.
 create or replace function memfold_internal._recall_clusters(
     p_tenant_id text, p_memory_ids uuid[], p_confidences double precision[], p_embedding_model text, p_threshold double precision,
     p_guard text,
@@ -94,7 +94,7 @@ begin
                 offset 0
             ) as k
         ),
-        -- by any of their texts; a judgement about two of them has its newer side among these
+        -- Roots that a judgement has found distinct. Its newer side is a text of c, so one direction finds each pair.
         judged as materialized (
             select c.memory_id as id, o.root as other
             from c
@@ -117,7 +117,7 @@ begin
                 offset 0
             ) as o
         ),
-        -- kept apart from the same one, in one cluster
+        -- Memories that were separated from one another share a cluster_id.
         told as materialized (
             select c.memory_id as id, j.cluster_id
             from c
@@ -136,7 +136,7 @@ begin
         where a.predicate is not distinct from b.predicate
             and (a.subject <> b.subject) is not true
             and (a.object <> b.object) is not true
-            -- two answers to one question differ, unless they are known to be the same answer
+            -- Two values of one slot differ, unless their objects are equal.
             and not (a.memory_type = b.memory_type and a.subject is not distinct from b.subject and (a.object = b.object) is not true
                 and (a.on_timeline and b.on_timeline
                     or a.predicate is not null and memfold_internal._is_single(p_tenant_id, a.predicate)))

@@ -1,16 +1,16 @@
--- The root of a text, if recall may show it at a time (it is current then): with its effective confidence then, and its
--- feedback in (0, 1). Null: no such filter; subject and predicate are canonical. types, p_rules: those of the bucket
--- (_recall_rules). Inlined by its callers, so that the scans of vectors continue until enough have passed.
+-- The root of a text, with its effective confidence at p_at and its feedback in (0, 1); no row unless the root is current
+-- then and passes the filters (null: no filter; p_subject and p_predicate are canonical). p_types, p_rules: from
+-- _recall_rules(). Inlined, so that scans of vectors continue until enough texts have passed. Only reads.
 create or replace function memfold_internal._recallable(
     p_tenant_id text, p_memory_id uuid, p_memory_type text, p_subject text, p_predicate text, p_session_id text, p_metadata jsonb,
     p_metadata_path jsonpath, p_min_confidence double precision, p_at timestamptz, p_as_of timestamptz, p_types text[],
     p_rules memfold_internal.recall_rule[]
 ) returns table (root_id uuid, confidence double precision, feedback double precision)
 language sql stable rows 1
--- not a parsed body: the view that it reads is dropped while Citus distributes tables
+-- The body is a text because a view that it reads is dropped while Citus distributes tables.
 as $$
     select r.memory_id, e.confidence, (k.helpful_count + 1)::double precision / (k.helpful_count + k.harmful_count + 2)
-    -- from each to the next, whatever the statistics say
+    -- Look up each row by its key; do not let missing statistics choose a scan.
     from (
         select memfold_internal._root(m.memory_id, m.root_id) as id
         from memfold.memories as m
@@ -73,7 +73,7 @@ as $$
                 from memfold.memory_intervals as i
                 where
                     i.tenant_id = p_tenant_id collate "C" and i.memory_id = r.memory_id
-                    -- what was stated last is current, even if the clock was ahead then
+                    -- The value stated last is current even if the clock was ahead when it was stated.
                     and i.valid_from <= coalesce(p_as_of, greatest(p_at, k.last_seen))
                     and (i.valid_to > coalesce(p_as_of, greatest(p_at, k.last_seen)) or i.valid_to is null)
             )
@@ -84,7 +84,7 @@ as $$
         and (p_predicate is null or memfold_internal._predicate_1(r.predicate) = p_predicate collate "C")
         and (p_metadata is null or r.metadata @> p_metadata)
         and (p_metadata_path is null or r.metadata @@ p_metadata_path)
-        -- sums of doubles must not decide at a threshold
+        -- Rounding errors must not decide at a threshold.
         and e.confidence >= c.least_confidence - 1e-9
     offset 0;
 $$;

@@ -1,11 +1,10 @@
--- By an index of words (_text_index): the memories of a tenant that have each word, with the length of their texts in
--- bytes. The keys (_word_keys) contain tenant and bucket, which the caller must be authorized for; p_tenant_id tells
--- Citus the shard. Owned by memfold_queue: comparisons of arrays are not leakproof, so that under row-level security the
--- index would not be used.
+-- The memories that contain each word, by the index of words (_text_index); size is that of their texts in bytes. The caller
+-- must be authorized for the tenant and bucket that p_keys (_word_keys) contain; p_tenant_id selects the shard on Citus.
+-- Owned by memfold_queue, because row-level security would prevent the index: array comparisons are not leakproof.
 create or replace function memfold_internal._indexed_words(p_tenant_id text, p_keys bigint[], p_text_search regconfig)
 returns table (memory_id uuid, key bigint, size integer)
 language plpgsql stable strict security definer rows 1000 set search_path = pg_catalog, pg_temp
--- by the index, whatever the statistics say
+-- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -16,14 +15,14 @@ begin
         ' select t.memory_id, octet_length(t.content) as size from memfold.memories as t'
         ' where memfold_internal._memory_words(t.tenant_id, t.bucket_id, t.content, t.subject, t.predicate, t.object, %L::regconfig)'
         ' @> array[k.key]'
-        -- In a collation that no index has: one that begins with the tenant would read all of it, and split each text into words.
+        -- No index has this collation: one that begins with the tenant would be read whole, and every text split into words.
         ' and t.tenant_id = $2 collate "POSIX"'
         ' offset 0) as m', p_text_search::text)
     using p_keys, p_tenant_id;
 end;
 $$;
 
--- Whether a bucket has more texts than recall reads for their words. Reads that many entries of an index.
+-- Whether a bucket has more than _search_limit() texts. Reads up to that many index entries.
 create or replace function memfold_internal._exceeds_text_limit(p_tenant_id text, p_bucket_id text) returns boolean
 language plpgsql stable
 set enable_seqscan = off
@@ -40,10 +39,9 @@ begin
 end;
 $$;
 
--- The p_max_texts texts of a bucket that have most of a query's words, among those that recall may show (_recallable),
--- each with its root. share: of the words' weights, in [0, 1], slightly lower for longer texts. By an index of words;
--- without one by reading the bucket's texts, only the newest 100,000 if there are more (shortfall: no_text_index). Only
--- reads.
+-- The p_max_texts texts of a bucket with most of a query's words, among those that recall may show (_recallable), each with
+-- its root. share: their part of the words' weights, in [0, 1], slightly lower for longer texts. Without an index of
+-- words it reads the bucket's texts, or the newest 100,000 if there are more (shortfall: no_text_index). Only reads.
 create or replace function memfold_internal._word_search(
     p_tenant_id text, p_bucket_id text, p_query text, p_max_texts bigint, p_memory_type text, p_subject text, p_predicate text,
     p_session_id text,
@@ -71,12 +69,12 @@ begin
             select '''' || replace(replace(w.word, E'\\', E'\\\\'), '''', '''''') || '''' from unnest(v_words) as w (word)
         ), ' | ')::tsquery;
         if v_config = 'pg_catalog.simple'::regconfig then
-            -- its words are parts of the text in lower case
+            -- Words of this configuration are parts of the text in lower case.
             v_pattern := array_to_string(array(
                 select regexp_replace(w.word, E'[^[:alnum:]]', E'\\\\\\&', 'g') from unnest(v_words) as w (word)
             ), '|');
         end if;
-        -- a session has few, and as_of is a scan of the bucket, however large
+        -- A session has few texts; p_as_of reads the whole bucket, however large.
         v_source := case when p_session_id is not null then 'session' else 'bucket' end;
         if num_nonnulls(p_session_id, p_as_of) = 0 and memfold_internal._exceeds_text_limit(p_tenant_id, p_bucket_id) then
             v_source := 'newest';
@@ -135,7 +133,7 @@ begin
                     || coalesce(' ' || r.object, '')) as text
                 offset 0
             ) as l
-            -- a text that cannot contain a word need not be parsed, which takes ten times as long
+            -- Parsing takes ten times as long as this test; texts with other than ASCII characters are always parsed.
             where v_pattern is null or l.text ~ v_pattern or octet_length(l.text) <> length(l.text)
             offset 0
         ) as t
@@ -148,9 +146,9 @@ begin
         left join hits as h on h.key = k.key
         group by k.key
     ),
-    -- the weights of BM25, among the texts with one of the words: an index and a scan then rank alike
+    -- The weights of BM25 among the texts that have any of the words, as whole numbers, whose sum does not depend on the
+    -- order: an index and a scan give the same shares, to the last digit.
     weighted as (
-        -- Whole numbers: their sum is the same in any order, so that an index and a scan give the same shares, to the last digit.
         select c.key, round(1e12 * ln(1 + (sum(c.texts) over () - c.texts + 0.5) / (c.texts + 0.5)))::double precision as weight
         from counted as c
     ),
@@ -168,7 +166,7 @@ begin
     from (
         select n.root_id, o.memory_id as text_id, o.share, n.confidence, n.feedback
         from (
-            -- of two texts with the same words the shorter one has fewer others
+            -- Prefer the shorter of two texts with the same words.
             select r.memory_id, r.share * (1 - 0.2 * r.size / (r.size + 1)) as share from ranked as r
             order by 2 desc, r.memory_id
         ) as o

@@ -1,6 +1,8 @@
--- An index of words holds what these return: like a canonicalizer they are never edited, but replaced by new versions. A restore builds
--- the index as memfold_owner before it grants anything: so names are bound by SQL bodies, and PL/pgSQL calls only built-in functions.
--- The words of a text by a text search configuration. capitals, p_fold_from, p_fold_to: the data of prose/1 for letter
+-- An index of words stores the results of these functions, so, like canonicalizers, they are never edited but replaced by
+-- new versions. A restore builds the index as memfold_owner before it grants anything: SQL bodies bind the names of
+-- memfold's functions, and PL/pgSQL calls only built-in ones.
+
+-- The words of a text by a text search configuration. p_capitals, p_fold_from, p_fold_to: the data of prose/1 for letter
 -- case.
 create or replace function memfold_internal._text_words(
     p_content text, p_text_search regconfig, p_capitals text, p_fold_from text, p_fold_to text
@@ -12,13 +14,13 @@ declare
     v_capitals text collate "C";
 begin
     if pg_catalog.octet_length(v_text) <> pg_catalog.length(v_text) then
-        -- letter case does not depend on the server's locale
+        -- Letter case must not depend on the server's locale.
         v_text := pg_catalog.lower(pg_catalog.normalize(v_text, 'NFKC') collate "C");
         v_capitals := pg_catalog.regexp_replace(v_text, '[^' || p_capitals || ']+', '', 'g');
         if v_capitals <> '' then
             v_text := pg_catalog.translate(v_text, v_capitals, pg_catalog.translate(v_capitals, p_fold_from, p_fold_to));
         end if;
-        -- Han, Hiragana and Katakana are written without spaces: each character is a word, as for the lexical tier
+        -- Han, Hiragana and Katakana have no spaces between words: each character is a word, as for the lexical tier.
         v_text := pg_catalog.regexp_replace(
             pg_catalog.regexp_replace(v_text, E'[\u3000-\u303f]', ' ', 'g'),
             E'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff])', E' \\1 ', 'g');
@@ -32,13 +34,13 @@ create or replace function memfold_internal._word_vector(
     p_content text, p_subject text, p_predicate text, p_object text, p_text_search regconfig
 ) returns tsvector
 language sql immutable parallel safe
--- Without an index of words each search parses every text: a fact is shorter, and a longer text must not make all searches slow.
+-- The first 8,000 characters: without an index each search parses every text, and a long one must not slow down all searches.
 return memfold_internal._text_words(
     pg_catalog.left(p_content, 8000) || coalesce(' ' || p_subject, '') || coalesce(' ' || p_predicate, '') || coalesce(' ' || p_object, ''),
     p_text_search, memfold_internal._capitals_1(), memfold_internal._fold_from_1(), memfold_internal._fold_to_1()
 );
 
--- A number for each word in a bucket: with them an index over all memories finds those of one bucket.
+-- A hash of each word together with tenant and bucket, in the order of p_words, so that one index serves all buckets.
 create or replace function memfold_internal._word_keys(p_of_tenant text, p_of_bucket text, p_words text[]) returns bigint[]
 language plpgsql immutable parallel safe
 as $$
@@ -52,8 +54,7 @@ begin
 end;
 $$;
 
--- The words of a memory by a text search configuration, as numbers (_word_keys): the contents of an index of words
--- (create_text_index). Inlined.
+-- The entries of a memory in an index of words (create_text_index): the keys (_word_keys) of its words. Inlined.
 create or replace function memfold_internal._memory_words(
     p_of_tenant text, p_of_bucket text, p_content text, p_subject text, p_predicate text, p_object text, p_text_search regconfig
 ) returns bigint[]
@@ -63,8 +64,8 @@ return memfold_internal._word_keys(
     pg_catalog.tsvector_to_array(memfold_internal._word_vector(p_content, p_subject, p_predicate, p_object, p_text_search))
 );
 
--- The words of a query that are searched for: the first 64; for configuration simple without English stop words, unless
--- there are no others.
+-- The words of a query to search for, at most 64. For configuration simple without English stop words, unless the query
+-- consists of them.
 create or replace function memfold_internal._query_words(p_query text, p_text_search regconfig) returns text[]
 language plpgsql immutable parallel safe
 as $$
@@ -77,7 +78,7 @@ declare
     v_telling text[];
 begin
     if p_text_search = 'pg_catalog.simple'::regconfig then
-        -- which has no stop words: the English ones match nearly everything
+        -- This configuration has no stop words, and the English ones match nearly everything.
         v_telling := array(
             select w.word from unnest(v_words) with ordinality as w (word, place)
             where ts_lexize('pg_catalog.english_stem', w.word) <> '{}'
@@ -98,7 +99,7 @@ return 'memories_words_' || pg_catalog.left(
     pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_text_search::text, 'UTF8')), 'hex'), 32
 );
 
--- The valid index of words by a configuration. Null: there is none.
+-- The valid index of words by a configuration; null if there is none.
 create or replace function memfold_internal._text_index(p_text_search regconfig) returns oid
 language sql stable parallel safe
 begin atomic

@@ -22,7 +22,7 @@ create or replace function memfold.create_text_index(text_search text default 's
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- first, so that the result of a concurrent build is only seen when complete
+    -- Lock first, to wait for a concurrent build before its index is looked at.
     lock table memfold.memories in share mode;
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.text_index_ddl(text_search) as s (statement);
 end;

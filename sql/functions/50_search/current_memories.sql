@@ -45,16 +45,16 @@ begin
         select a.* from memfold.memories as a
         where a.tenant_id = v_tenant_id and a.bucket_id = v_bucket_id and a.root_id is null and a.status = 'active'
         union all
-        -- two conditions for the two indexes that begin with a bucket
+        -- Two conditions, one for each of the two indexes that begin with tenant and bucket.
         select a.* from memfold.memories as a
         where (a.tenant_id = v_tenant_id and a.bucket_id = v_bucket_id and a.content_hash is not null
                 or a.tenant_id = v_tenant_id and a.bucket_id = v_bucket_id and a.content_hash is null)
             and a.root_id is null and a.status = 'superseded' and as_of is not null
     ) as m
-    -- from each to its own, whatever the statistics say: a tenant may be new
+    -- Look up each row by its key; do not let missing statistics choose a scan.
     cross join lateral (
         select k.on_timeline, k.first_seen, k.observations, k.independent, k.source_confidence, k.extractor_confidence,
-            -- what was stated last is current, even if the clock was ahead then
+            -- The value stated last is current even if the clock was ahead when it was stated.
             coalesce(as_of, greatest(now(), k.last_seen)) as at
         from memfold.memory_totals as k
         where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id

@@ -16,7 +16,7 @@ begin
         where m.memory_id = v_id
             and (m.tenant_id = current_memory.tenant_id collate "C" or coalesce(current_memory.tenant_id, '') = '');
         exit when found;
-        -- its text was erased, and another one replaced it
+        -- If the text was erased and its fact was kept, its stub in the ledger names the text that took its place.
         v_id := (
             select e.target_id
             from memfold.memory_events as e

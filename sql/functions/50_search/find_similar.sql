@@ -43,7 +43,7 @@ begin
     if find_similar.memory_type is not null then
         v_scope_key := memfold_internal._scope_key(bucket_id, find_similar.memory_type, subject, predicate);
     elsif memfold_internal._vector_index(embedding_model) is not null then
-        -- above this number by the index
+        -- Above this number the index is used.
         v_newest := memfold_internal._exact_limit();
         v_is_indexed := true;
     end if;
@@ -55,7 +55,7 @@ begin
         select n.*
         from memfold_internal._knn_dedup(
             tenant_id, bucket_id, v_scope_key, embedding, embedding_model, v_newest, max_results, threshold, null, null, null) as n
-        -- superseded ones are neighbours to tier 2 only
+        -- Superseded memories are neighbours only for tier 2.
         cross join lateral memfold_internal._memory(find_similar.tenant_id, n.root_id) as m
         where m.status = 'active'
         order by n.matched_similarity desc, n.matched_id
@@ -73,7 +73,7 @@ begin
         complete := v_shortfall is null;
         return next;
     end loop;
-    -- if there is no row, none says whether the scan has ended: search for as many texts as _knn_dedup() does
+    -- Without a row, nothing has shown whether the scan gave up: search again for as many texts as _knn_dedup() does.
     if not found and v_is_indexed and (
         select n.scan_ended
         from memfold_internal._near_texts(

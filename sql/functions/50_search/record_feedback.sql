@@ -22,7 +22,7 @@ begin
         where k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
         returning k.helpful_count, k.harmful_count into helpful_count, harmful_count;
         exit when found;
-        -- a row of a plain INSERT
+        -- A row of a plain INSERT has no counters yet.
         insert into memfold.memory_counters (tenant_id, memory_id) values (m.tenant_id, m.memory_id) on conflict do nothing;
     end loop;
 end;

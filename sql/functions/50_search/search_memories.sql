@@ -1,5 +1,6 @@
--- What search_memories() returns, all of it as of one moment: with rules that count it as used (touches). Only reads.
--- Longer than 150 lines: one loop that widens the search until enough results are left; its rounds share the page.
+-- The rows of search_memories(), from one snapshot; touches: the bucket's options count this one as used. Raises MF003,
+-- MF012 to MF015, MF022. Only reads.
+-- Longer than 150 lines: one loop that widens the search until enough results are left; its rounds share arguments and arrays.
 create or replace function memfold_internal._search(
     p_query_embedding vector, p_embedding_model text, p_tenant_id text, p_bucket_id text, p_max_results bigint, p_memory_type text,
     p_subject text,
@@ -12,7 +13,7 @@ as $$
 #variable_conflict use_column
 declare
     v_tenant_id constant text collate "C" := p_tenant_id;
-    -- values out of range are reported below
+    -- p_max_results is checked below.
     v_most constant bigint := 48 * greatest(least(p_max_results, 1000), 1);
     v_fetch bigint := 3 * greatest(least(p_max_results, 1000), 1);
     v_buckets text[];
@@ -68,7 +69,7 @@ begin
         perform memfold_internal._check_embedding(p_query_embedding, p_embedding_model);
         v_unit := memfold_internal._unit(p_query_embedding);
     elsif v_model is null then
-        -- the model whose vectors decide that memories are shown as one: the one in use, if there is only one
+        -- Stored vectors decide which memories are shown as one: use the only model in use, if there is just one.
         select min(m.model) into v_model from memfold.embedding_models as m where m.replaced_by is null having count(*) = 1;
     end if;
     if v_buckets = '{}' then
@@ -91,7 +92,7 @@ begin
         into v_ids, v_texts, v_places, v_scores, v_similarities, v_shares, v_confidences
         from (
             select f.place, f.id, f.text_id, f.similarity, f.share, f.confidence,
-                -- of values about which nobody has decided, the newest comes first if it is about as near
+                -- Contested values within 0.05 of the best get its score; the newest then comes first (order by).
                 case when c.memory_id is not null and f.score >= max(f.score) over w - 0.05 then max(f.score) over w else f.score end as score
             from (
                 select b.*, (1 - v_settings.rank_confidences[b.place] - v_settings.rank_feedbacks[b.place]) * b.fit
@@ -118,7 +119,7 @@ begin
             select distinct u.cluster from unnest(v_clusters) as u (cluster) order by 1 limit p_max_results
         ) as c;
         exit when v_shown = p_max_results or not v_found.has_more or v_fetch >= v_most
-            -- what is farther away is not near enough either
+            -- Some of these were not near enough, so none that are farther away will be.
             or p_min_similarity is not null and num_nulls(v_unit, p_query) = 1
             and cardinality(v_ids) < (select count(distinct u.id) from unnest(v_found.root_ids) as u (id));
         v_fetch := 4 * v_fetch;
@@ -211,9 +212,9 @@ create or replace function memfold.search_memories(
     min_similarity double precision default null
 ) returns setof memfold.found_memory
 language plpgsql volatile security definer rows 10 set search_path = pg_catalog, pg_temp
--- replanning these statements takes longer than they do
+-- Planning these statements takes longer than executing them.
 set plan_cache_mode = force_generic_plan
--- by their index, even if the statistics are missing
+-- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -234,9 +235,9 @@ begin
             v_touched := v_touched || (r.found).memory_id;
         end if;
     end loop;
-    -- A replica cannot, and recall as of an earlier time is not a use.
+    -- A standby cannot write, and recall of the past is not a use.
     if v_touched is not null and coalesce(search_memories.touch, as_of is null and current_setting('transaction_read_only') = 'off') then
-        -- rows that others are writing are skipped: one count less, and nobody waits
+        -- Skip rows that others are writing: an inexact count is better than waiting.
         update memfold.memory_counters as k
         set access_count = k.access_count + 1, last_accessed = now()
         from (

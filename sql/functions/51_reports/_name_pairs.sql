@@ -1,12 +1,20 @@
--- The parts of suggest_links(): which names may mean the same, by their words and by the statements about them.
+-- Reports: views for dashboards and monitoring, the history of a memory, and suggestions of links and predicates.
+--
+-- Everything here only reads, and takes no lock. The views are queried by the client, the page, psql and monitoring, under
+-- the row-level security of the caller (security_invoker), so the functions that they call are granted to readers.
+-- explain_memory() also reads as its caller. suggest_links() and suggest_predicates() compare what a bucket has stored
+-- and change nothing: a person acts on their suggestions, or 60_maintenance queues questions (ask_links).
+--
+-- What must stay true: metrics reads only statistics and small indexes, because monitors query it often; a report never
+-- shows what the role may not read.
 
--- The words of a name (canonical).
+-- The words of a canonical name.
 create or replace function memfold_internal._name_words(p_name text) returns text[]
 language sql immutable parallel safe
 return pg_catalog.array_remove(pg_catalog.string_to_array(pg_catalog.translate(p_name, '.,;:/_-()''"', '           '), ' '), '');
 
--- How a shorter name may abbreviate a longer one, by their words: contained (all of its words occur there), initials
--- (some occur by their first letter, and one in full). Null: it does not.
+-- How a name may abbreviate a longer one, both as words: contained (all of its words are among those of the other) or
+-- initials (in order, some as first letters and at least one in full). Null: it does not.
 create or replace function memfold_internal._name_relation(p_alias text[], p_name text[]) returns text
 language plpgsql immutable parallel safe
 as $$
@@ -20,7 +28,7 @@ begin
     if p_alias <@ p_name then
         return case when cardinality(p_alias) < cardinality(p_name) then 'contained' end;
     end if;
-    -- each word of the alias, or its initial, in the order of the name
+    -- Find each word of the alias, or a word that it is the initial of, in the order of the name.
     foreach v_word in array p_alias loop
         v_found := null;
         for v_i in v_place + 1..cardinality(p_name) loop
@@ -42,14 +50,13 @@ begin
 end;
 $$;
 
--- Whether the guard distinguishes two names: each is a name that the other is not, or they differ by a number or the
--- like. p_is_related: one is the other by its words, or their first letters (_name_relation), which is no clash of
--- names.
+-- Whether the guard distinguishes two names: by different names in them, a number or the like. p_is_related: one may
+-- abbreviate the other (_name_relation), so different names do not count. Only reads.
 create or replace function memfold_internal._names_clash(p_tenant_id text, p_name text, p_other text, p_is_related boolean) returns boolean
 language plpgsql stable
 as $$
 begin
-    -- inside a sentence, where a capital indicates a name
+    -- The guard takes capitals for names only within a sentence.
     return exists (
         select from unnest(memfold_internal._guard(p_tenant_id, 'It is about ' || p_name,
             'It is about ' || p_other)) as s (signal)
@@ -58,8 +65,8 @@ begin
 end;
 $$;
 
--- The newest 50,000 active memories of a bucket, with subject, predicate, object and content in canonical form, and the
--- statement (form), which is the content without the name at its beginning. Only reads.
+-- The newest 50,000 active memories of a bucket, with canonical subject, predicate, object and content (canonical), the
+-- given subject (spelled), and the canonical content without its subject at the beginning (form). Only reads.
 create or replace function memfold_internal._subject_facts(p_tenant_id text, p_bucket_id text)
 returns table (
     memory_id uuid, memory_type text, subject text, spelled text, predicate text, object text, content text, canonical text, form text
@@ -70,7 +77,6 @@ as $$
 begin
     return query
     select f.memory_id, f.memory_type, f.subject, f.spelled, f.predicate, f.object, f.content, f.canonical,
-        -- the statement, without the name at its beginning
         case when starts_with(f.canonical, f.subject || ' ') then substr(f.canonical, length(f.subject) + 2)
             else f.canonical end
     from (
@@ -86,8 +92,8 @@ begin
 end;
 $$;
 
--- Pairs of facts of two subjects that say the same by their vectors (at or above the model's merge threshold), with a
--- clean guard; among the newest 1,000 that have a subject and a vector. Only reads.
+-- Pairs of facts about two subjects whose vectors reach the model's merge threshold and whose statements pass the guard,
+-- among the newest 1,000 facts that have a subject and a vector. Only reads.
 create or replace function memfold_internal._near_facts(p_tenant_id text, p_bucket_id text)
 returns table (subject text, other text, memory_id uuid, other_id uuid)
 language plpgsql stable rows 100
@@ -109,7 +115,7 @@ begin
     join newest as b on b.model = a.model and b.memory_type = a.memory_type and b.subject > a.subject
         and b.predicate is not distinct from a.predicate and b.form <> a.form and (a.object <> b.object) is not true
     where memfold_internal._similarity(a.embedding, b.embedding) >= a.merge_threshold
-        -- the guard over the statements only, because the names are compared elsewhere
+        -- Guard the statements only: names are compared elsewhere.
         and memfold_internal._guard(p_tenant_id,
             right(a.content, length(a.form)), right(b.content, length(b.form))) = '{}';
 end;

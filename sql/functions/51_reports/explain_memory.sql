@@ -1,5 +1,5 @@
--- The features that contribute most to a pair's score (calibrations.score), in log-odds. Reads no table: SECURITY
--- DEFINER so that a role that may read memories needs no right to the functions that it calls. Null: there is no score.
+-- The six features that contribute most to a pair's score (calibrations.score), as text, in log-odds; null without a score.
+-- SECURITY DEFINER so that readers of memories need no right to the functions that it calls.
 create or replace function memfold_internal._explain_pair(
     p_tenant_id text, p_score jsonb, p_similarity double precision, p_guard text[], p_content text, p_other_content text
 ) returns text
@@ -17,7 +17,7 @@ end;
 $$;
 grant execute on function memfold_internal._explain_pair to memfold_app, memfold_auditor;
 
--- Longer than 150 lines: a life is told in one order, section by section.
+-- Longer than 150 lines: it writes one report, section by section.
 create or replace function memfold.explain_memory(
     memory_id uuid,
     tenant_id text default current_setting('memfold.tenant_id', true)
@@ -78,7 +78,7 @@ begin
             coalesce(r.valid_to::timestamptz(0)::text, 'now'));
     end loop;
 
-    -- here and below each side by its index: with OR, the tenant was read where statistics know only small ones
+    -- Query each column separately, for its index: with OR, missing statistics may choose a scan of the tenant.
     v_tree := m.memory_id || array(
         select a.memory_id from memfold.memories as a where a.tenant_id = m.tenant_id and a.root_id = m.memory_id
     );
@@ -103,7 +103,7 @@ begin
             select x.* from memfold.judgements as x
             where x.tenant_id = m.tenant_id and (x.memory_id = any(v_tree) or x.other_id = any(v_tree))
         ) as p
-        -- members of a cluster are reported with the question about it
+        -- Rows of cluster members are replaced by the question about the cluster.
         join memfold.judgements as j on j.tenant_id = p.tenant_id and j.judgement_id = coalesce((
             select h.judgement_id from memfold.judgements as h where h.tenant_id = p.tenant_id and h.judgement_id = p.cluster_id
         ), p.judgement_id)
@@ -137,7 +137,7 @@ begin
             cross join lateral (
                 select e.* from memfold_internal._ledger as e
                 where e.tenant_id = m.tenant_id and e.event_id = i.id
-                -- as in _events
+                -- Only the primary key has this order: missing statistics must not choose another index (as in _events).
                 order by e.recorded_at
                 offset 0
             ) as e
@@ -149,7 +149,7 @@ begin
         left join lateral (
             select o.content from memfold.memories as o where o.tenant_id = x.tenant_id and o.memory_id = x.target_id offset 0
         ) as t on true
-        -- the alias that was nearer than the memory decided against
+        -- The alias that was nearer than the memory that the decision is about.
         left join lateral (
             select (s.entry ->> case x.method when 'lexical' then 'jaccard_matched_id' else 'matched_id' end)::uuid as id,
                 (s.entry ->> case x.method when 'lexical' then 'matched_jaccard' else 'matched_similarity' end)::numeric

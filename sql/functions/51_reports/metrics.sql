@@ -1,4 +1,4 @@
--- Citus hands on no sub-select without a column.
+-- Sub-selects have a column (select 1), because Citus cannot pass one without.
 create or replace view memfold.metrics with (security_invoker = true) as
 select
     s.memories,

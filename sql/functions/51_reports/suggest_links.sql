@@ -38,7 +38,7 @@ begin
             from told as a
             join told as b on b.memory_type = a.memory_type and b.said = a.said and b.predicate is not distinct from a.predicate
                 and b.subject > a.subject
-            -- statements made about many names are not evidence
+            -- A statement about many names is not evidence.
             where a.tellers <= 20
             union
             select n.* from memfold_internal._near_facts(p_tenant_id, p_bucket_id) as n
@@ -57,14 +57,14 @@ begin
     pairs as (
         select a.subject as alias, b.subject as name, a.spelled, b.spelled as name_spelled, r.relation, coalesce(s.facts, 0) as shared,
             s.pairs, a.facts, b.facts as name_facts, a.ids, b.ids as name_ids,
-            -- among longer names those that are not abbreviated by another one
+            -- The number of names that the alias may abbreviate, without those that abbreviate another one themselves.
             count(*) filter (where r.relation is not null and not exists (
                 select from related as o where o.alias = b.subject
             )) over (partition by a.subject) as meanings
         from (
             select r.alias, r.name from related as r
             union
-            -- of unlike names the rarer one is the alias
+            -- If neither name abbreviates the other, the rarer one is the alias.
             select s.alias, s.name
             from shared as s
             join names as a on a.subject = s.alias
@@ -72,7 +72,7 @@ begin
             where s.facts >= 2 and s.facts * 2 >= least(a.facts, b.facts)
                 and (a.facts, a.subject) < (b.facts, b.subject)
                 and not exists (select from related as r where (r.alias, r.name) in ((s.alias, s.name), (s.name, s.alias)))
-                -- two names abbreviated by a third are suggested with that one
+                -- Two names that abbreviate a third one are suggested together with that one instead.
                 and not exists (
                     select from related as r join related as o on o.name = r.name where r.alias = s.alias and o.alias = s.name
                 )
@@ -152,7 +152,7 @@ begin
     join names as a on a.predicate = s.alias
     join names as b on b.predicate = s.name
     where s.facts >= 2 and s.facts * 2 >= a.facts and (a.facts, a.predicate) < (b.facts, b.predicate)
-        -- likes and does not like have the same objects
+        -- Opposite predicates ("likes", "does not like") may have the same objects too.
         and not exists (
             select from unnest(memfold_internal._guard(p_tenant_id, 'it ' || a.predicate, 'it ' || b.predicate)) as g (signal)
         );
@@ -165,7 +165,7 @@ create or replace function memfold.suggest_links(
     max_results bigint default 100
 ) returns setof memfold.link_suggestion
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
--- for a small store compiling its queries took a hundred times as long as running them
+-- In a small store, compiling these queries takes a hundred times as long as running them.
 set jit = off
 as $$
 begin
@@ -182,7 +182,7 @@ begin
         union all
         select * from memfold_internal._suggested_predicates(tenant_id, bucket_id)
     ) as s
-    -- pairs that were answered, or unlinked, are not suggested again
+    -- Omit pairs that were answered or unlinked.
     where not exists (
         select from memfold.judgements as j
         where j.tenant_id = suggest_links.tenant_id collate "C" and j.bucket_id in (suggest_links.bucket_id collate "C", '*')

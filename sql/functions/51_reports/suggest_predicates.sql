@@ -58,7 +58,7 @@ begin
         where f.changed > 0
         order by 2 desc, f.changed desc, f.predicate
     loop
-        -- not in the query: on Citus, no function in it may read tables
+        -- Not in the query, because on Citus its functions may not read tables.
         continue when memfold_internal._cardinality(suggest_predicates.tenant_id, v_row.predicate) is not null;
         return next v_row;
         max_results := max_results - 1;

@@ -202,7 +202,7 @@ select
     ) as member_contents,
     memfold_internal._shown_link(j.tenant_id, j.link) as link
 from memfold.judgements as j
--- names are shown with statements about each
+-- A question about names is shown with example statements about each.
 inner join memfold.memories as m
     on j.tenant_id = m.tenant_id and coalesce(j.memory_id, (memfold_internal._examples(j.link))[2]) = m.memory_id
 inner join memfold.memories as o
@@ -295,7 +295,7 @@ from memfold.memory_totals as k
 inner join memfold.memories as m on k.tenant_id = m.tenant_id and k.memory_id = m.memory_id
 where
     k.observations >= 20
-    -- without turns, each observation counts as independent
+    -- The second condition finds repetition without turns, in which each observation counts as independent.
     and (k.independent * 5 <= k.observations or k.last_seen - k.first_seen < k.observations * interval '1 minute');
 comment on view memfold.runaway_memories is
 'Memories stated 20 times or more of which at most one observation in five is independent, or that are stated more than once a minute: a

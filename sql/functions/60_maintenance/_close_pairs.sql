@@ -1,4 +1,16 @@
--- The embedding model with the most active vectors in a bucket. Null: there is none.
+-- Maintenance: finds duplicates among stored memories, and retires, decays and expires what is old.
+--
+-- consolidate(), sweep_duplicates(), clean_exact_duplicates(), end_session() and prune_memories() write under a run
+-- (runs), which undo_run() undoes as a whole. Applications call them, and so does run_maintenance() for what is due by the
+-- options; memfold maintenance and run_maintenance_all() call that. Every call does a bounded amount and reports what is
+-- left. approve_run() gives all questions of a run the same answer. 61_calibration uses the groups and pairs of this file.
+--
+-- A run plans without a lock where that takes long, then locks the bucket (consolidate() SHARED), checks that the rules
+-- have not changed since, and skips memories that have. What must stay true: no run merges what ingest would only ask
+-- about, nor a pair that was judged or separated by an undo (_was_asked), nor a protected type; run_maintenance() holds
+-- locks to its end, so its tasks are small and those that lock buckets come last.
+
+-- The embedding model with the most active vectors in a bucket; null if it has no vectors. Only reads.
 create or replace function memfold_internal._most_used_model(p_tenant_id text, p_bucket_id text) returns text
 language plpgsql stable
 as $$
@@ -15,7 +27,8 @@ begin
 end;
 $$;
 
--- The embedding model that maintenance of a bucket compares by. Raises MF003, MF013.
+-- The embedding model by which maintenance compares a bucket: the given one, or the most used (may be null). Raises MF003,
+-- MF013. Only reads.
 create or replace function memfold_internal._maintenance_model(p_tenant_id text, p_bucket_id text, p_embedding_model text) returns text
 language plpgsql stable
 as $$
@@ -28,10 +41,9 @@ begin
 end;
 $$;
 
--- The active roots of a bucket that maintenance may compare with one another, oldest first: those of one type and
--- subject, or, p_by_policy, of one scope of tier 2; with their policy, and the strictest of their options. Omits
--- protected types, and memories without a hash or without a vector of the model. p_memory_ids: only these; null: all.
--- Only reads.
+-- Groups of active roots of a bucket that maintenance may compare with one another, oldest first: of one type and subject,
+-- or (p_by_policy) of one scope of tier 2. With their policy and the strictest of their options. Omits protected types and
+-- memories without a hash or a vector of the model. p_memory_ids: only these; null: all. Only reads.
 create or replace function memfold_internal._maintenance_groups(
     p_tenant_id text, p_bucket_id text, p_embedding_model text, p_by_policy boolean, p_memory_ids uuid[]
 ) returns table (group_ids uuid[], policy memfold.policies, consolidate_threshold double precision, max_cluster_size bigint)
@@ -68,7 +80,7 @@ begin
                 when (r.rule).scope = 'predicate' then t.scope_key::text end as scope
         from texts as t
         join rules as r on r.memory_type = t.memory_type
-        -- from each to its vector, whatever the statistics say
+        -- Look up each vector by its key; do not let missing statistics choose a scan.
         cross join lateral (
             select from memfold.memory_vectors as v
             where v.tenant_id = p_tenant_id collate "C" and v.memory_id = t.memory_id
@@ -78,7 +90,7 @@ begin
     )
     select array_agg(p.memory_id order by p.memory_id),
         (array_agg(p.rule order by p.memory_id desc))[1],
-        -- if types of one policy have their own options, the strictest applies to each of them
+        -- Types of one policy may have options of their own: apply the strictest to the group.
         max(p.consolidate_threshold), min(p.max_cluster_size)
     from placed as p
     group by p.kind, p.scope
@@ -87,9 +99,8 @@ begin
 end;
 $$;
 
--- The pairs among p_memory_ids with a cosine of at least threshold, by position (a < b). Up to 1,000 memories are
--- compared each with each; of more, each with its 20 nearest by a temporary index: time grows as n log n, and pairs may
--- be missed.
+-- The pairs among p_memory_ids with a cosine of at least p_threshold, by position (a < b). Exact for up to 1,000 memories;
+-- of more, each is compared with its 20 nearest by a temporary index, in n log n time, so pairs may be missed.
 create or replace function memfold_internal._close_pairs(
     p_tenant_id text, p_memory_ids uuid[], p_embedding_model text, p_threshold double precision
 ) returns table (a integer, b integer, similarity double precision)
@@ -130,21 +141,20 @@ begin
         return;
     end if;
 
-    -- Larger groups: a temporary index of this group. In half precision, which finds as well and takes half the memory; its results are
-    -- then compared exactly.
+    -- The temporary index has half precision, which finds as well in half the memory; its results are then compared exactly.
     select t.typnamespace::regnamespace::text into strict v_schema
     from pg_attribute as a
     join pg_type as t on t.oid = a.atttypid
     where a.attrelid = 'memfold.memory_vectors'::regclass and a.attname = 'embedding';
     perform memfold_internal._norm(v.embedding)
     from memfold.memory_vectors as v where v.tenant_id = p_tenant_id collate "C" limit 1;
-    -- in addition to the vector, a node has its links, and their copies while the graph grows
+    -- A node has its vector, its links, and copies of these while the graph grows.
     v_memory := least(2097151, v_size * (2 * v_dimensions + 1000) / 1024 + 16384);
     v_before := memfold_internal._swap_settings(v_names, array['24', 'off',
         greatest(v_memory, (select s.setting::bigint from pg_settings as s where s.name = 'maintenance_work_mem'))
             ::text || 'kB', 'off', 'off', 'off']);
     begin
-        -- enough for all of it; has an effect only until a session's first temporary table
+        -- Room for the whole table. A session that has used temporary tables refuses this.
         perform set_config('temp_buffers', v_memory || 'kB', true);
     exception when invalid_parameter_value then
         null;
@@ -195,7 +205,7 @@ begin
 end;
 $$;
 
--- Cosine of two memories by the vectors of one model. Null: one of them has none. Only reads.
+-- The cosine of two memories by the vectors of one model; null if one of them has none. Only reads.
 create or replace function memfold_internal._similarity_of(
     p_tenant_id text, p_memory_id uuid, p_other_id uuid, p_embedding_model text
 ) returns double precision

@@ -1,5 +1,5 @@
--- The memories of a bucket with an open question whether they say the same as an older one: until it is answered,
--- maintenance skips them.
+-- The memories of a bucket that an open question compares with an older one. Maintenance skips them until it is answered.
+-- Only reads.
 create or replace function memfold_internal._waiting(p_tenant_id text, p_bucket_id text) returns uuid[]
 language plpgsql stable
 as $$
@@ -14,9 +14,9 @@ begin
 end;
 $$;
 
--- Clusters (union-find) of 1..size, from pairs in order of their first sides, and within each which members are to be
--- compared: the first is the leader of those near it, the first of the others of those near that one, and so on.
--- similarity_to_leader null: near a member of the leader's, not near the leader.
+-- Connected clusters of the positions 1..p_size, from pairs (a < b, sorted by a), and the leader with which each member is
+-- compared: the first position leads all that are near it, the next one without a leader leads those near it, and so on.
+-- No row for leaders. similarity_to_leader null: the member is only near another one of its leader's.
 create or replace function memfold_internal._clusters(
     a integer[], b integer[], p_similarity double precision[], p_size integer
 ) returns table (cluster integer, member integer, leader integer, similarity_to_leader double precision)
@@ -38,7 +38,7 @@ begin
     for e in 1..v_edges loop
         v_from := a[e];
         v_to := b[e];
-        -- edges come in order of their first side: one without a leader so far becomes a leader
+        -- Edges are sorted by their first side: if that has no leader by now, it is one.
         if v_leader[v_from] = 0 then
             v_leader[v_from] := v_from;
         end if;
@@ -47,7 +47,7 @@ begin
             v_led[v_from] := v_led[v_from] + 1;
             v_similarity[v_to] := p_similarity[e];
         end if;
-        -- union-find; 0 stands for itself
+        -- Union-find, in which 0 means the position itself.
         v_here := v_from;
         while v_cluster[v_here] <> 0 loop
             v_here := v_cluster[v_here];
@@ -70,7 +70,7 @@ begin
             v_cluster[greatest(v_here, v_there)] := least(v_here, v_there);
         end if;
     end loop;
-    -- a memory that neither is nor has a leader is near members of others only: it is compared with the leader of the nearest of them
+    -- A position that leads none and has no leader gets the leader of the nearest member that it is near.
     for e in 1..v_edges loop
         for v_turn in 1..2 loop
             v_from := case v_turn when 1 then a[e] else b[e] end;
@@ -99,10 +99,9 @@ begin
 end;
 $$;
 
--- Clusters of 1..size in which every two are near, from pairs (a, b) with their p_similarity: the nearest pair first,
--- then any that is near all of them, up to p_max_size. A remaining element is paired with its nearest neighbour, so that
--- everything with a pair is in some question. lowest: the least similarity of two members. The same pairs give the same
--- clusters.
+-- Clusters of the positions 1..p_size in which every two are near: each begins with the nearest pair left, and grows by
+-- positions near all of its members, up to p_max_size. A position left alone is paired with its nearest neighbour, so that
+-- every position with a pair is in a cluster. lowest: the least similarity in it. Deterministic.
 create or replace function memfold_internal._cliques(
     a integer[], b integer[], p_similarity double precision[], p_size integer, p_max_size bigint
 ) returns table (members integer[], lowest double precision)
@@ -112,10 +111,10 @@ declare
     v_edges integer[];
     v_to integer[];
     v_near double precision[];
-    -- where the neighbours of each begin
+    -- Offset of each position's neighbours in v_to and v_near.
     v_begin integer[];
     v_used boolean[] := array_fill(false, array[p_size]);
-    -- for the growing cluster: how many of its members each is near, and how near the farthest of them
+    -- For the growing cluster: how many of its members each position is near, and its least similarity to them.
     v_cluster integer[] := array_fill(0, array[p_size]);
     v_count integer[] := array_fill(0, array[p_size]);
     v_lowest double precision[] := array_fill(0::double precision, array[p_size]);
@@ -147,7 +146,6 @@ begin
         ) as d on d.here = p.place
         order by p.place
     );
-    -- the nearest two of the rest begin a cluster
     foreach v_place in array v_edges loop
         continue when v_used[a[v_place]] or v_used[b[v_place]];
         v_number := v_number + 1;
@@ -172,7 +170,7 @@ begin
             end loop;
             exit when cardinality(members) >= p_max_size;
             if v_next is null then
-                -- of those near to all, the one nearest to the first
+                -- Of those near all members, take the one nearest to the first.
                 for i in v_begin[members[1]]..v_begin[members[1] + 1] - 1 loop
                     if not v_used[v_to[i]] and v_count[v_to[i]] = cardinality(members) then
                         v_next := v_to[i];
@@ -187,7 +185,7 @@ begin
         members := array(select m.place from unnest(members) as m (place) order by 1);
         return next;
     end loop;
-    -- one that is near only to members of clusters: paired with the nearest of them
+    -- Pair the positions that are left with their nearest neighbours, which are in clusters already.
     for v_here in 1..p_size loop
         if not v_used[v_here] and v_begin[v_here + 1] > v_begin[v_here] then
             v_next := v_to[v_begin[v_here]];

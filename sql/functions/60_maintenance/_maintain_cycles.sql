@@ -1,7 +1,8 @@
--- A pass iterates over the buckets of a tenant, as many per call as fit into one second. Time since the epoch is divided into cycles of
--- an interval: in each bucket a task is done by the first pass that begins in another cycle than the previous pass. So nothing needs to
--- be stored per bucket.
--- Whether a pass that began at started is in another cycle than the previous pass (null: there was none).
+-- The task cycles: a pass iterates over the buckets of a tenant, as many per call as fit into one second. Each interval divides
+-- time since the epoch into cycles; the first pass that begins in a new cycle does the task in every bucket. So nothing
+-- needs to be stored for each bucket.
+
+-- Whether a pass that began at p_started is in another cycle than the one that began at p_previous (null: the first).
 create or replace function memfold_internal._in_new_cycle(p_cycle interval, p_previous timestamptz, p_started timestamptz) returns boolean
 language sql immutable parallel safe
 return p_cycle > interval '0' and (
@@ -10,9 +11,8 @@ return p_cycle > interval '0' and (
     <> pg_catalog.floor(extract(epoch from p_started) / extract(epoch from p_cycle))
 );
 
--- Does what the options of a bucket say is due since the previous pass, in a pass that began at started. Returns how
--- many memories were merged, asked about or pruned, and how many names asked about; does at most one call of each
--- function.
+-- Calls once each function that is due in a bucket by its options. Returns how many memories were merged, asked about or
+-- pruned, plus how many names were asked about.
 create or replace function memfold_internal._maintain_bucket(
     p_tenant_id text, p_bucket_id text, p_previous timestamptz, p_started timestamptz
 ) returns bigint
@@ -45,8 +45,8 @@ begin
 end;
 $$;
 
--- A part of a pass over the buckets of a tenant: does for each what its options say is due. p_after: the position of the
--- pass (bucket_id), when it began (started), and when the previous one did (previous).
+-- Continues a pass over the buckets of a tenant for up to one second, or until it has written something. p_after, and after in
+-- the result: the last bucket done (bucket_id), when this pass began (started), and the previous one (previous).
 create or replace function memfold_internal._maintain_cycles(p_tenant_id text, p_after jsonb) returns memfold_internal.maintenance_step
 language plpgsql volatile
 as $$
@@ -73,7 +73,7 @@ begin
         v_step.number := v_step.number + memfold_internal._maintain_bucket(p_tenant_id, v_bucket_id, v_previous, v_started);
         v_step.after := jsonb_build_object('previous', v_previous, 'started', v_started, 'bucket_id', v_bucket_id);
         v_step.is_left := true;
-        -- its writes hold the bucket's lock until the call ends
+        -- The bucket stays locked until the call ends.
         exit when v_step.number > 0;
     end loop;
     if v_bucket_id is null then

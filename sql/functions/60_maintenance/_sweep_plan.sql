@@ -1,6 +1,6 @@
--- The pairs of a group that are near enough for a question, by their positions in ids (a < b): merges if they merge
--- unless guard or veto prevents it. ids: the one to keep first: the oldest, or, if newer texts replace older ones, the
--- last stated (said_at: when). p_waiting: those of an open judgement are left out. a is null: there are none.
+-- The pairs of a group that are near enough for a question, by position in ids (a < b); a null: there are none. merges: near
+-- enough to merge, unless guard or veto prevents it. ids: the memory to keep first: the oldest, or with on_merge replace
+-- the one stated last (said_at, else null). Omits pairs that were asked about, and memories in p_waiting.
 create or replace function memfold_internal._sweep_pairs(
     p_tenant_id text, p_memory_ids uuid[], p_policy memfold.policies, p_embedding_model text, p_score text,
     p_merge_threshold double precision,
@@ -39,7 +39,7 @@ begin
             offset 0
         ) as s
         where not memfold_internal._was_asked(p_tenant_id, ids[p.b], ids[p.a])
-            -- a table of hashes; an array cannot be hashed
+            -- A sub-select, because it is hashed and an array is not.
             and ids[p.a] not in (select w.id from unnest(p_waiting) as w (id))
             and ids[p.b] not in (select w.id from unnest(p_waiting) as w (id))
     ) as e
@@ -47,11 +47,10 @@ begin
 end;
 $$;
 
--- The decisions of the bucket's policies about stored memories. With leader_id, a merge: the single element of
--- member_ids is merged into it, by their own similarity, with guard and veto passed; action is that of the pair
--- (_decide_pair). Else a cluster (oldest to newest) to be asked about; is_mergeable: some of its members are near enough
--- to merge; similarity is the least in it. method: whether the cosine (vector) or a score decides. Merges after the
--- first p_max_operations are omitted, and nothing is asked about them.
+-- What the bucket's policies decide about stored memories. With leader_id, a merge of the single member_ids, which guard and
+-- veto have passed; action as in _decide_pair(). Without, a cluster (oldest to newest) to ask about: similarity is the
+-- least in it, and is_mergeable whether some members are near enough to merge. method: vector (the cosine decides) or
+-- score. Stops merging in a group after p_max_operations + 1, and omits what is left from its questions.
 create or replace function memfold_internal._sweep_plan(
     p_tenant_id text, p_bucket_id text, p_embedding_model text, p_memory_ids uuid[], p_max_operations bigint
 ) returns table (
@@ -66,7 +65,7 @@ declare
     v_policy memfold.policies;
     v_method text;
     v_size integer;
-    -- see _sweep_pairs
+    -- From _sweep_pairs().
     v_ids uuid[];
     v_said timestamptz[];
     v_a integer[];
@@ -77,14 +76,14 @@ declare
     v_check record;
     v_members integer[];
     v_leaders integer[];
-    -- merges that guard or veto have prevented
+    -- Merges that were prevented by guard or veto.
     v_from integer[];
     v_into integer[];
     v_count bigint;
     v_stopped boolean;
     v_pair record;
     v_is_newer boolean;
-    -- the root of each is still open
+    -- An open question may give each of these another root.
     v_waiting constant uuid[] := memfold_internal._waiting(p_tenant_id, p_bucket_id);
 begin
     for v_group in
@@ -106,8 +105,7 @@ begin
         v_from := array[]::integer[];
         v_into := array[]::integer[];
         v_count := 0;
-        -- A memory that guard or veto keep from its leader may still say the same as another one: three rounds, then a question about
-        -- the rest.
+        -- A memory that may not merge into its leader may still merge into another one: after three rounds, ask about the rest.
         for v_turn in 1..case when v_policy.on_merge = 'synthesise' then 0 else 3 end loop
             v_stopped := false;
             for v_fold in
@@ -131,7 +129,7 @@ begin
                 order by c.similarity_to_leader desc, c.member
             loop
                 if v_count > p_max_operations then
-                    -- more than one call does: left to the next
+                    -- Left to the next call.
                     v_members := v_members || v_fold.member;
                     continue;
                 end if;
@@ -157,7 +155,7 @@ begin
             exit when not v_stopped;
         end loop;
 
-        -- the rest is compared as it would be after those merges
+        -- The questions are those that remain after these merges.
         return query
         with edges as (
             select array_agg(e.a order by e.a, e.b) as a, array_agg(e.b order by e.a, e.b) as b,

@@ -23,11 +23,11 @@ begin
     end if;
     select array_agg(d.memory_id) filter (where d.number <= max_operations), count(*) into v_ids, v_due
     from (
-        -- those that have waited longest, so that bounded runs reach all
+        -- Those that have waited longest come first, so that bounded runs reach all.
         select e.memory_id, row_number() over (order by e.decayed_at nulls first, e.memory_id) as number
         from memfold_internal._decayed(v_tenant_id, apply_decay.bucket_id, as_of, null) as e
     ) as d;
-    -- in order, before computing values that may have changed since
+    -- Lock in the order of ids, then compute the values again: they may have changed.
     perform from memfold.memory_counters as k
     where k.tenant_id = v_tenant_id and k.memory_id = any(v_ids)
     order by k.memory_id
@@ -57,12 +57,12 @@ on the last run, so repeated runs do not add up. Rows that have not begun to dec
 Handles at most max_operations rows (1 to 1,000,000) per call; the result says how many remain: call it again with the same time until
 none do. Records a run of kind decay. Raises MF001 to MF003, MF022.';
 
--- The active memories whose stored decay differs from that at a time, with the new value; null: decay has not begun.
--- p_memory_ids: only these; null: those of the bucket, '*': of the tenant. Only reads.
+-- The active memories of a bucket ('*': of the tenant) whose stored decay differs from that at p_as_of, with the new value
+-- (null: decay has not begun) and the time of the stored one. p_memory_ids: only these; null: all. Only reads.
 create or replace function memfold_internal._decayed(p_tenant_id text, p_bucket_id text, p_as_of timestamptz, p_memory_ids uuid[])
 returns table (memory_id uuid, confidence double precision, decayed_at timestamptz)
 language plpgsql stable
--- by their index, even if the statistics are missing
+-- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$

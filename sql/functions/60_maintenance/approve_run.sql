@@ -1,11 +1,11 @@
--- Closes judgements that a person answered together.
+-- Closes judgements with a person's verdict.
 create or replace function memfold_internal._answered(p_tenant_id text, p_judgement_ids uuid[], p_verdict text) returns void
 language plpgsql volatile
 as $$
 declare
     v_id uuid;
 begin
-    -- One by one, here and below: a join with the ids reads all judgements if the statistics are new.
+    -- One by one: without statistics, a join with the ids may read all judgements.
     foreach v_id in array p_judgement_ids loop
         update memfold.judgements as o
         set status = 'done', verdict = p_verdict, confidence = 1, reason = 'approved with its run', model = null,
@@ -15,9 +15,9 @@ begin
 end;
 $$;
 
--- Merges the pairs of judgements that a person answered together: the newer into the older (action merged), or the older
--- into the newer (replaced). Returns how many. A judgement with a side that another one has just merged stays open and
--- is checked again.
+-- Merges the pairs of these judgements, the newer memory into the older (p_action merged) or the older into the newer
+-- (replaced), and closes those that were merged. Returns how many. One whose memories were changed by another one before
+-- it stays open. The caller holds the bucket's lock.
 create or replace function memfold_internal._merge_answered(
     r memfold.runs, p_action text, p_judgement_ids uuid[], p_verdict text
 ) returns bigint
@@ -73,7 +73,7 @@ declare
     v_ends timestamptz;
     v_newer memfold.memories;
     v_older memfold.memories;
-    -- judgements whose pair is to be merged: the newer into the older, the older into the newer
+    -- Judgements whose newer memory is merged into the older, or replaces it.
     v_merged uuid[];
     v_replaced uuid[];
     v_clusters bigint := 0;
@@ -90,7 +90,7 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
     end if;
-    -- before others have to wait
+    -- Before the lock, so that writers wait for less.
     select count(*) into v_waiting
     from memfold.judgements as o
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status in ('open', 'leased') and o.kind <> 'synthesis';
@@ -101,7 +101,7 @@ begin
         order by o.judgement_id
         limit least(max_operations, 100)
     );
-    -- rows that a concurrent merge adds to these are locked out of order, which may deadlock with another call (40P01)
+    -- Rows that a concurrent merge adds to these are locked out of order, which may deadlock (40P01).
     v_texts := memfold_internal._texts_to_lock(r.tenant_id, array(
         select distinct x.id
         from unnest(v_ids) as i (id)
@@ -115,7 +115,6 @@ begin
     perform memfold_internal._lock(r.tenant_id, r.bucket_id, null, true);
     v_ends := clock_timestamp() + interval '60 milliseconds';
     perform memfold_internal._lock_texts(r.tenant_id, v_texts);
-    -- some at a time, while there is time
     for v_from in 1..coalesce(cardinality(v_ids), 0) by 10 loop
         exit when v_from > 1 and clock_timestamp() > v_ends;
         v_merged := array[]::uuid[];
@@ -134,7 +133,7 @@ begin
                 perform memfold_internal._close_parts(j, '{}', '{}');
                 v_waiting := v_waiting - 1;
             elsif n.member_ids is not null then
-                -- each derives its own; the first of a call is answered however long it takes
+                -- A cluster is derived by itself, which takes long: the first is answered in any case, others while there is time.
                 exit when v_clusters > 0 and clock_timestamp() > v_ends;
                 v_clusters := v_clusters + 1;
                 perform memfold_internal._answered(r.tenant_id, array[j.judgement_id], verdict);
@@ -169,12 +168,12 @@ begin
             - memfold_internal._merge_answered(r, 'replaced', v_replaced, verdict);
     end loop;
     if v_waiting <= 0 then
-        -- others may have asked or answered since
+        -- Count again, because others may have asked or answered since.
         select count(*) filter (where o.kind <> 'synthesis' and o.status in ('open', 'leased')), count(*)
         into v_waiting, v_asked
         from memfold.judgements as o
         where o.tenant_id = r.tenant_id and o.run_id = r.run_id;
-        -- counting the results of a large run takes longer than writers should wait
+        -- Counting the results of a large run takes longer than writers should wait; maintenance closes that (task runs).
         if v_asked <= 1000 then
             perform memfold_internal._end_run(r.tenant_id, r.run_id, '{}');
         end if;

@@ -1,5 +1,5 @@
--- Takes up a hundred texts under the alias of one link that is not taken up, of one bucket, or a hundred memories of a
--- predicate whose rule has changed: its writes hold the bucket's lock until the call ends.
+-- Applies one changed rule to at most a hundred stored memories: a rule of a predicate, else a link. No more, because the
+-- bucket stays locked until the call ends. is_left: another call may find more.
 create or replace function memfold_internal._take_up_some(p_tenant_id text) returns memfold_internal.maintenance_step
 language plpgsql volatile
 as $$

@@ -1,5 +1,5 @@
--- The active memories of a bucket to which the present rules give the hash of another one, which is kept: the most
--- confident, then the newest. Only reads.
+-- The active memories of a bucket that have the same hash by the present rules as another one, keep_id: the most confident,
+-- then the newest. Only reads.
 create or replace function memfold_internal._exact_duplicates(p_tenant_id text, p_bucket_id text)
 returns table (memory_id uuid, keep_id uuid)
 language plpgsql stable
@@ -8,7 +8,7 @@ as $$
 begin
     return query
     with texts as materialized (
-        -- two conditions for the two indexes that begin with a bucket
+        -- Two conditions, one for each of the two indexes that begin with tenant and bucket.
         select m.*
         from memfold.memories as m
         where (m.tenant_id = p_tenant_id collate "C"

@@ -1,5 +1,5 @@
--- What consolidate() would ask: clusters of memories (oldest to newest) in which every two are near, with their least
--- similarity. Omits two that were asked about together, and memories that wait for a judgement.
+-- The questions of consolidate(): clusters of memories (oldest to newest) in which every two are near, with their least
+-- similarity. Omits pairs that were asked about, and memories that wait for a judgement.
 create or replace function memfold_internal._consolidation_questions(
     p_tenant_id text, p_bucket_id text, p_embedding_model text, p_threshold double precision
 ) returns table (member_ids uuid[], similarity double precision, on_ambiguous text)
@@ -8,7 +8,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_group record;
-    -- the root of each is still open
+    -- An open question may give each of these another root.
     v_waiting constant uuid[] := memfold_internal._waiting(p_tenant_id, p_bucket_id);
 begin
     for v_group in
@@ -22,7 +22,7 @@ begin
                 array_agg(p.similarity order by p.a, p.b) as similarity
             from memfold_internal._close_pairs(p_tenant_id, v_group.ids, p_embedding_model, v_group.threshold) as p
             where not memfold_internal._was_asked(p_tenant_id, v_group.ids[p.b], v_group.ids[p.a])
-                -- a table of hashes; an array cannot be hashed
+                -- A sub-select, because it is hashed and an array is not.
                 and v_group.ids[p.a] not in (select w.id from unnest(v_waiting) as w (id))
                 and v_group.ids[p.b] not in (select w.id from unnest(v_waiting) as w (id))
         )
@@ -58,7 +58,7 @@ declare
     v_run memfold.runs;
     v_count bigint;
     v_asked bigint := 0;
-    -- for each memory except the oldest of each question: which question, and its values relative to the oldest
+    -- For each memory except the oldest of its question: the question, and similarity and guard relative to the oldest.
     v_clusters bigint[];
     v_ids uuid[];
     v_oldest_ids uuid[];
@@ -79,7 +79,7 @@ begin
     v_model := memfold_internal._maintenance_model(tenant_id, bucket_id, embedding_model);
 
     v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
-    -- holds no lock: questions are checked again when they are answered
+    -- Plan without a lock: questions are checked again when they are answered.
     with questions as materialized (
         select q.* from memfold_internal._consolidation_questions(tenant_id, bucket_id, v_model, threshold) as q
     ),
@@ -104,7 +104,7 @@ begin
         array_agg(b.similarity order by b.cluster, b.place), jsonb_agg(to_jsonb(b.guard) order by b.cluster, b.place),
         (
             select jsonb_agg(jsonb_build_object(
-                -- if a judge writes the text at ingest, it does so here too
+                -- A judge writes one text for all if the policy wants that at ingest.
                 'kind', case when approval = 'person' then 'review' when p.on_ambiguous = 'synthesise' then 'synthesis'
                     else 'consolidation' end,
                 'members', to_jsonb(p.member_ids), 'similarity', p.similarity, 'guard', (
@@ -119,10 +119,10 @@ begin
     v_count := coalesce(v_count, 0);
 
     if not dry_run then
-        -- The bucket's lock SHARED, against other rules: EXCLUSIVE, its writers waited 3.2 s for 21,000 questions.
+        -- The bucket's lock SHARED keeps its rules; EXCLUSIVE would block writers for seconds (21,000 questions: 3.2 s).
         perform memfold_internal._lock(tenant_id, bucket_id, memfold_internal._no_scope(), true);
         perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
-        -- Against erasure, in its order; writers change no key.
+        -- Keep the memories from being erased, in the order of erasure. Writers do not wait for this: they change no key.
         perform from memfold.memories as m
         where m.tenant_id = consolidate.tenant_id collate "C" and m.memory_id = any(v_ids || v_oldest_ids)
         order by m.memory_id

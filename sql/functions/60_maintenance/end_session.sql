@@ -1,6 +1,6 @@
--- The active memories of a session that may be merged, in order of creation. kind: only those of one kind are compared;
--- standing: 1 is the first to be kept: by on_merge => 'replace', the last stated; else by confidence, access_count and
--- age, the newest first. Only reads.
+-- The active memories of a session that may be merged, in order of creation. kind: only memories of one kind are compared.
+-- standing: the memory with the lowest is kept: with on_merge replace the one stated last, else the most confident, then
+-- the most recalled, then the newest. Only reads.
 create or replace function memfold_internal._session_texts(p_tenant_id text, p_bucket_id text, p_session_id text)
 returns table (
     kind text, memory_id uuid, content text, object text, tokens text[], last_seen timestamptz, standing bigint, rule memfold.policies,
@@ -8,7 +8,7 @@ returns table (
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
--- by their index, even if the statistics are missing
+-- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -49,7 +49,8 @@ begin
 end;
 $$;
 
--- The merges of end_session(): greedy clusters in which every two are near by the words of their texts. Only reads.
+-- The merges of end_session(): greedy clusters in which every two texts have a Jaccard similarity of words above the
+-- threshold. None if fewer than three memories were considered. Only reads.
 create or replace function memfold_internal._session_merges(
     p_tenant_id text, p_bucket_id text, p_session_id text,
     out considered bigint, out clusters bigint, out memory_ids uuid[], out into_ids uuid[],
@@ -98,7 +99,7 @@ begin
             ) as j
             cross join lateral memfold_internal._check_merge(p_tenant_id, p_bucket_id, a.rule, a.content,
                 b.content, a.object, b.object, null, j.similarity > a.session_threshold) as m
-            -- either may stay: each is decided about as if it were the newer
+            -- Either may be kept, so the policy must allow both directions.
             cross join lateral memfold_internal._decide_pair(a.rule, m.mergeable, false, b.content, null, a.content, null, true) as p
             cross join lateral memfold_internal._decide_pair(a.rule, m.mergeable, false, a.content, null, b.content, null, true) as q
             where j.similarity > a.session_threshold
@@ -111,7 +112,7 @@ begin
             select n.kind, n.b from near as n where n.b_is_refined
         )
         select t.kind, t.ids, t.standings,
-            -- for each memory, the later ones near it
+            -- For each memory, the later ones that are near it.
             array(
                 select coalesce((
                     select jsonb_object_agg(n.b::text, n.similarity) from near as n where n.kind = t.kind and n.a = p.place
@@ -121,7 +122,7 @@ begin
             ) as later
         from (
             select x.kind, array_agg(x.memory_id order by x.place) as ids,
-                -- last, one that another text refines
+                -- A text that another one refines is kept only if all are refined.
                 array_agg(x.standing + case when f.place is null then 0 else 1000000000 end order by x.place) as standings
             from texts as x
             left join refined as f on f.kind = x.kind and f.place = x.place
@@ -135,7 +136,6 @@ begin
             continue when v_used[i] or g.later[i] = '{}';
             v_cluster := array[i];
             for v_to in select k.key::integer from jsonb_object_keys(g.later[i]) as k (key) order by 1 loop
-                -- near to all its members
                 if not v_used[v_to] and (
                     select bool_and(g.later[c.place] ? v_to::text) from unnest(v_cluster) as c (place)
                 ) then
@@ -180,7 +180,7 @@ create or replace function memfold.end_session(
     avg_similarity double precision, considered bigint
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
--- arrays of unknown size look expensive: compiling the plan takes seconds, and the bucket is locked
+-- Arrays of unknown size look expensive, and compiling the plan would take seconds while the bucket is locked.
 set jit = off
 as $$
 #variable_conflict use_column

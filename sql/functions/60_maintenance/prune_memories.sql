@@ -1,5 +1,5 @@
--- The memories that prune_memories() would retire, the least confident first. p_memory_ids: only these; null: all. Only
--- reads.
+-- The memories that prune_memories() retires, least confident first, each with its reason. p_memory_ids: only these; null:
+-- all. Only reads.
 create or replace function memfold_internal._prunable(
     p_tenant_id text, p_bucket_id text, p_max_confidence double precision, p_unused_for interval, p_max_operations bigint,
     p_memory_ids uuid[]
@@ -9,7 +9,7 @@ create or replace function memfold_internal._prunable(
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
--- by their index, even if the statistics are missing
+-- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -46,7 +46,7 @@ begin
         cross join lateral (
             select k.* from memfold.memory_totals as k
             where k.tenant_id = p_tenant_id collate "C" and k.memory_id = t.memory_id
-                -- there the most recent statement holds, whether or not it is used
+                -- On a timeline, the most recent statement stays current even if it is not used.
                 and not (k.on_timeline and (
                     memfold_internal._is_slot(p_tenant_id, p_bucket_id, t.memory_type, t.predicate)
                     or memfold_internal._related(p_tenant_id, array[t.memory_id]) <> '{}'))
@@ -111,12 +111,12 @@ begin
         select p.memory_id
         from memfold_internal._prunable(tenant_id, bucket_id, max_confidence, unused_for, max_operations, null) as p
     );
-    -- memories used since are kept
+    -- Under the lock, _prunable() omits memories that were used since.
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     r := memfold_internal._start_run(tenant_id, bucket_id, 'pruning', jsonb_build_object(
         'max_confidence', max_confidence, 'unused_for', unused_for, 'max_operations', max_operations));
     perform memfold_internal._adopt_row(tenant_id, i.id) from unnest(v_ids) as i (id);
-    -- restatements, which need no bucket's lock, add to a memory under its row of counters
+    -- Restatements do not take the bucket's lock, but the row of counters.
     perform from (
         select k.memory_id from unnest(v_ids) as i (id)
         join memfold.memory_counters as k

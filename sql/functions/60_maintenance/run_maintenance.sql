@@ -5,7 +5,7 @@ create or replace function memfold.run_maintenance(
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    -- tasks that lock buckets come last: the locks are held until the end
+    -- Tasks that lock buckets come last, because locks are held to the end of the call.
     v_known constant text[] := array['keys', 'runs', 'decay', 'syntheses', 'links', 'cycles', 'clean', 'sweep', 'plain', 'embed'];
     v_task text;
     v_step memfold_internal.maintenance_step;
@@ -58,8 +58,7 @@ begin
     values (tenant_id, '*', 'maintenance', case when v_errors = '{}' then 'done' else 'failed' end,
         jsonb_build_object('tasks', to_jsonb(tasks)),
         v_report || jsonb_build_object('after', jsonb_strip_nulls(v_after)), v_started, clock_timestamp(), memfold_internal._actor());
-    -- nothing depends on its older rows and those of decay, of which each call adds one; it deletes more than it adds, so that they
-    -- disappear
+    -- Each call adds a row of kind maintenance or decay, so it deletes more than one old row of each, which nothing needs.
     delete from memfold.runs as r
     where r.tenant_id = run_maintenance.tenant_id collate "C" and r.run_id = any(array(
         select o.run_id
@@ -86,12 +85,12 @@ held; errors by task. A task that fails does not stop the others, but locks are 
 call. Records a run (kind maintenance, status failed if a task has failed), and deletes its runs, and those of kind decay,
 that are older than 30 days, 100 per call. Raises MF001 to MF003, MF022.';
 
--- The next bucket of a tenant after this one; null: there is none. Only reads.
+-- The next bucket of a tenant in byte order; null after the last. Only reads.
 create or replace function memfold_internal._next_bucket(p_tenant_id text, p_bucket_id text) returns text
 language plpgsql stable
 as $$
 begin
-    -- by the two indexes that begin with a bucket
+    -- One lookup in each of the two indexes that begin with tenant and bucket.
     return (
         select min(b.bucket_id)
         from (
@@ -109,11 +108,12 @@ begin
 end;
 $$;
 
--- One task of run_maintenance(). p_after: for a task that iterates over buckets, the last bucket that has nothing left.
+-- Does one task of run_maintenance(). p_after: where its last call ended, for a task that iterates: the last bucket with
+-- nothing left to do, or a time (keys) or object (cycles).
 create or replace function memfold_internal._maintenance_task(p_tenant_id text, p_task text, p_after text)
 returns memfold_internal.maintenance_step
 language plpgsql volatile
--- Rows may be held by now, so it waits no longer than a batch takes.
+-- Earlier tasks may hold locks: wait no longer for others than a batch takes.
 set lock_timeout = '500ms'
 as $$
 declare
@@ -169,7 +169,7 @@ begin
                 from memfold.sweep_duplicates(p_tenant_id, v_bucket_id, dry_run => false) as s;
             end if;
             v_step.number := v_step.number + v_number;
-            -- a bucket in which something was done may have more of it
+            -- Return to a bucket in which something was done: it may have more.
             if v_number = 0 then
                 v_step.after := v_bucket_id;
             end if;
@@ -187,15 +187,14 @@ begin
 end;
 $$;
 
--- Deletes idempotency keys of a tenant that are older than the key_retention of their bucket: among at most 5,000 keys,
--- the oldest first. p_after: where the previous call stopped, at keys of a bucket that keeps them for longer. Keys of an
--- adopted table (they begin with import:) stay.
+-- Deletes idempotency keys older than the key_retention of their bucket, among the 5,000 oldest keys of a tenant after the
+-- time p_after (null: all). Keeps keys that begin with import:, which belong to adopted tables.
 create or replace function memfold_internal._expire_keys(p_tenant_id text, p_after text) returns memfold_internal.maintenance_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
--- "after" is text
+-- p_after is a time as text.
 set datestyle = iso
 as $$
 #variable_conflict use_column
@@ -242,7 +241,7 @@ begin
     end loop;
     v_step.is_left := v_seen = 5000;
     if v_step.is_left then
-        -- past those that are kept; others as old as the last of them are left to the next call
+        -- Skip the keys that are kept. Others with the time of the last one are left to the next pass.
         v_step.after := case when v_stays then v_last::text else p_after end;
     end if;
     return v_step;
@@ -254,7 +253,7 @@ create or replace procedure memfold.run_maintenance_all(
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
+-- A procedure that commits cannot pin search_path, so every name is qualified.
 declare
     v_tenant_id text;
     v_left text[];

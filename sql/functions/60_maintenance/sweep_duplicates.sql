@@ -1,4 +1,4 @@
--- Longer than 150 lines: the rounds of a run, and their rows: they share its counters.
+-- Longer than 150 lines: a plan, its application and its rows share their arrays.
 create or replace function memfold.sweep_duplicates(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default',
@@ -24,7 +24,7 @@ declare
     v_check record;
     v_pair record;
     v_kind text;
-    -- a row of the plan: a memory and the one that it would be merged into, or the oldest of its cluster
+    -- Rows of the plan: a memory, and the one that it merges into, or the oldest of its cluster.
     v_actions text[] := array[]::text[];
     v_methods text[] := array[]::text[];
     v_numbers bigint[] := array[]::bigint[];
@@ -63,7 +63,7 @@ begin
         memory_ids := array(select distinct i.id from unnest(memory_ids) as i (id) order by 1);
     end if;
     v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
-    -- holds no lock while it plans
+    -- Plan without a lock.
     for p in
         select s.* from memfold_internal._sweep_plan(tenant_id, bucket_id, v_model, memory_ids, max_operations) as s
         order by s.similarity desc, s.member_ids
@@ -88,14 +88,14 @@ begin
             ) as o
             order by i.place
         loop
-            -- memories with neither a merge nor a question are not compared
+            -- An empty guard skips the comparison of memories that are neither merged nor asked about.
             v_check := memfold_internal._check_merge(tenant_id, bucket_id, v_policy, q.content, q.other_content, q.object, q.other_object,
                 case when p.leader_id is null and v_policy.on_ambiguous = 'insert' and not p.is_mergeable then '{}' else p.guard end,
                 p.is_mergeable);
             if p.leader_id is null then
                 v_pair := memfold_internal._decide_pair(v_policy, v_check.mergeable, false, q.content, null, q.other_content, null, true);
                 if v_pair.action in ('merged', 'replaced') then
-                    -- near enough, but one of them is to stay
+                    -- The plan keeps both, although they would merge (each may have absorbed others): ask.
                     v_pair := memfold_internal._decide_pair(v_policy, false, false, q.content, null, q.other_content, null, true);
                 end if;
                 v_kind := case when v_pair.judgement = 'synthesis' then 'synthesis' else coalesce(v_kind, v_pair.judgement) end;
@@ -126,7 +126,7 @@ begin
         end if;
     end loop;
 
-    -- no run if there is nothing to do: maintenance checks every few minutes
+    -- No run if there is nothing to do, because maintenance calls this often.
     if not dry_run and (into_run is not null or v_actions && array['merge', 'replace', 'ask']) then
         perform memfold_internal._lock(tenant_id, bucket_id, null, true);
         perform memfold_internal._check_rules_stamp(tenant_id, bucket_id, v_rules);
@@ -142,7 +142,7 @@ begin
             from unnest(v_actions, v_methods) with ordinality as a (action, method, place)
             where a.action in ('merge', 'replace')
             group by a.action, a.method
-            -- the memory that a refinement replaces has absorbed what is merged with it
+            -- Merges first: a memory that is then replaced takes its aliases with it.
             order by a.action, a.method
         loop
             v_places := p.places;
@@ -151,7 +151,7 @@ begin
                 array(select v_into_ids[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 array(select v_similarities[i.n] from unnest(v_places) with ordinality as i (n, turn) order by i.turn),
                 null, null, null);
-            -- memories changed since are left to a later sweep
+            -- Memories that have changed since the plan are left to a later sweep.
             for i in 1..cardinality(v_places) loop
                 if i <> all(v_done) then
                     v_actions[v_places[i]] := null;
@@ -166,7 +166,7 @@ begin
     select r.run_id, dense_rank() over (order by a.first_number), a.memory_id, a.into_id, a.similarity,
         array(select jsonb_array_elements_text(a.guard)), m.content::text, o.content::text, a.action
     from (
-        -- texts that are merged into one memory are one cluster, and so are those in one question
+        -- Texts merged into one memory are one cluster, and so are those in one question.
         select u.*, min(u.number) over (partition by u.into_id, case when u.action in ('ask', 'keep') then u.number end) as first_number
         from unnest(v_numbers, v_ids, v_into_ids, v_similarities, v_guards, v_actions)
             as u (number, memory_id, into_id, similarity, guard, action)
@@ -196,7 +196,7 @@ create or replace function memfold.duplicate_pairs(
     thresholds double precision[] default '{0.98,0.95,0.9}'
 ) returns table (threshold double precision, pairs bigint)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
--- arrays of unknown size look expensive: compiling the plan takes seconds
+-- Arrays of unknown size look expensive, and compiling the plan would take seconds.
 set jit = off
 as $$
 #variable_conflict use_column

@@ -1,4 +1,15 @@
--- Which of two labels of one pair prevails: the stronger, of equals the later.
+-- Calibration: labelled pairs of texts, and the thresholds and scores of embedding models fitted to them.
+--
+-- Pairs come from people and imports (add_labelled_pair) or from past decisions (collect_pairs); pairs_to_label() returns
+-- those that a person should look at. memfold calibrate reads them, fits thresholds and a score outside of the database,
+-- and stores a calibration; apply_calibration() puts it in force for all tenants, undo_calibration() takes it out again,
+-- and replay_bucket() shows its effect beforehand. The last three are for members of memfold_owner.
+--
+-- Pairs belong to a tenant; models and calibrations to all. What must stay true: a pair has one label, the strongest; a
+-- score is SQL text that is executed, so it must be pure arithmetic over its argument (_is_score); every change of a
+-- model is logged in calibration_changes; no stored memory changes.
+
+-- The rank of a label by its origin and evidence. Of two labels of a pair the higher rank prevails, of equal ones the later.
 create or replace function memfold_internal._pair_strength(p_origin text, p_evidence text) returns integer
 language sql immutable parallel safe
 return case
@@ -8,8 +19,8 @@ return case
     else 1
 end;
 
--- Stores valid labelled pairs and returns their ids. An existing pair, in either order, gets the new label unless the
--- old one is stronger, and the new cosines in addition to its own.
+-- Stores valid labelled pairs and returns their ids, by position. An existing pair, in either order, gets the new label
+-- unless its own is stronger (_pair_strength), and the new cosines in addition to its own.
 create or replace function memfold_internal._add_pairs(
     p_tenant_id text, p_contents_a text[], p_contents_b text[], p_labels text[], p_origin text, p_evidences text[],
     p_similarities jsonb[], p_memories_a uuid[], p_memories_b uuid[]
@@ -28,7 +39,7 @@ begin
         select p.*
         from unnest(p_contents_a, p_contents_b, p_labels, p_evidences, p_similarities, p_memories_a, p_memories_b)
             with ordinality as p (content_a, content_b, label, evidence, similarities, memory_a, memory_b, place)
-        -- in the order of the key, so that two calls that label the same pairs wait for each other without a deadlock
+        -- In the order of the key, so that two calls with the same pairs do not deadlock.
         order by memfold_internal._pair_key(p.content_a, p.content_b), p.place
     loop
         insert into memfold.labelled_pairs as n (
@@ -72,7 +83,7 @@ begin
 end;
 $$;
 
--- Raises MF004, MF005, MF042.
+-- Raises MF004 (a text is empty), MF005 (too long) or MF042 (equal texts, an unknown label, a similarity that is no cosine).
 create or replace function memfold_internal._check_labelled_pair(
     p_content_a text, p_content_b text, p_label text, p_similarities jsonb
 ) returns void

@@ -1,5 +1,5 @@
--- Sets the thresholds and score of a model (p_after: columns of its row), and logs the previous ones. The caller holds
--- the lock of that row.
+-- Sets the columns of a model that p_after names, and logs the previous thresholds and score. p_undoes: the change that this
+-- undoes, or null. The caller has locked the model's row.
 create or replace function memfold_internal._change_calibration(
     p_model text, p_calibration_id uuid, p_undoes uuid, p_after jsonb
 ) returns void
@@ -29,8 +29,8 @@ create or replace function memfold_internal._score_name(p_calibration_id uuid) r
 language sql immutable strict parallel safe
 return '_score_' || pg_catalog.replace(p_calibration_id::text, '-', '');
 
--- Whether a text is a function of that name as Score.sql() writes it: arithmetic over its argument, without other reads
--- or calls.
+-- Whether a text creates the function p_name as Score.sql() writes it: arithmetic over its argument, without other reads or
+-- calls.
 create or replace function memfold_internal._is_score(p_score_sql text, p_name text) returns boolean
 language plpgsql immutable parallel safe
 as $$
@@ -45,7 +45,7 @@ begin
         return false;
     end if;
     v_body := substr(p_score_sql, length(v_head) + 1, length(p_score_sql) - length(v_head) - length(v_tail)) || ' end';
-    -- without comments on their own lines, literals and numbers, words and signs are left
+    -- Remove comment lines, literals and numbers; what is left are words and signs.
     v_body := regexp_replace(v_body, E'^ *--[^\\n]*$', '', 'gn');
     v_body := regexp_replace(v_body, E'''[^''\\\\]*''', ' ', 'g');
     v_body := regexp_replace(v_body, E'\\m[0-9]+(\\.[0-9]+)?(e[-+]?[0-9]+)?\\M', ' ', 'g');
@@ -59,8 +59,8 @@ begin
 end;
 $$;
 
--- Creates the function of a calibration's score and returns its name; null if it has none. It stays when the calibration
--- is undone, because a call in progress may need it. Raises MF045.
+-- Creates the function of a calibration's score and returns its name; null if it has no score. Undoing the calibration does
+-- not drop the function, because a call in progress may need it. Raises MF045.
 create or replace function memfold_internal._make_score(p_calibration_id uuid) returns text
 language plpgsql volatile
 as $$
@@ -68,8 +68,7 @@ declare
     v_name constant text := memfold_internal._score_name(p_calibration_id);
     v_sql text;
 begin
-    -- This text is executed. Only members of memfold_owner, the role this runs as, can have written it; it is still checked to be a
-    -- score and nothing else.
+    -- Only members of memfold_owner can have written this text, and it is executed as that role. It is still checked.
     select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = p_calibration_id;
     if v_sql is null then
         return null;
@@ -134,7 +133,7 @@ begin
     select h.* into c
     from memfold.calibration_changes as h
     where h.model = undo_calibration.embedding_model collate "C" and h.undoes is null
-        -- not of an earlier model of this name, which was unregistered
+        -- Ignore changes of an earlier model of this name, which was unregistered.
         and h.recorded_at >= v_registered_at
         and not exists (select from memfold.calibration_changes as u where u.undoes = h.change_id)
     order by h.recorded_at desc, h.change_id desc

@@ -1,5 +1,5 @@
--- Pairs of texts that were decided about, with their final relation; of several decisions about a pair the last.
--- p_bucket_id null: of all buckets. Only reads.
+-- Pairs of texts that were decided about, each with its relation (label) by the last decision, and who or what decided
+-- (evidence). p_bucket_id null: all buckets. Only reads.
 create or replace function memfold_internal._past_decisions(p_tenant_id text, p_bucket_id text)
 returns table (memory_a uuid, memory_b uuid, label text, evidence text)
 language plpgsql stable
@@ -8,7 +8,7 @@ begin
     return query
     select distinct on (least(d.a, d.b), greatest(d.a, d.b)) d.a, d.b, d.label, d.evidence
     from (
-        -- judged pairs; an undone answer says the opposite, or, for a contradiction, nothing
+        -- Judged pairs. An undone duplicate or refinement means distinct; other undone answers are omitted.
         select j.memory_id as a, j.other_id as b, j.resolved_at as at,
             case when u.undone then 'distinct' else j.verdict end as label,
             case when u.undone or j.reason like 'undone%' and j.model is null then 'undo'
@@ -27,12 +27,12 @@ begin
         ) as u
         where j.tenant_id = p_tenant_id collate "C"
             and (p_bucket_id is null or j.bucket_id = p_bucket_id collate "C")
-            -- for a cluster, the relation of each of its memories to the oldest
+            -- The rows of status part give the relation of each member of a cluster to the oldest.
             and j.status = 'done' and j.member_ids is null and j.link is null
             and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
             and not (u.undone and j.verdict in ('contradiction', 'distinct'))
         union all
-        -- decisions without a judgement
+        -- Decisions without a judgement.
         select e.memory_id, e.target_id, e.recorded_at,
             case when e.undone then 'distinct' when e.action in ('superseded', 'historical') then 'contradiction'
                 when e.reason ~ '^refinement(,|$)' then 'refinement' else 'duplicate' end,
@@ -53,8 +53,8 @@ begin
 end;
 $$;
 
--- Active memories of one scope with a cosine of at least threshold that were never in a question: among the newest 1,000
--- of each scope.
+-- Pairs of active memories of one scope with a cosine of at least p_threshold that were never asked about, among the newest
+-- 1,000 memories of each scope. The newer memory is memory_a.
 create or replace function memfold_internal._near_pairs(
     p_tenant_id text, p_bucket_id text, p_embedding_model text, p_threshold double precision
 )
@@ -66,7 +66,7 @@ declare
     v_ids uuid[];
 begin
     for v_ids in
-        -- the newest of a scope: each is compared with each
+        -- Up to 1,000 memories, _close_pairs() is exact.
         select g.group_ids[greatest(cardinality(g.group_ids) - 999, 1):]
         from memfold_internal._maintenance_groups(p_tenant_id, p_bucket_id, p_embedding_model, true, null) as g
     loop
@@ -78,8 +78,8 @@ begin
 end;
 $$;
 
--- The texts of two memories and their cosine by each model that both have a vector of. No row if one has no vector of
--- p_embedding_model, is withdrawn or was erased, or if the canonical forms are equal. Only reads.
+-- The texts of two memories, their cosine by each model of which both have a vector, and when the newer was created. No row
+-- if one has no vector of p_embedding_model, is withdrawn, was erased or has no words, or both are equal. Only reads.
 create or replace function memfold_internal._collectable(
     p_tenant_id text, p_memory_a uuid, p_memory_b uuid, p_embedding_model text
 ) returns table (content_a text, content_b text, similarities jsonb, created_at timestamptz)
@@ -140,7 +140,7 @@ begin
     from memfold.embedding_models as m where m.model = collect_pairs.embedding_model collate "C";
     for v_pair in
         select d.memory_a, d.memory_b, d.evidence, c.content_a, c.content_b, c.similarities,
-            -- an undone merge: a contradiction by the words
+            -- The words decide whether an undone merge is a contradiction.
             case when d.evidence = 'undo' and exists (
                 select from unnest(memfold_internal._guard(collect_pairs.tenant_id, c.content_a, c.content_b)) as g (signal)
                 where g.signal ~ '^(negation|antonym|prefix):'
@@ -219,7 +219,7 @@ begin
         memfold_internal._guard(pairs_to_label.tenant_id, p.content_a, p.content_b)
     from (
         select l.*, c.similarity,
-            -- in the band: the nearer to an edge, the more it says about where the edge should be
+            -- Within the band, pairs near an edge help most to place that edge; pairs outside come later.
             case when c.similarity between b.low and b.high
                 then least(c.similarity - b.low, b.high - c.similarity)
                 else 2 + greatest(b.low - c.similarity, c.similarity - b.high) end as distance

@@ -1,4 +1,4 @@
--- Copies to a bucket the policies that another one has itself.
+-- Copies a bucket's own policies to another bucket.
 create or replace function memfold_internal._copy_rules(p_tenant_id text, p_bucket_id text, p_into_bucket text) returns void
 language plpgsql volatile
 as $$
@@ -16,8 +16,8 @@ begin
 end;
 $$;
 
--- Ingests the newest p_max_memories texts of a bucket into another one, oldest first, and returns the outcome of each:
--- other_id is the text of the first bucket that it was decided against.
+-- Ingests the newest p_max_memories texts of a bucket into another bucket, oldest first, and returns the outcome of each.
+-- other_id: the text that it was decided against, by its id in the first bucket.
 create or replace function memfold_internal._replay(
     p_tenant_id text, p_bucket_id text, p_into_bucket text, p_embedding_model text, p_max_memories bigint
 ) returns table (memory_id uuid, other_id uuid, action text, similarity double precision, guard text[], reason text)
@@ -85,7 +85,7 @@ begin
         perform memfold_internal._copy_rules(tenant_id, bucket_id, v_bucket);
         select jsonb_agg(r order by r.memory_id) into v_told
         from memfold_internal._replay(tenant_id, bucket_id, v_bucket, v_model, max_memories) as r;
-        -- everything is rolled back, except the variables
+        -- Roll back all rows; variables keep their values.
         raise exception using errcode = 'MFROL';
     exception when sqlstate 'MFROL' then
         null;

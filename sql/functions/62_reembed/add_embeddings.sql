@@ -1,3 +1,14 @@
+-- Re-embedding: moves a database from one embedding model to another while it is in use.
+--
+-- memfold reembed calls these functions, for each tenant: start_reembedding() opens a run; missing_embeddings() and
+-- add_embeddings(), in a loop, add vectors of the new model next to those of the old one; end_reembedding() closes the
+-- run. Then replace_embedding_model() switches over for all tenants, and drop_embeddings() and
+-- unregister_embedding_model() remove what is left. The last three are for members of memfold_owner.
+--
+-- Only memory_vectors, embedding_models and the report of the run change: added vectors decide nothing, and the ledger
+-- gets no row. add_embeddings() tries for the locks of scopes and stops after 50 ms. What must stay true: no memory loses
+-- its last vector of a model in use (MF046), and is_live of a new vector is that of its root under the scope's lock.
+
 create or replace function memfold.add_embeddings(
     memory_ids uuid[],
     contents text[],
@@ -13,7 +24,7 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_model constant text collate "C" := embedding_model;
-    -- Writers of a scope wait while its lock is held: to the end of the transaction.
+    -- Scopes stay locked to the end of the transaction, so the call stops before their writers wait for long.
     v_until constant timestamptz := clock_timestamp() + interval '50 ms';
     v_count constant bigint := coalesce(cardinality(memory_ids), 0);
     v_added bigint := 0;
@@ -68,7 +79,7 @@ begin
         elsif not memfold_internal._wait_or_try(v_tenant_id, v_memory.bucket_id, v_memory.scope_key, wait) then
             status := 'busy';
         else
-            -- whether it is a neighbour does not change from here on
+            -- Under the lock, is_live cannot change.
             insert into memfold.memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_live, embedding)
             select m.tenant_id, m.memory_id, v_model, m.bucket_id, m.scope_key, r.status <> 'withdrawn',
                 memfold_internal._unit(v_item.embedding)
@@ -97,8 +108,7 @@ its text differs); pending (it has no vector yet: use attach_embedding()). At mo
 the lock of its scope. run_id: the run of start_reembedding() whose count it adds to. Raises MF001 to MF003, MF013 to MF015, MF022, MF025,
 MF038, MF047.';
 
--- Takes the lock of a scope (_lock), held to the end of the transaction; with wait = false it returns false if the lock
--- is not free at once, and the caller does without it.
+-- Takes the lock of a scope (_lock) and returns true. Unless p_wait, does not wait, and returns false if it is not free.
 create or replace function memfold_internal._wait_or_try(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_wait boolean
 ) returns boolean

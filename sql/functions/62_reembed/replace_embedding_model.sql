@@ -1,4 +1,5 @@
--- Who has last stated a text that has a vector of one model and none of the other, and when. Only reads.
+-- "ROLE at TIME" of the last ledger row of the newest text that has a vector of p_embedding_model and none of
+-- p_replaced_by, for an error message. Only reads.
 create or replace function memfold_internal._last_sender(p_tenant_id text, p_embedding_model text, p_replaced_by text) returns text
 language plpgsql stable
 as $$
@@ -97,7 +98,7 @@ begin
                 'Pass the run_id that an earlier call returned.');
         end if;
     end if;
-    -- in the order in which every caller locks them
+    -- Every caller locks vectors in this order.
     select array_agg(s.memory_id order by s.memory_id) into v_ids
     from (
         select v.memory_id
@@ -174,7 +175,7 @@ begin
     end loop;
     perform set_config('memfold.tenant_id', coalesce(v_before, ''), true);
     delete from memfold.embedding_models as m where m.model = unregister_embedding_model.embedding_model collate "C";
-    -- nothing calls its scores any more; apply_calibration() creates one again
+    -- Nothing calls the model's scores any more; apply_calibration() would create one again.
     for v_score in
         select p.oid::regprocedure::text
         from memfold.calibrations as c

@@ -1,6 +1,3 @@
--- From one embedding model to another: vectors of the new one are added to those of the old one, and decide nothing. Then the old model
--- is replaced, and its vectors are dropped.
-
 create or replace function memfold.start_reembedding(
     from_model text,
     to_model text,
@@ -56,7 +53,7 @@ begin
     return query
     select s.memory_id, m.bucket_id::text, m.content::text
     from (
-        -- by the primary key, from where the last call stopped
+        -- In the order of the primary key, from where the last call stopped.
         select v.memory_id
         from memfold.memory_vectors as v
         where v.tenant_id = missing_embeddings.tenant_id collate "C" and v.model = from_model collate "C"
@@ -150,7 +147,8 @@ comment on function memfold.end_reembedding is
 'Closes a run of start_reembedding() if no memory has a vector of the old model and none of the new; returns how many do. Raises MF001 to
 MF003, MF038, MF039 (a run of another kind).';
 
--- How many memories of a tenant have a vector of p_from_model and none of p_to_model. Reads the keys of all its vectors.
+-- The number of a tenant's memories that have a vector of p_from_model and none of p_to_model. Reads the keys of all its
+-- vectors.
 create or replace function memfold_internal._missing_count(p_tenant_id text, p_from_model text, p_to_model text) returns bigint
 language sql stable
 begin atomic

@@ -1,5 +1,18 @@
--- The memories that are, or ever were, related to one of these texts by an action: on a timeline, or merged with it.
--- Only reads.
+-- Erasure, forgetting, export and import.
+--
+-- erase_memory() and erase_source() remove texts from a bucket in use: _erase() removes ledger rows and derives the state
+-- of what stays as if they had never existed. erase_bucket() and erase_tenant() remove whole trees and timelines, a limited
+-- number in each call (_erase_some), under a run. forget_memories() rejects or erases all that matches. export_bucket() and
+-- import_bucket() copy a bucket with its ledger (memfold export, memfold restore). Applications call these functions;
+-- erase_tenant() and import_bucket() are for members of memfold_owner.
+--
+-- Only this module deletes from memories and memory_events, with memfold.maintenance on (_maintain). Order of locks:
+-- scopes or the bucket, counters, judgements, memories. What must stay true: no table keeps words of an erased text, not
+-- in rows of others either (guard, similar_memories); its ledger row erased lets its id still be resolved; a fact
+-- that others support keeps its ids and merges; and check_invariants() finds nothing after every call.
+
+-- The memories outside of p_texts that a ledger row with one of p_actions relates, or ever related, to one of them. Only
+-- reads.
 create or replace function memfold_internal._beside(p_tenant_id text, p_texts uuid[], p_actions text[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -20,9 +33,8 @@ begin
 end;
 $$;
 
--- Takes the lock under which memories of one bucket can be erased: that of their trees, and of everything that is
--- derived again without them (see _lock_memories()). wait false: never waits. Returns whether it has it; if not, call it
--- again in another transaction.
+-- Locks memories of one bucket for their erasure, with everything that is derived again without them (_lock_memories). Waits
+-- at most once; p_wait false: never. Returns whether it has the lock; if not, the caller gives up. Raises MF025.
 create or replace function memfold_internal._lock_to_erase(p_tenant_id text, p_memory_ids uuid[], p_wait boolean) returns boolean
 language plpgsql volatile
 as $$
@@ -40,22 +52,22 @@ begin
             return false;
         end if;
         v_locked := v_wanted;
-        -- a call that waits for a second lock may be waited for
+        -- Others may wait for the first lock, so do not wait for a second.
         v_wait := false;
     end loop;
 end;
 $$;
 
--- Locks the rows of counters of everything that an erasure of texts may change, in the order in which every caller
--- locks. The caller holds the lock of their scopes (_lock_to_erase).
+-- Locks the counters of all texts that an erasure of p_texts may change, in the common order. The caller holds the lock of
+-- their scopes (_lock_to_erase).
 create or replace function memfold_internal._lock_erased(p_tenant_id text, p_texts uuid[]) returns void
 language plpgsql volatile
 as $$
 begin
-    -- with those derived without these at the end, or it would meet a batch that holds them out of order
+    -- Lock now what is derived again at the end: later it would be out of order, and deadlock with a batch.
     perform memfold_internal._lock_texts(p_tenant_id, memfold_internal._texts_to_lock(p_tenant_id,
         p_texts || memfold_internal._beside(p_tenant_id, p_texts, array['merged', 'replaced', 'superseded', 'historical'])));
-    -- recalled statements, which are in no counters, hold the key of their root's row
+    -- Wait for recalled statements too: they change no counters, but hold their root's row FOR KEY SHARE.
     perform from memfold.memory_counters as k
     where k.tenant_id = p_tenant_id collate "C" and k.memory_id = any(p_texts)
     order by k.memory_id
@@ -63,13 +75,10 @@ begin
 end;
 $$;
 
--- Removes the ledger rows p_event_ids, of texts (whole trees of one bucket; p_timelines: everything that is on a
--- timeline with them, see _texts_to_lock()) or of none, from the ledger, except those that name other turns, which only
--- lose this one (turn null: all are removed); then every text without an observation, from all tables; and derives the
--- rest: a fact with a text left keeps its ids, merges and relations to others, and says what that text says. A text that
--- a judge wrote from several texts is erased with any of them. Each text concerned leaves a row erased, without content
--- (reason, actor; target_id: the present root of its id). The caller holds their lock (_lock_to_erase(), or the
--- bucket's) and has locked the trees.
+-- Removes ledger rows of p_texts (whole trees of a bucket) or of no text, then from all tables every text that has lost its
+-- observations, and derives the rest, p_timelines included. p_turn: rows that name other turns too only lose this one;
+-- null: all rows are removed. Leaves a ledger row erased for each text, without content (target_id: the root that has its
+-- fact now). The caller has locked the memories (_lock_to_erase) and their counters (_lock_erased).
 -- Longer than 150 lines: what is erased with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._erase(
     p_tenant_id text, p_bucket_id text, p_texts uuid[], p_timelines uuid[], p_event_ids uuid[], p_turn text, p_reason text
@@ -124,7 +133,7 @@ begin
     perform memfold_internal._maintain(true);
     v_removed := p_event_ids;
     if p_turn is not null then
-        -- texts supported by other turns stay
+        -- Rows that name other turns stay.
         v_removed := array(
             select i.id from unnest(p_event_ids) as i (id)
             where i.id not in (
@@ -140,7 +149,7 @@ begin
     v_removed := coalesce(v_removed, '{}');
     v_result.events := memfold_internal._remove_events(v_tenant_id, p_bucket_id, v_removed);
     if p_turn is null then
-        -- all of these texts are erased: no other row replaces one
+        -- All of these texts are erased, so no other observation takes over their turns.
         delete from memfold.memory_sources as s
         using unnest(v_sources, v_turns) as t (id, turn)
         where s.tenant_id = v_tenant_id and s.source_turn_id = t.turn collate "C" and s.memory_id = t.id;
@@ -160,7 +169,7 @@ begin
                     select from memfold.memory_events as e
                     where e.tenant_id = v_tenant_id and e.memory_id = m.memory_id and e.content is not null
                         and e.origin is null and e.judgement_id is null
-                    -- here and below: without it, what EXISTS looks for may be hashed, which reads the ledger of the tenant
+                    -- Here and below: keeps EXISTS from being hashed, which would read the ledger of the tenant.
                     offset 0
                 ) as is_written
             from unnest(p_texts) as i (id)
@@ -175,9 +184,9 @@ begin
         from members as t
         join trees as r on r.root = t.root
         where r.loses and not t.has and (
-            -- a text that a person wrote stays, no matter who restated it
+            -- A text that a person wrote stays as long as its tree does.
             t.lost and not t.is_written or not r.stays
-            -- a text that a judge or an agent made from the others says what they said
+            -- A text that a judge or an agent wrote from the others may contain what they said.
             or exists (
                 select from memfold.memory_events as e
                 where e.tenant_id = v_tenant_id and e.memory_id = t.id and not e.observation and e.content is not null
@@ -199,14 +208,14 @@ begin
         + memfold_internal._repoint_merges(v_tenant_id, p_bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
     if v_gone <> '{}' then
         perform memfold_internal._scrub_references(v_tenant_id, p_bucket_id, v_named);
-        -- how often the fact was shown, and found helpful, stays with it
+        -- The fact keeps its counts of access and feedback.
         update memfold.memory_counters as k
         set access_count = k.access_count + d.access_count, helpful_count = k.helpful_count + d.helpful_count,
             harmful_count = k.harmful_count + d.harmful_count, last_accessed = greatest(k.last_accessed, d.last_accessed)
         from unnest(v_gone, v_gone_into) as g (id, into_id)
         join memfold.memory_counters as d on d.tenant_id = v_tenant_id and d.memory_id = g.id
         where k.tenant_id = v_tenant_id and k.memory_id = g.into_id;
-        -- so that each tree is complete when it is derived
+        -- Set edges and roots first: each tree must be complete when it is derived.
         update memfold.memories as m
         set status = case when m.status = 'merged' then 'active' else m.status end, merged_into = null, root_id = null
         from (select t.id from unnest(v_roots) as t (id)) as t
@@ -217,7 +226,7 @@ begin
         where m.tenant_id = v_tenant_id and m.memory_id = t.id and (m.merged_into, m.root_id) <> (t.into_id, t.root_id);
         perform memfold_internal._remove_texts(v_tenant_id, v_gone);
     end if;
-    -- statements by a person, of an erased text or against it, were re-pointed or removed
+    -- A person's statements about erased texts were re-pointed or removed, so count these texts again.
     perform memfold_internal._recount(v_tenant_id, v_gone_into || v_beside);
     perform memfold_internal._restore_wording(v_tenant_id, array(
         select t.id from unnest(v_touched) as t (id) where t.id <> all(v_gone)

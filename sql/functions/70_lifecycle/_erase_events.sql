@@ -11,7 +11,7 @@ begin atomic
     ) as e;
 end;
 
--- The ledger rows in which texts were decided against. Inlined by its callers.
+-- The ledger rows of other texts that were decided against p_texts (target_id). Inlined by its callers.
 create or replace function memfold_internal._events_about(p_tenant_id text, p_texts uuid[]) returns setof memfold.memory_events
 language sql stable
 begin atomic
@@ -24,8 +24,8 @@ begin atomic
     ) as e;
 end;
 
--- Deletes rows of a bucket from the ledger, with the rows that undo them and the calls' idempotency keys, and returns
--- how many. Only for erasure: the caller has set memfold.maintenance to on.
+-- Deletes ledger rows of a bucket, the rows that undo them, and the idempotency keys that refer to them. Returns how many
+-- ledger rows. The caller has set memfold.maintenance to on.
 create or replace function memfold_internal._remove_events(p_tenant_id text, p_bucket_id text, p_event_ids uuid[]) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -40,7 +40,7 @@ begin
         where e.tenant_id = p_tenant_id collate "C" and e.event_id = v_id;
         get diagnostics v_removed = row_count;
         v_count := v_count + v_removed;
-        -- and that it was undone
+        -- Delete the rows that undo it as well.
         delete from memfold.memory_events as e
         where e.tenant_id = p_tenant_id collate "C" and e.undoes = v_id;
         get diagnostics v_removed = row_count;
@@ -55,7 +55,7 @@ begin
 end;
 $$;
 
--- The reported similar memories without these texts, whether they are memories or the matching texts. Null: none is
+-- p_similar_memories without entries about p_texts, and without p_texts as the matching texts of others; null if no entry is
 -- left.
 create or replace function memfold_internal._drop_similar(p_similar_memories jsonb, p_texts uuid[]) returns jsonb
 language sql immutable parallel safe
@@ -75,8 +75,8 @@ begin atomic
     where (s.entry ->> 'memory_id')::uuid <> all(p_texts);
 end;
 
--- Removes what the ledger and the queue say about texts in rows of others: the guard's signals contain words of both.
--- The caller has set memfold.maintenance to on.
+-- Removes words of texts from ledger rows and judgements of others: the guard's signals and similar memories contain words
+-- of both sides. The caller has set memfold.maintenance to on.
 create or replace function memfold_internal._scrub_references(p_tenant_id text, p_bucket_id text, p_texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -86,7 +86,7 @@ declare
     v_judgement_ids uuid[];
     r record;
 begin
-    -- by id, in a loop: joined, the rows of the tenant were looked up for each (15,000 pages after 7,500 rows)
+    -- One by one: a join may look up all rows of the tenant for each.
     for r in
         select o.event_id, o.recorded_at from memfold_internal._events_about(v_tenant_id, p_texts) as o where o.guard <> '{}'
     loop
@@ -94,8 +94,8 @@ begin
         set guard = '{}'
         where e.tenant_id = v_tenant_id and e.event_id = r.event_id and e.recorded_at = r.recorded_at;
     end loop;
-    -- First by text, then by id. A range and its order: joined, and without statistics, the tenant's judgements were read for each text,
-    -- 4,300,000 rows in an erasure.
+    -- Find ids by text, then update by id. A range with its order uses the index of the column even without statistics, where
+    -- a join reads the tenant's judgements for each text.
     v_judgement_ids := array(
         select j.id
         from unnest(p_texts) as t (id)
@@ -131,10 +131,10 @@ begin
 end;
 $$;
 
--- Re-points ledger rows from texts that are erased, whose observations are already gone, to the texts that replace them
--- (p_gone_into; null: none is left, and rows that say nothing about others are deleted too). p_aliases: texts that stay,
--- each to be merged into the one of p_aliases_into; those that no row merges any more get their own merge event. Returns
--- how many rows were deleted. The caller has set memfold.maintenance to on.
+-- Re-points ledger rows about erased texts (p_gone), whose observations are already gone, to p_gone_into (null: no text of
+-- the fact is left), or deletes those that would have no meaning. p_aliases stay merged into p_aliases_into, by a ledger
+-- row of their own if no other row merges them. Returns how many rows were deleted. The caller has set memfold.maintenance
+-- to on.
 create or replace function memfold_internal._repoint_merges(
     p_tenant_id text, p_bucket_id text, p_gone uuid[], p_gone_into uuid[], p_aliases uuid[], p_aliases_into uuid[]
 ) returns bigint
@@ -164,14 +164,14 @@ begin
         v_target_id := nullif(case when e.target_id = any(p_gone)
             then p_gone_into[array_position(p_gone, e.target_id)] else e.target_id end, v_memory_id);
         if (case
-            -- a recalled statement repeats the text; a refused statement of another source belongs to that source
+            -- A recalled statement of an erased text repeats it; a refused one belongs to another source and stays.
             when e.origin is not null then e.memory_id = any(p_gone) and e.origin = 'recalled'
             else e.action not in ('merged', 'replaced', 'superseded', 'rejected', 'pruned', 'undone', 'withdrawn', 'restored') or v_memory_id is null
                 or e.action in ('merged', 'replaced', 'superseded') and v_target_id is null
         end) then
             v_removed := v_removed || e.event_id;
         elsif e.action in ('merged', 'replaced', 'superseded', 'historical') and e.tier >= 2 and v_target_id is null then
-            -- the text that it was merged into, or replaced, is gone: it is separate, and there is nothing to undo
+            -- The text that it was merged into, or replaced, is gone: it becomes a separate fact, with nothing to undo.
             update memfold.memory_events as o
             set action = 'inserted', tier = null, method = null, target_id = null, similarity = null, guard = '{}',
                 similar_memories = null, reason = null
@@ -189,7 +189,7 @@ begin
     end loop;
     v_count := memfold_internal._remove_events(v_tenant_id, p_bucket_id, v_removed);
     v_newest := memfold_internal._newest_event(v_tenant_id);
-    -- those merged by a row of the erased text above
+    -- Texts that were merged only by a row of an erased text.
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, guard, actor
     )
@@ -200,7 +200,7 @@ begin
     where not exists (
         select from memfold_internal._ledger as l
         where l.tenant_id = v_tenant_id and l.memory_id = o.id and l.action = 'merged' and l.tier >= 2 and not l.undone
-        -- from each to its own rows, as in _restore_wording()
+        -- Look up each text's rows; do not let missing statistics choose a scan.
         offset 0
     ) and not exists (
         select from memfold_internal._ledger as l

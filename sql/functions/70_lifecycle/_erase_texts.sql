@@ -1,5 +1,5 @@
--- Removes a text from the clusters that it was asked about in. That the others were asked about together stays on
--- record. The caller has set memfold.maintenance to on.
+-- Removes a text from the questions about clusters that it was in. The record that the other members were asked about
+-- together stays. The caller has set memfold.maintenance to on.
 create or replace function memfold_internal._remove_member(p_tenant_id text, p_memory_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -14,7 +14,7 @@ begin
             and p_memory_id in (p.memory_id, p.other_id)
         order by 1
     loop
-        -- its answer, or its reason, may contain the text
+        -- The answer, or its reason, may contain the text.
         update memfold.memory_events as e
         set reason = null, guard = '{}'
         from (
@@ -28,7 +28,7 @@ begin
         where h.tenant_id = p_tenant_id collate "C" and h.judgement_id = v_cluster
         returning h.status into v_status;
         if v_status in ('open', 'leased', 'dead') then
-            -- a late answer finds nothing; a later run asks about the others
+            -- Without an answer, the whole question goes: a late one gets MF026, and a later run asks about the others.
             delete from memfold.judgements as p
             where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster;
             continue;
@@ -36,7 +36,7 @@ begin
         delete from memfold.judgements as p
         where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster
             and p.memory_id = p_memory_id;
-        -- if it was the member that all others refer to, the oldest of them is now
+        -- If it was the member that all others refer to, the oldest of these takes its place.
         select p.memory_id into v_oldest
         from memfold.judgements as p
         where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster
@@ -68,8 +68,8 @@ declare
     );
     v_id uuid;
 begin
-    -- A worker that asks an open judgement again (_requeue_judgement) holds no scope's lock. First such judgements are locked, then the
-    -- rows that a new one refers to, so that nothing is added to what is deleted below.
+    -- A worker that queues an open judgement again (_requeue_judgement) holds no scope's lock: lock judgements, then the
+    -- memories that a new one would refer to, so that none is added to what is deleted below.
     perform from memfold.judgements as j
     where j.tenant_id = v_tenant_id and (j.memory_id = any(p_texts) or j.other_id = any(p_texts))
     order by j.judgement_id
@@ -78,7 +78,7 @@ begin
     where m.tenant_id = v_tenant_id and m.memory_id = any(p_texts)
     order by m.memory_id
     for update;
-    -- after those locks: a caller that asks about names holds the memories about them (_ask_about_names)
+    -- After these locks, because _ask_about_names() holds the memories that its question shows.
     delete from memfold.judgements as j
     where j.tenant_id = v_tenant_id and j.link is not null
         and (j.link -> 'told' ?| p_texts::text[] or j.link -> 'name_told' ?| p_texts::text[]);
@@ -94,20 +94,20 @@ begin
         delete from memfold.memory_vectors as v where v.tenant_id = v_tenant_id and v.memory_id = v_id;
         delete from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = v_id;
     end loop;
-    -- Aliases and roots together, because each foreign key is checked at the end of the statement.
+    -- In one statement, at whose end foreign keys between aliases and roots are checked.
     delete from memfold.memories as m
     using (select t.id from unnest(p_texts) as t (id)) as t
     where m.tenant_id = v_tenant_id and m.memory_id = t.id;
 end;
 $$;
 
--- For whole trees from which the texts gone are removed: what each text then points to. That is the nearest text above
--- it that stays, else the oldest of those that have none (for that one, and for a root that stays: itself). Null:
--- nothing of its tree stays. root_id: the new root. Only reads.
+-- For each of p_texts (whole trees), the text into which it is merged once p_gone are removed: the nearest one above it that
+-- stays, else the oldest one without any (into_id = memory_id for that one, and for a root that stays); and the new root.
+-- Null: nothing of its tree stays. Only reads.
 create or replace function memfold_internal._new_roots(p_tenant_id text, p_texts uuid[], p_gone uuid[])
 returns table (memory_id uuid, into_id uuid, root_id uuid)
 language sql stable
--- not a parsed body: by _memory() it would make the table depend on itself, and Citus distribute none
+-- The body is a text, because a parsed one that calls _memory() keeps Citus from distributing the table.
 as $$
     with recursive edges as materialized (
         select m.memory_id, m.merged_into, memfold_internal._root(m.memory_id, m.root_id) as root
@@ -136,8 +136,8 @@ as $$
     left join heads as h on h.root = n.root;
 $$;
 
--- Gives texts whose exact wording is in no ledger row any more that of the first remaining observation, or of a recalled
--- or refused statement if there is none: another spelling of the same canonical form. The caller has set
+-- Gives texts whose exact wording is in no ledger row any more the wording of their first remaining observation, or else of
+-- a recalled or refused statement. That is another spelling of the same canonical form. The caller has set
 -- memfold.maintenance to on.
 create or replace function memfold_internal._restore_wording(p_tenant_id text, p_texts uuid[]) returns void
 language plpgsql volatile
@@ -158,16 +158,16 @@ begin
             where s.tenant_id = v_tenant_id and s.memory_id = o.memory_id and s.content = o.content
                 and ((s.memory_type, s.subject, s.predicate, s.object, s.session_id)
                     is not distinct from (o.memory_type, o.subject, o.predicate, o.object, o.session_id)
-                    -- in the words that a judge or a person has given it
+                    -- A judge or a person wrote it in these words.
                     or s.origin is null)
-            -- from each to its own rows: as a join, in a tenant without statistics, it reads the whole ledger
+            -- Look up each text's rows; do not let missing statistics choose a scan of the ledger.
             offset 0
         )
     loop
         select s.* into e
         from memfold.memory_events as s
         where s.tenant_id = v_tenant_id and s.memory_id = m.memory_id and s.content is not null
-            -- a recalled or refused statement supports nothing, but contains the words
+            -- Recalled and refused statements count: they support nothing, but contain the words.
             and s.origin is not null
         order by (
             select memfold_internal._content_hash(s.memory_type, n.subject, n.predicate, s.content, m.canonicalizer, m.key_fields,
@@ -183,7 +183,7 @@ begin
         update memfold.memories as o
         set content = e.content, memory_type = e.memory_type, subject = e.subject, predicate = e.predicate, object = e.object,
             session_id = e.session_id,
-            -- Only after a rehash to finer rules may it be another memory's: it is then left without.
+            -- After a rehash to finer rules, another memory may have this hash: then leave this one without a hash.
             canonicalizer = case when v_hash is not distinct from m.content_hash or not exists (
                 select from memfold_internal._known_text(v_tenant_id, m.bucket_id, v_hash)
             ) then m.canonicalizer end
@@ -192,7 +192,7 @@ begin
         update memfold.memory_vectors as v
         set scope_key = m.scope_key
         where v.tenant_id = v_tenant_id and v.memory_id = m.memory_id and v.scope_key <> m.scope_key;
-        -- one canonical form may have other words: "zebra-cake" and "zebracake" by flat/1
+        -- Spellings of one canonical form may have different words ("zebra-cake" and "zebracake" by flat/1).
         delete from memfold.memory_tokens as t where t.tenant_id = v_tenant_id and t.memory_id = m.memory_id;
         if found then
             insert into memfold.memory_tokens (tenant_id, bucket_id, token, memory_id)

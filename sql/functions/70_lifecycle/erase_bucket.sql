@@ -1,5 +1,5 @@
--- Erases some memories of a bucket that is being erased: p_max_memories, and what is related to them; fewer if they were
--- stated often. The caller holds the bucket's lock.
+-- Erases about p_max_memories of a bucket, with their trees and timelines; fewer if they were stated often. If the bucket has
+-- many idempotency keys, a call deletes only these. The caller holds the bucket's lock.
 create or replace function memfold_internal._erase_some(
     p_tenant_id text, p_bucket_id text, p_max_memories bigint
 ) returns memfold.erasure
@@ -16,7 +16,7 @@ declare
     v_turns text[];
     v_rows bigint;
 begin
-    -- the keys first, or one would refer to an erased ledger row
+    -- Keys first, because none may refer to an erased ledger row.
     delete from memfold.idempotency_keys as i
     using (
         select o.idempotency_key from memfold.idempotency_keys as o
@@ -28,7 +28,7 @@ begin
     if v_rows = 20 * p_max_memories then
         return (0, 0, 0, 1, '{}')::memfold.erasure;
     end if;
-    -- whole trees, and memories on a timeline with them: the rest is unchanged for another call
+    -- Whole trees and timelines, so that the state of the rest does not change.
     v_texts := memfold_internal._timeline_texts(v_tenant_id, array(
         select x.memory_id
         from (
@@ -54,7 +54,7 @@ begin
                 offset 0
             ) as k on true
         ) as x
-        -- a fact that was stated very often takes a whole call
+        -- A fact that was stated very often takes a whole call.
         where x.place = 1 or x.place <= p_max_memories and x.observations < 20 * p_max_memories
     ));
     perform memfold_internal._lock_texts(v_tenant_id, memfold_internal._texts_to_lock(v_tenant_id, v_texts));
@@ -79,8 +79,8 @@ begin
 end;
 $$;
 
--- Erases the other data of a bucket, and, for a whole tenant (p_bucket_id null), its rules: of large tables at most
--- p_max_rows, and returns how many; fewer: nothing is left. The records of the erasure stay.
+-- Erases what is left of a bucket without memories, or of a tenant with its rules (p_bucket_id null), but not the records of
+-- the erasure. Deletes at most p_max_rows from large tables and returns how many; fewer than p_max_rows: nothing is left.
 create or replace function memfold_internal._erase_rest(p_tenant_id text, p_bucket_id text, p_max_rows bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -97,7 +97,7 @@ begin
     using (
         select o.event_id, o.recorded_at from memfold.memory_events as o
         where o.tenant_id = v_tenant_id and o.action <> 'erased'
-            -- of a bucket: refused candidates, the only rows without a memory
+            -- For a bucket, only refused candidates are left, which are about no memory.
             and (v_bucket_id is null or o.memory_id is null and o.bucket_id = v_bucket_id)
         limit v_left
     ) as o
@@ -116,7 +116,7 @@ begin
     v_left := v_left - v_rows;
     delete from memfold.runs as r
     where r.tenant_id = v_tenant_id and (v_bucket_id is null or r.bucket_id = v_bucket_id) and r.kind <> 'erasure';
-    -- they name whom the bucket was about
+    -- Questions about names, and links, name whom the bucket was about.
     delete from memfold.judgements as j
     where j.tenant_id = v_tenant_id and j.link is not null and (v_bucket_id is null or j.bucket_id = v_bucket_id);
     delete from memfold.links as l where l.tenant_id = v_tenant_id and (v_bucket_id is null or l.bucket_id = v_bucket_id);
@@ -131,7 +131,7 @@ begin
 end;
 $$;
 
--- The run of an erasure in several calls: the open one, else a new one. p_bucket_id '*': of the whole tenant.
+-- The open run of an erasure in several calls, or a new one. p_bucket_id '*': the whole tenant.
 create or replace function memfold_internal._erasure_run(p_tenant_id text, p_bucket_id text, p_reason text) returns memfold.runs
 language plpgsql volatile
 as $$
@@ -151,7 +151,7 @@ begin
 end;
 $$;
 
--- Records the results of one call of an erasure, and when nothing remains, the end in a ledger row.
+-- Adds the results of one call to the run of an erasure. If nothing remains, ends the run and writes a ledger row erased.
 create or replace function memfold_internal._end_erasure(r memfold.runs, p_kind text, p_result memfold.erasure) returns void
 language plpgsql volatile
 as $$
@@ -174,7 +174,7 @@ begin
 end;
 $$;
 
--- Raises MF022.
+-- Raises MF022 unless max_memories is 1 to 10,000.
 create or replace function memfold_internal._check_erasure(p_max_memories bigint) returns void
 language plpgsql immutable
 as $$

@@ -21,12 +21,12 @@ begin
             detail = 'Related memories have changed, and another call is writing to their scope.',
             hint = 'Retry the call.';
     end if;
-    -- it may have another root by now, or be erased
+    -- It may have another root by now, or be erased.
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     v_texts := memfold_internal._trees(m.tenant_id, array[m.memory_id]);
     perform memfold_internal._lock_erased(m.tenant_id, v_texts);
     v_timelines := memfold_internal._texts_to_lock(m.tenant_id, v_texts);
-    -- a row of a plain INSERT has none
+    -- A row of a plain INSERT has no ledger row yet.
     perform memfold_internal._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
     v_result := memfold_internal._erase(m.tenant_id, m.bucket_id, v_texts, v_timelines, array(
         select e.event_id from memfold_internal._events_of(m.tenant_id, v_texts) as e

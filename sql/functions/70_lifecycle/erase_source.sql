@@ -1,11 +1,11 @@
--- Every ledger row of a tenant that names a source turn. Only reads.
+-- All ledger rows of a tenant that name a source turn. Only reads.
 create or replace function memfold_internal._events_of_turn(p_tenant_id text, p_turn text) returns setof memfold.memory_events
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
 as $$
 begin
     return query
-    -- observations that count
+    -- Observations in force.
     select e.*
     from memfold.memory_sources as s
     cross join lateral (
@@ -16,7 +16,7 @@ begin
     ) as e
     where s.tenant_id = p_tenant_id collate "C" and s.source_turn_id = p_turn collate "C"
     union
-    -- those that were withdrawn
+    -- Observations that were withdrawn.
     select e.*
     from memfold.memory_events as u
     cross join lateral (
@@ -27,7 +27,7 @@ begin
     ) as e
     where u.tenant_id = p_tenant_id collate "C" and u.undoes is not null
     union
-    -- refused or recalled statements: found by memory_events_erasure_idx
+    -- Refused and recalled statements, by memory_events_erasure_idx.
     select e.*
     from memfold.memory_events as e
     where e.tenant_id = p_tenant_id collate "C"
@@ -63,7 +63,7 @@ begin
             format('source_turn_id was %s, max_memories %s.', quote_nullable(source_turn_id), max_memories),
             'Pass the id of the turn to erase; max_memories is 1 to 1000.');
     end if;
-    -- All locks before any row. It waits only for the first, so that nobody waits for its locks while it waits for another.
+    -- All locks come before any row. Wait only for the first, because others may wait for the locks held.
     for g in
         select x.bucket_id, array_remove(array_agg(x.memory_id order by x.memory_id), null) as ids
         from (
@@ -82,7 +82,7 @@ begin
         if g.ids <> '{}' then
             exit when not memfold_internal._lock_to_erase(v_tenant_id, g.ids, v_buckets = '{}');
         elsif v_buckets = '{}' then
-            -- candidates that a rule refused
+            -- Candidates that a rule refused are about no memory.
             perform memfold_internal._lock(v_tenant_id, g.bucket_id, memfold_internal._no_scope(), true);
         else
             exit when not memfold_internal._try_lock(v_tenant_id, g.bucket_id, memfold_internal._no_scope());
@@ -93,7 +93,7 @@ begin
 
     for g in select distinct x.bucket_id from unnest(v_buckets) as x (bucket_id) order by 1
     loop
-        -- searched again, now that nothing new arrives
+        -- Search again under the locks, which keep out new rows.
         v_ids := array(
             select distinct e.memory_id
             from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e

@@ -42,7 +42,7 @@ about max_memories (1 to 10,000) of one bucket per call: call it, each time in a
 tenant_roles, which say who may log in as the tenant, remain. Cannot be undone. A run and a ledger row record when, by whom, and reason.
 Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
 
--- A bucket of the tenant that has memories. Null: there is none. Only reads.
+-- A bucket of the tenant that has memories; null if there is none. Only reads.
 create or replace function memfold_internal._some_bucket(p_tenant_id text) returns text
 language plpgsql stable
 as $$

@@ -11,7 +11,7 @@ begin
         'memories', (select count(*) from memfold.memories as m where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id),
         'memory_counters', (
             select count(*) from memfold.memories as m
-            -- one lookup per id, as in export_bucket
+            -- One lookup for each id; do not let missing statistics choose a scan.
             cross join lateral (
                 select from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = m.memory_id
                 offset 0
@@ -35,7 +35,7 @@ begin
             where m.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
         ),
         'memory_sources', (
-            -- from the other side: no index of theirs begins with the memory
+            -- Start from the sources: no index of theirs begins with the memory.
             select count(*) from memfold.memory_sources as s
             cross join lateral memfold_internal._memory(v_tenant_id, s.memory_id) as m
             where s.tenant_id = v_tenant_id and m.bucket_id = v_bucket_id
@@ -62,7 +62,7 @@ create or replace function memfold.export_bucket(
     tenant_id text default current_setting('memfold.tenant_id', true),
     bucket_id text default 'default'
 ) returns setof jsonb
--- stable: all its statements see the same snapshot
+-- STABLE, so that all statements see one snapshot.
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set extra_float_digits = 1 set bytea_output = 'hex' set intervalstyle = 'postgres' set timezone = 'UTC'
 as $$
@@ -76,13 +76,13 @@ begin
     return next jsonb_build_object('table', 'header', 'row', jsonb_build_object(
         'format', 1, 'memfold', (select x.extversion from pg_extension as x where x.extname = 'memfold'),
         'tenant_id', v_tenant_id, 'bucket_id', v_bucket_id, 'at', now(),
-        -- values are not all taken up by the present rules yet, in a run of the tenant
+        -- A changed rule of a predicate has not been applied to all stored values yet.
         'takes_up', exists (
             select from memfold.runs as r
             where r.tenant_id = v_tenant_id and r.bucket_id = '*' and r.kind = 'predicate' and r.status = 'open'
         ),
         'counts', memfold_internal._bucket_counts(v_tenant_id, v_bucket_id)));
-    -- prerequisites: models, and rules, including those of the whole tenant
+    -- Prerequisites: models, and rules of the bucket and of its tenant.
     return query
     select jsonb_build_object('table', 'embedding_models', 'row', jsonb_build_object('model', e.model, 'dimensions', e.dimensions))
     from memfold.embedding_models as e
@@ -117,7 +117,7 @@ begin
     ) as t
     cross join lateral memfold_internal._policy(v_tenant_id, v_bucket_id, t.memory_type) as p
     order by t.memory_type;
-    -- rows that refer to others come after them
+    -- Roots before their aliases, because of the foreign keys.
     return query
     with recursive trees as (
         select m.memory_id, 0 as depth from memfold.memories as m
@@ -131,8 +131,7 @@ begin
             offset 0
         ) as m
     )
-    -- Here and below one lookup per id: joined, and without statistics, the tenant's rows were read for each memory, 18,000,000 in 30
-    -- exports of 700 memories.
+    -- Here and below, one lookup for each id: without statistics, a join may read the tenant's rows for each memory.
     select jsonb_build_object('table', 'memories', 'row', m.row)
     from trees as t
     cross join lateral (
@@ -183,7 +182,7 @@ begin
     where r.tenant_id = v_tenant_id and r.bucket_id = v_bucket_id
     order by r.run_id;
     return query
-    -- without those about a predicate of the tenant, which may have been asked where the bucket is imported
+    -- Omit questions about predicates, which belong to the tenant and may exist where the bucket is imported.
     select jsonb_build_object('table', 'judgements', 'row', to_jsonb(j)) from memfold.judgements as j
     where j.tenant_id = v_tenant_id and j.bucket_id = v_bucket_id and j.kind <> 'cardinality'
     order by j.judgement_id;

@@ -1,5 +1,5 @@
--- What forget_memories() would take away, and of each the best cosine of its texts to the query, if there is one. At
--- most 1,001. Only reads.
+-- The memories that forget_memories() forgets, nearest first, at most 1,001. similarity: the best cosine of their texts to
+-- p_embedding; null without one. Only reads.
 create or replace function memfold_internal._forgettable(
     p_tenant_id text, p_bucket_id text, p_subject text, p_predicate text, p_embedding vector, p_embedding_model text,
     p_min_similarity double precision

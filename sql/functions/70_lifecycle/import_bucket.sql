@@ -1,4 +1,4 @@
--- Raises MF054.
+-- Raises MF054 with this detail, and this hint or (null) a general one.
 create or replace function memfold_internal._not_an_export(p_detail text, p_hint text) returns void
 language plpgsql stable
 as $$
@@ -8,8 +8,8 @@ begin
 end;
 $$;
 
--- Writes exported rows of one table as rows of a tenant, and checks generated columns; without rules, none that would
--- apply to other buckets. Raises MF054.
+-- Inserts exported rows of one table as rows of p_tenant_id, and checks hashes and dimensions. Raises MF054, also for a rule
+-- that would apply to other buckets, unless the tenant has it or p_rules is true.
 create or replace function memfold_internal._import_rows(
     p_tenant_id text, p_bucket_id text, p_table_name text, p_lines jsonb, p_rules boolean
 )
@@ -62,7 +62,7 @@ begin
             '   select jsonb_object_agg(k.name, coalesce(l.line -> k.name, $4)) from unnest($3) as k (name)))'
             ' limit 1', v_table)
         into v_rule
-        -- the tenant's own rule of that key is kept
+        -- A rule with the key of one of the tenant's is no conflict: the tenant's is kept.
         using p_lines, p_tenant_id, case p_table_name when 'predicates' then '{predicate}' when 'links' then '{bucket_id,kind,alias}'
             when 'antonyms' then '{word,antonym}' else '{bucket_id,memory_type}' end::text[], '"*"'::jsonb;
         if v_rule is not null then
@@ -72,7 +72,7 @@ begin
         end if;
     end if;
     if p_table_name in ('policies', 'options') then
-        -- the bucket gets what was exported; existing rules of the tenant are kept
+        -- The bucket gets the exported rules; those of the tenant are kept.
         execute format(
             'delete from %s as p using jsonb_array_elements($1) as l (line)'
             ' where p.tenant_id = $2 collate "C" and p.bucket_id = $3 collate "C"'
@@ -118,8 +118,8 @@ begin
 end;
 $$;
 
--- Checks that an embedding model is registered, and that new candidates would be hashed like the bucket's memories.
--- Raises MF054.
+-- Raises MF054 unless the embedding model of a line is registered, or (table rules) new candidates would be hashed like the
+-- exported memories of that type.
 create or replace function memfold_internal._check_import(p_tenant_id text, p_bucket_id text, p_table_name text, p_line jsonb) returns void
 language plpgsql stable
 as $$
@@ -230,7 +230,7 @@ begin
     end if;
 
     begin
-        -- sections of one table, in order
+        -- Adjacent lines of one table, in order.
         for v_group in
             select g."table", jsonb_agg(g.line order by g.place) as lines
             from (
@@ -251,7 +251,7 @@ begin
             end if;
         end loop;
     exception when others then
-        -- any error that PostgreSQL finds in a row, except those not caused by it: lost locks, resources, the server
+        -- Other errors mean a bad row, except those of locks, resources and the server.
         if sqlstate ~ '^(MF|08|40|53|55|57|58|XX)' then
             raise;
         end if;

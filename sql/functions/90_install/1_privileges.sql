@@ -1,10 +1,14 @@
--- After all others: everything belongs to memfold_owner, to which row-level security applies, and nothing to PUBLIC. But functions that
--- `memfold adopt` generated for a table run its expressions: as their owner.
+-- Owners, privileges and triggers of all other modules. Every installation and upgrade runs this last.
+--
+-- What must stay true: memfold_owner, to which row-level security applies, owns all objects, except functions that work
+-- across tenants (memfold_queue), tables on Citus (memfold_rules), and functions that memfold adopt generated, which run
+-- the expressions of a user's table as its owner. PUBLIC may execute nothing; what an agent may call is listed here. An
+-- upgrade must not lock tables in use, so it changes only what differs.
 do $$
 declare
     v_object record;
 begin
-    -- only those that PUBLIC may still execute: each REVOKE writes the function's row again
+    -- Only functions that PUBLIC may still execute, because each REVOKE writes the function's catalog row again.
     for v_object in
         select p.oid::regprocedure::text as name
         from pg_catalog.pg_proc as p
@@ -19,7 +23,7 @@ begin
         from pg_catalog.pg_class as c
         where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[]) and c.relkind in ('r', 'p', 'v')
             and c.relname <> 'alembic_version' and c.relowner <> 'memfold_owner'::regrole
-            -- the owner of tables on Citus (contrib/citus): changing it would lock tables in use at every upgrade
+            -- The owner of tables on Citus (contrib/citus).
             and c.relowner is distinct from pg_catalog.to_regrole('memfold_rules')
     loop
         execute pg_catalog.format('alter %s %s owner to memfold_owner',
@@ -34,7 +38,7 @@ begin
     loop
         execute pg_catalog.format('alter routine %s owner to memfold_owner', v_object.name);
     end loop;
-    -- functions that work across tenants
+    -- Functions that work across tenants.
     alter function memfold_internal._claim owner to memfold_queue;
     alter function memfold_internal._retry_judgements owner to memfold_queue;
     alter function memfold_internal._tenants owner to memfold_queue;
@@ -72,10 +76,10 @@ memfold_internal._lease, memfold_internal._new_id, memfold_internal._examples, m
 to memfold_queue;
 grant execute on function
 memfold_internal._tenant, memfold_internal._bound_tenant, memfold_internal._bound_role, memfold_internal._root,
--- the condition of dedup_stats' warning
+-- for the warning of dedup_stats
 memfold_internal._search_limit, memfold_internal._vector_index, memfold_internal._vector_index_name
 to memfold_app, memfold_auditor;
--- canonicalize() and its self-test run as the caller, and so do the functions that they call
+-- canonicalize(), its self-test and the functions that they call run as the caller.
 do $$
 declare
     v_function text;
@@ -91,7 +95,7 @@ begin
     loop
         execute pg_catalog.format('grant execute on function %s to memfold_app, memfold_auditor', v_function);
     end loop;
-    -- the entries of an index of words are computed as the role that writes the row, or reads by it
+    -- The entries of an index of words are computed as the role that writes a row or searches.
     for v_function in
         select p.oid::regprocedure::text
         from pg_catalog.pg_proc as p
@@ -103,8 +107,8 @@ begin
 end;
 $$;
 
--- An agent reads what an application reads, and may call what a conversation needs: listed here, in one place. Private functions follow
--- their callers, except the steps of rehash_bucket() and take_up_links().
+-- An agent may read what an application reads, and call what a conversation needs: the public functions listed here, and the
+-- private ones that are granted to applications, except the steps of rehash_bucket() and take_up_links().
 do $$
 declare
     v_object record;

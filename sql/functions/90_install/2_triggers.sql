@@ -1,5 +1,5 @@
--- Creates missing triggers, and never replaces any: that would lock tables in use at every upgrade. A trigger whose definition changes
--- is dropped by a schema file of that release. The last of all files, to hold the lock briefly.
+-- Creates missing triggers and replaces none, because that would lock tables in use at every upgrade. If a definition changes,
+-- a schema file of that release drops the trigger. This is the last file, to hold the lock briefly.
 do $$
 declare
     v_there text[] := array(
@@ -13,7 +13,7 @@ begin
         create trigger fill_policy before insert on memfold.memories
         for each row when (new.canonicalizer is null) execute function memfold_internal._fill_policy();
     end if;
-    -- Statement triggers: they cost a merge nothing, while a row trigger would make every UPDATE compute the hash again.
+    -- Statement triggers cost a merge nothing; a row trigger would make every UPDATE compute the hash again.
     if 'memories.refuse_change' <> all(v_there) then
         create trigger refuse_change
         before delete or truncate or update of
@@ -26,7 +26,7 @@ begin
         before delete or truncate or update
         on memfold.memory_events for each statement execute function memfold_internal._refuse();
     end if;
-    -- contrib/citus does without these
+    -- A database on Citus (contrib/citus) does without these.
     if pg_catalog.to_regprocedure('memfold_internal._is_tenant_node(text)') is not null then
         return;
     end if;
