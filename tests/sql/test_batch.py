@@ -18,7 +18,7 @@ from tests.support.concurrent_calls import together
 from tests.support.judging import answer
 from tests.support.maintenance import set_columns
 from tests.support.memories import check, ingest, model, vector
-from tests.support.queries import DB
+from tests.support.queries import DB, one
 from tests.support.server_statistics import function_calls, track_functions
 
 BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "20"))
@@ -278,6 +278,19 @@ def test_errors_of_candidates(db: DB) -> None:
     assert rows[1][11] == "Unknown: 'contnt'."
     assert rows[11][11] == 'invalid input syntax for type timestamp with time zone: "yesterday or so"'
     assert db.execute("select count(*) from memories").fetchone() == (len(bad),)
+    check(db)
+
+
+def test_null_stands_for_the_default_but_not_of_a_bucket(db: DB) -> None:
+    """As in a single call: a lost bucket_id must not put somebody's fact into the bucket 'default'."""
+    nulls = {"origin": None, "metadata": None, "source_confidence": None, "source_turn_ids": None, "subject": None}
+    for others in ([], [{"content": "User likes cake"}]):
+        for name in ("bucket_id", "memory_type"):
+            [row, *_] = at_once(db, "acme", [{"content": "User likes tea", name: None}, *others])
+            assert row[9] == "MF003", name
+        [row, *_] = at_once(db, "acme", [{"content": "User likes tea", **nulls}, *others])
+        assert row[0] == ("merged" if others else "inserted")
+    assert one(db, "select source_confidence from memory_audit where content = 'User likes tea'") == 0.5
     check(db)
 
 

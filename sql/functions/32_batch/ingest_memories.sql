@@ -31,7 +31,8 @@ comment on function memfold.ingest_memories is
 'Ingests many candidates: a JSON array of at most 10,000 objects whose keys are the arguments of ingest_memory(). Produces the same
 memories, counters and ledger as single calls in the same order. Returns one row per candidate: its position in the array (ordinal, from
 0), and either what ingest_memory() returns, or sqlstate, error, detail and hint of what it would have raised: one bad candidate does not
-affect the others. on_error abort: raises the first error and writes nothing. JSON null stands for the default. embeddings: one vector per
+affect the others. on_error abort: raises the first error and writes nothing. JSON null is SQL null: the default
+of ingest_memory(), except for bucket_id and memory_type, which may not be null (MF003). embeddings: one vector per
 candidate, or null; most efficient in binary form. Alternatively, a candidate may have the key embedding, an array of numbers or a string
 in pgvector''s format: this takes ten times as long to read. Raises MF022, MF025, MF035; may raise 40001: retry it with the same
 idempotency keys.';
