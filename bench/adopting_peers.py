@@ -35,9 +35,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Json
 
-from memfold.admin import migrate
 from memfold.adopt import Adopter, Options, conflict_of
-from memfold.errors import MemoryHashConflict
+from memfold.client.errors import MemoryHashConflict
+from memfold.tools.admin import migrate
 
 DATABASE = "memfold_peers"
 RESULT = Path(__file__).resolve().parent / "results" / "adopting_peers.md"

@@ -17,7 +17,7 @@ import psycopg
 import reference
 from pgvector.psycopg import register_vector
 
-from memfold.types import Vector
+from memfold.client.types import Vector
 
 ROWS = 1_000
 FACTS = 4_000

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from tests.support import servers  # noqa: E402
 
 from contrib.citus.tests import citus_nodes  # noqa: E402
-from memfold.admin import migrate  # noqa: E402
+from memfold.tools.admin import migrate  # noqa: E402
 
 CALLS = 100
 ROUNDS = 5

@@ -49,7 +49,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memfold.embedding.local_embedder import LocalEmbedder
+from memfold.client.embedding.local_embedder import LocalEmbedder
 
 Floats = npt.NDArray[np.float32]
 

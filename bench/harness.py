@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.support import servers  # noqa: E402
 
-from memfold.admin import host, migrate  # noqa: E402
+from memfold.tools.admin import host, migrate  # noqa: E402
 
 Call = Mapping[str, int]  # the parameters of one call, named as in a pgbench script
 

@@ -9,8 +9,8 @@ import harness
 from peer_stores import DIMENSIONS, Fact, Known, as_document
 from peers import Ours
 
-from memfold.integrations.langchain import LangChainEmbedder, MemfoldVectorStore
-from memfold.integrations.langgraph import MemfoldStore
+from memfold.agents.langchain import LangChainEmbedder, MemfoldVectorStore
+from memfold.agents.langgraph import MemfoldStore
 
 
 class InLangchain(Ours):

@@ -19,8 +19,8 @@ import load
 import numpy as np
 
 from memfold import Memfold
-from memfold.judging import Answer, Question
-from memfold.judging.worker import Worker
+from memfold.client.judging import Answer, Question
+from memfold.client.judging.worker import Worker
 
 if TYPE_CHECKING:
     from peer_stores import Fact, Known

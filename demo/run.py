@@ -20,8 +20,8 @@ from typing import Any
 import psycopg
 
 from memfold import Memfold
-from memfold.admin import server
-from memfold.cli._npz import read_vectors
+from memfold.tools.admin import server
+from memfold.tools.cli._npz import read_vectors
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -108,7 +108,7 @@ def memfold(*arguments: str | Path) -> str:
     # Without --dsn and MEMFOLD_DSN it uses the embedded server, whatever else this user works with.
     environment = {name: value for name, value in os.environ.items() if name != "MEMFOLD_DSN"}
     done = subprocess.run(
-        [sys.executable, "-m", "memfold.cli", *words],
+        [sys.executable, "-m", "memfold", *words],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,

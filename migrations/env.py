@@ -20,7 +20,7 @@ from alembic import context
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
-from memfold.admin.migrate import installed_from
+from memfold.tools.admin.migrate import installed_from
 
 SQL = Path(__file__).parents[1] / "sql"
 # Nobody should have to queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for deadlocks after

@@ -22,7 +22,7 @@ import pytest
 from pytest_postgresql import factories
 
 from contrib.citus.tests import citus_nodes
-from memfold.admin import migrate
+from memfold.tools.admin import migrate
 from tests.support import browser, databases, elsewhere, npm, quick, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -28,9 +28,9 @@ import numpy as np
 import psycopg
 from psycopg.types.json import Jsonb
 
-from memfold.calibrate import described, groups_of, read_file
-from memfold.calibrate.pairs import Floats, Pair, feature_names
-from memfold.calibrate.score import Score, fit
+from memfold.tools.calibrate import described, groups_of, read_file
+from memfold.tools.calibrate.pairs import Floats, Pair, feature_names
+from memfold.tools.calibrate.score import Score, fit
 
 FILE = Path(__file__).parents[1] / "sql/functions/22_guard/_veto.sql"
 
@@ -55,7 +55,7 @@ create or replace function memfold_internal._veto_version() returns text
 language sql immutable parallel safe
 return 'veto/{version}';
 
--- The model veto/{version}: {trees} trees, in the format of memfold.calibrate.
+-- The model veto/{version}: {trees} trees, in the format of memfold.tools.calibrate.
 -- _veto_reasons reads it; _veto_trees is generated from it.
 create or replace function memfold_internal._veto_model() returns jsonb
 language sql immutable parallel safe
@@ -89,7 +89,7 @@ def teaches(pair: Pair) -> bool:
 
 
 def fit_veto(names: Sequence[str], files: Sequence[Sequence[Pair]]) -> Score:
-    """The score of described pairs (``memfold.calibrate.described``), file by file; the last one has memories."""
+    """The score of described pairs (``memfold.tools.calibrate.described``), file by file; the last one has memories."""
     taught = [[pair for pair in file if teaches(pair)] for file in files]
     pairs = [pair for file in taught for pair in file]
     weights = np.ones(len(pairs))

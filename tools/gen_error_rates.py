@@ -21,7 +21,7 @@ import numpy as np
 import psycopg
 from threadpoolctl import threadpool_limits
 
-from memfold.calibrate import (
+from memfold.tools.calibrate import (
     LABELS,
     Bands,
     Budget,
@@ -39,8 +39,8 @@ from memfold.calibrate import (
     percentiles,
     read_file,
 )
-from memfold.calibrate.pairs import Floats
-from memfold.calibrate.score import cross_scores, fit
+from memfold.tools.calibrate.pairs import Floats
+from memfold.tools.calibrate.score import cross_scores, fit
 
 PAGE = Path(__file__).parents[1] / "docs" / "error-rates.md"
 MERGE_RATES = "<!-- begin: tools/gen_merge_rates.py -->"

@@ -25,8 +25,8 @@ from psycopg.types.json import Jsonb
 from threadpoolctl import threadpool_limits
 
 from fit_veto import fit_veto, with_words, words_only
-from memfold.calibrate import described, groups_of, parted, read_file
-from memfold.calibrate.pairs import Bools, Floats, Ints, Pair, feature_names
+from memfold.tools.calibrate import described, groups_of, parted, read_file
+from memfold.tools.calibrate.pairs import Bools, Floats, Ints, Pair, feature_names
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "error-rates.md"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memfold._version import __version__
-from memfold.client import AsyncMemfold, Memfold
-from memfold.embedding import Embedder
-from memfold.errors import (
+from memfold.client._version import __version__
+from memfold.client.calls import AsyncMemfold, Memfold
+from memfold.client.embedding import Embedder
+from memfold.client.errors import (
     AuthenticationError,
     ConnectionLostError,
     EmbedderError,
@@ -22,9 +22,9 @@ from memfold.errors import (
     OutcomeUnknownError,
     RetryableError,
 )
-from memfold.found import ForgottenMemory, FoundMemory, Profile, ProfileFact, SearchResult
-from memfold.judging import Answer, Judge, JudgeError, Names, Question
-from memfold.types import (
+from memfold.client.found import ForgottenMemory, FoundMemory, Profile, ProfileFact, SearchResult
+from memfold.client.judging import Answer, Judge, JudgeError, Names, Question
+from memfold.client.types import (
     BatchItem,
     BucketStats,
     CurrentMemory,
@@ -42,8 +42,8 @@ from memfold.types import (
 )
 
 if TYPE_CHECKING:
-    from memfold.embedding import LocalEmbedder, OpenAIEmbedder
-    from memfold.judging import OpenAIJudge
+    from memfold.client.embedding import LocalEmbedder, OpenAIEmbedder
+    from memfold.client.judging import OpenAIJudge
 
 __all__ = [
     "Answer",
@@ -96,11 +96,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Callers with their own model do not load the code that calls endpoints.
     if name in ("LocalEmbedder", "OpenAIEmbedder"):
-        from memfold import embedding
+        from memfold.client import embedding
 
         return getattr(embedding, name)
     if name == "OpenAIJudge":
-        from memfold.judging import OpenAIJudge
+        from memfold.client.judging import OpenAIJudge
 
         return OpenAIJudge
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

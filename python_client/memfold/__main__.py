@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from memfold._extras import needs
-from memfold.errors import MissingExtraError
+from memfold.client._extras import needs
+from memfold.client.errors import MissingExtraError
 
 
 def main() -> None:
     """Run the command line, or say how to install it."""
     try:
         with needs("cli"):
-            from memfold.cli import main as command
+            from memfold.tools.cli import main as command
     except MissingExtraError as error:
         raise SystemExit(f"Error: {error}") from None
     command()

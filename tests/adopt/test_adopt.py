@@ -16,11 +16,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
-from memfold.admin import migrate
 from memfold.adopt import conflict_of, conflict_of_async
 from memfold.adopt import expressions as x
-from memfold.cli import main
-from memfold.errors import AdoptError, MemfoldError, MemoryHashConflict
+from memfold.client.errors import AdoptError, MemfoldError, MemoryHashConflict
+from memfold.tools.admin import migrate
+from memfold.tools.cli import main
 from tests.conftest import Connect
 from tests.support.adopting import (
     CHILDREN,

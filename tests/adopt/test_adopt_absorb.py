@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from psycopg.conninfo import make_conninfo
 
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.conftest import Connect
 from tests.support.adopting import CHILDREN, OPTIONS, TABLE, catalog, drop_roles, make_tables
 from tests.support.queries import DB, one

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from psycopg.types.json import Json
 
 from memfold.adopt import conflict_of
-from memfold.cli import main
-from memfold.errors import MemoryHashConflict
+from memfold.client.errors import MemoryHashConflict
+from memfold.tools.cli import main
 from tests.support.queries import DB, one
 
 pytestmark = pytest.mark.core

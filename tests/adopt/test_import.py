@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.conftest import Connect
 from tests.support.adopting import make_tables
 from tests.support.memories import check
@@ -93,7 +93,7 @@ def test_killed_and_run_again(db: DB, dsn: str, run: Run) -> None:
     db.execute("delete from app.memories where coalesce(content, ' . ') = ' . '")
     rows = one(db, "select count(*) from app.memories")
     process = subprocess.Popen(
-        [sys.executable, "-m", "memfold.cli", "import", *OPTIONS],
+        [sys.executable, "-m", "memfold", "import", *OPTIONS],
         env=os.environ | {"MEMFOLD_DSN": dsn, "PYTHONPATH": str(ROOT / "python_client")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -25,7 +25,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from memfold import AsyncMemfold, Memfold, errors
+from memfold import AsyncMemfold, Memfold
+from memfold.client import errors
 from tests.conftest import Target
 from tests.faults.accounts import Call, execute
 from tests.faults.audit import Audit, drain

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 from psycopg.conninfo import make_conninfo
 
-from memfold.calibrate import calibrate
-from memfold.calibrate.pairs import feature_names
-from memfold.calibrate.score import Score
-from memfold.cli import main
-from memfold.errors import CalibrationRefusedError, MemfoldError, UnknownModelError
+from memfold.client.errors import CalibrationRefusedError, MemfoldError, UnknownModelError
+from memfold.tools.calibrate import calibrate
+from memfold.tools.calibrate.pairs import feature_names
+from memfold.tools.calibrate.score import Score
+from memfold.tools.cli import main
 from tests.support.calibration import APART, OVERLAPPING
 from tests.support.memories import ingest, model, vector
 from tests.support.queries import DB
@@ -97,7 +97,7 @@ def test_from_a_file_to_thresholds_in_force(db: DB, run: Run, tmp_path: Path) ->
 
 def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the features of SQL to a function of SQL, which says what the model said."""
-    monkeypatch.setattr("memfold.calibrate.score.MAX_TREES", 8)
+    monkeypatch.setattr("memfold.tools.calibrate.score.MAX_TREES", 8)
     file = written(tmp_path / "pairs.jsonl", **APART)
     arguments = ("calibrate", "m", "--tenant", "acme", "--pairs", file, "--score", "fitted", "--apply")
     unread = run(*arguments)
@@ -237,7 +237,7 @@ def test_pairs_without_a_cosine_are_embedded(
             asked.extend(texts)
             return [[2.0 * len(text), 2.0] for text in texts]
 
-    monkeypatch.setattr("memfold.cli._calibrate.OpenAIEmbedder", Endpoint)
+    monkeypatch.setattr("memfold.tools.cli._calibrate.OpenAIEmbedder", Endpoint)
     run("calibrate", "m", "--tenant", "acme", "--pairs", file, "--embed-url", "http://x/v1")
     assert asked == ["m at http://x/v1", "aa", "b"]
     found = db.execute(
@@ -247,7 +247,7 @@ def test_pairs_without_a_cosine_are_embedded(
 
 
 JUDGE = """
-from memfold.judging import Answer
+from memfold.client.judging import Answer
 
 class Sceptic:
     model = "sceptic"

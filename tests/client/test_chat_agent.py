@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from memfold import LocalEmbedder, Memfold
-from memfold.facts import Facts, remember
-from memfold.judging import Answer
+from memfold.client.facts import Facts, remember
+from memfold.client.judging import Answer
 from tests.support.memories import check
 from tests.support.queries import DB
 

@@ -24,9 +24,9 @@ from click.testing import CliRunner, Result
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from memfold import __version__
-from memfold.admin import migrate, queries, server
-from memfold.cli import main
-from memfold.errors import MemfoldError
+from memfold.client.errors import MemfoldError
+from memfold.tools.admin import migrate, queries, server
+from memfold.tools.cli import main
 from tests.conftest import Make, Target
 from tests.support import servers
 from tests.support.queries import one
@@ -292,7 +292,7 @@ def test_a_run_that_was_killed_goes_on(
     file = write(tmp_path / "m.jsonl", *lines)
     state = tmp_path / "state"
     # a state every tenth of a second, not every second: fewer lines are left to ingest
-    program = "from memfold import cli; from memfold.cli import _files; _files._SAVE_EVERY = 0.1; cli.main()"
+    program = "from memfold.tools import cli; from memfold.tools.cli import _files; _files._SAVE_EVERY = 0.1; cli.main()"
     command = [sys.executable, "-c", program, "ingest", str(file), "--tenant", "t", "--state", str(state)]
     process = subprocess.Popen(command, env={**os.environ, "MEMFOLD_DSN": dsn}, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
@@ -631,7 +631,7 @@ def place() -> Iterator[Path]:
 
 def test_up_and_down(place: Path) -> None:
     data = str(place / "pg")
-    memfold = [sys.executable, "-m", "memfold.cli"]
+    memfold = [sys.executable, "-m", "memfold"]
     first = subprocess.run([*memfold, "up", "--data", data], capture_output=True, text=True, check=True)
     assert first.stdout.count("\n") == 1
     dsn = first.stdout.strip()

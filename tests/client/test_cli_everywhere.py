@@ -18,8 +18,8 @@ import pytest
 from click.testing import CliRunner, Result
 from psycopg.conninfo import conninfo_to_dict
 
-from memfold.admin import server
-from memfold.cli import _psql, main
+from memfold.tools.admin import server
+from memfold.tools.cli import _psql, main
 from tests.support.memories import ingest
 from tests.support.queries import DB
 
@@ -233,7 +233,7 @@ def test_what_json_says(db: DB, dsn: str, files: dict[str, str], tmp_path: Path)
 
 
 def test_up_and_down_print_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    from memfold.admin import migrate
+    from memfold.tools.admin import migrate
 
     monkeypatch.setattr(server, "start", lambda *_: "host=/for the superuser")
     monkeypatch.setattr(server, "login", lambda *_, **__: "host=/somewhere")

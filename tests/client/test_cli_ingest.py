@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from memfold import Memfold
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.support.memories import ingest
 from tests.support.queries import DB
 
@@ -88,7 +88,7 @@ def test_another_file_is_another_source(run: Run, db: DB, tmp_path: Path) -> Non
 
 def test_a_resumed_run_counts_equal_lines_correctly(run: Run, db: DB, tmp_path: Path, dsn: str) -> None:
     """The lines before it are not sent again, but they are what equal ones are counted from."""
-    from memfold.cli._files import Ingestion
+    from memfold.tools.cli._files import Ingestion
 
     file = tmp_path / "m.jsonl"
     file.write_text(jsonl(CAT, CAT, CAT, CAT))

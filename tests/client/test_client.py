@@ -21,10 +21,11 @@ import pytest
 from pgvector import Vector
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import AsyncMemfold, Embedder, Memfold, MemfoldError, OpenAIEmbedder, errors
-from memfold.client.core import Core
-from memfold.client.steps import Pause, Transact
-from memfold.types import EmbedReport, IngestResult
+from memfold import AsyncMemfold, Embedder, Memfold, MemfoldError, OpenAIEmbedder
+from memfold.client import errors
+from memfold.client.calls.core import Core
+from memfold.client.calls.steps import Pause, Transact
+from memfold.client.types import EmbedReport, IngestResult
 from tests.support.queries import one
 from tests.support.waiting import until
 

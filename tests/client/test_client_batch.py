@@ -20,10 +20,11 @@ import psycopg
 import pytest
 from pgvector import Vector
 
-from memfold import Answer, AsyncMemfold, BatchItem, Embedder, Memfold, MemfoldError, Question, errors
-from memfold.client import batch
-from memfold.embedding.vectors import vector_binary
-from memfold.judging import Usage
+from memfold import Answer, AsyncMemfold, BatchItem, Embedder, Memfold, MemfoldError, Question
+from memfold.client import errors
+from memfold.client.calls import batch
+from memfold.client.embedding.vectors import vector_binary
+from memfold.client.judging import Usage
 from tests.support.memories import check
 from tests.support.queries import DB, one
 

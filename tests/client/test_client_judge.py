@@ -16,19 +16,10 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from memfold import (
-    Answer,
-    AsyncMemfold,
-    Embedder,
-    JudgeError,
-    Memfold,
-    OpenAIJudge,
-    Question,
-    Resolution,
-    errors,
-)
-from memfold.judging import Usage
-from memfold.types import IngestResult
+from memfold import Answer, AsyncMemfold, Embedder, JudgeError, Memfold, OpenAIJudge, Question, Resolution
+from memfold.client import errors
+from memfold.client.judging import Usage
+from memfold.client.types import IngestResult
 from tests.support.chat_server import ChatServer
 from tests.support.memories import check
 from tests.support.queries import DB, one

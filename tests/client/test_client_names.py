@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from memfold import Answer, AsyncMemfold, LinkSuggestion, Memfold, Question, errors
-from memfold.judging import protocol
+from memfold import Answer, AsyncMemfold, LinkSuggestion, Memfold, Question
+from memfold.client import errors
+from memfold.client.judging import protocol
 from tests.conftest import Connect
 from tests.support.queries import DB
 

@@ -21,9 +21,9 @@ from memfold import (
     Memfold,
     OpenAIJudge,
     Question,
-    errors,
 )
-from memfold.cli import main
+from memfold.client import errors
+from memfold.tools.cli import main
 from tests.support.chat_server import ChatServer
 from tests.support.queries import DB
 

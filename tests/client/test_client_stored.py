@@ -13,8 +13,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from memfold import AsyncMemfold, Embedder, Memfold, errors
-from memfold.types import Erasure
+from memfold import AsyncMemfold, Embedder, Memfold
+from memfold.client import errors
+from memfold.client.types import Erasure
 from tests.conftest import Connect
 from tests.support.queries import DB
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.conftest import Target
 from tests.support.docs_pages import ANN, PAGES, blocks, plain, run_story
 from tests.support.queries import DB

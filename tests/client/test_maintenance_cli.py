@@ -7,7 +7,7 @@ import re
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.support.maintenance import angle, policy, store, storing
 from tests.support.memories import check, model
 from tests.support.queries import DB, rows
@@ -33,7 +33,7 @@ def run(*arguments: object) -> Result:
 
 
 def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memfold.cli._maintenance._AT_ONCE", 4)
+    monkeypatch.setattr("memfold.tools.cli._maintenance._AT_ONCE", 4)
     policy(db, preset="three_tier", guard="off")
     planned = run("sweep", "--dsn", dsn, "--tenant", "acme", "--dry-run")
     assert planned.exit_code == 0, planned.output
@@ -57,7 +57,7 @@ def test_sweep(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sweep_in_parts_does_not_cut_a_question(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memfold.cli._maintenance._AT_ONCE", 2)
+    monkeypatch.setattr("memfold.tools.cli._maintenance._AT_ONCE", 2)
     policy(db, preset="three_tier", guard="off", merge_threshold=1)
     done = run("sweep", "--dsn", dsn, "--tenant", "acme")
     assert done.exit_code == 0, done.output

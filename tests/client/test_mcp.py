@@ -16,8 +16,8 @@ import pytest
 from mcp.client.client import Client
 
 from memfold import __version__
-from memfold.integrations.mcp import shown
-from memfold.integrations.mcp.shown import Shown
+from memfold.agents.mcp import shown
+from memfold.agents.mcp.shown import Shown
 from tests.support import npm
 from tests.support.mcp_clients import (
     COMMAND,
@@ -461,7 +461,7 @@ def test_what_the_command_refuses(dsn: str, options: list[str], env: dict[str, s
 
 
 def test_a_missing_extra_is_named() -> None:
-    program = "import sys; sys.modules['mcp'] = None; from memfold.cli import main; main()"
+    program = "import sys; sys.modules['mcp'] = None; from memfold.tools.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, "mcp", "--dsn", "dbname=x"],
         capture_output=True,

@@ -18,9 +18,9 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from memfold import errors
-from memfold.cli import main
-from memfold.integrations.mcp.store import CONNECTIONS, Place, Store, plain
+from memfold.agents.mcp.store import CONNECTIONS, Place, Store, plain
+from memfold.client import errors
+from memfold.tools.cli import main
 from tests.support.mcp_clients import COMMAND, TOKEN, call, environment, over_stdio, refused, run
 from tests.support.memories import check, ingest, model, vector
 from tests.support.queries import DB
@@ -317,8 +317,8 @@ def test_a_call_is_cancelled_once_and_may_clean_up(monkeypatch: pytest.MonkeyPat
             seen.append("cleaned up")
             raise
 
-    monkeypatch.setattr("memfold.client.AsyncMemfold._drive", slow)
-    monkeypatch.setattr("memfold.client.core.Core.explain", lambda *_: "explain")
+    monkeypatch.setattr("memfold.client.calls.AsyncMemfold._drive", slow)
+    monkeypatch.setattr("memfold.client.calls.core.Core.explain", lambda *_: "explain")
 
     async def work() -> None:
         store = Store(Place("dbname=nowhere", "acme"))

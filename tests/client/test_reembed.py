@@ -19,10 +19,10 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold import errors
-from memfold.admin import reembed
-from memfold.cli import main
-from memfold.embedding import Embedder
+from memfold.client import errors
+from memfold.client.embedding import Embedder
+from memfold.tools.admin import reembed
+from memfold.tools.cli import main
 from tests.conftest import Connect
 from tests.support.concurrent_calls import together
 from tests.support.memories import check, ingest, status
@@ -39,7 +39,7 @@ def old_vector(text: str) -> list[float]:
 # What is killed in mid-run: it says when it has stored a batch, and would take a minute.
 VICTIM = """
 import sys
-from memfold.admin import reembed
+from memfold.tools.admin import reembed
 from tests.support.reembedding import EMBEDDER
 reembed.fill(sys.argv[1], "old", "new", EMBEDDER, batch=20, per_second=100, told=lambda one: print(one.added, flush=True))
 """
@@ -498,8 +498,8 @@ def test_throttled(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
         slept.append(seconds)
         clock[0] += seconds
 
-    monkeypatch.setattr("memfold.admin.reembed.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("memfold.admin.reembed.time.sleep", sleep)
+    monkeypatch.setattr("memfold.tools.admin.reembed.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("memfold.tools.admin.reembed.time.sleep", sleep)
     reembed.fill(dsn, "old", "new", EMBEDDER, batch=2, per_second=4)
     assert slept == [0.5] * 5
     slept.clear()

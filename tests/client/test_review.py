@@ -20,10 +20,10 @@ from uuid import UUID, uuid4
 import pytest
 from click.testing import CliRunner
 
-from memfold._text import escape as visible
-from memfold.cli import main
-from memfold.judging import Question, Side
-from memfold.review.display import differences, side_by_side, width_of
+from memfold.client._text import escape as visible
+from memfold.client.judging import Question, Side
+from memfold.tools.cli import main
+from memfold.tools.review.display import differences, side_by_side, width_of
 from tests.support.memories import check, ingest, model, vector
 from tests.support.queries import DB
 
@@ -372,7 +372,7 @@ def test_several_answers_are_undone_one_after_the_other(run: Run, db: DB) -> Non
 @pytest.fixture
 def meanwhile(db: DB, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Has a statement run while the first pair is on the screen."""
-    from memfold.review.keys import Keys
+    from memfold.tools.review.keys import Keys
 
     def prepare(statement: str) -> None:
         ask = Keys.ask
@@ -444,7 +444,7 @@ class Terminal:
             name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "memfold.cli", "review", "--dsn", dsn, "--tenant", "acme"],
+            [sys.executable, "-m", "memfold", "review", "--dsn", dsn, "--tenant", "acme"],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold import cli
-from memfold._text import escape_line
-from memfold.cli import main
-from memfold.judging import limits
+from memfold.client._text import escape_line
+from memfold.client.judging import limits
+from memfold.tools import cli
+from memfold.tools.cli import main
 from tests.support.chat_server import ChatServer
 from tests.support.judging import flood
 from tests.support.memories import ingest
@@ -270,7 +270,7 @@ def test_no_command_repeats_what_an_endpoint_says(
 def test_unexpected_errors_are_reported_without_their_text(
     run: Ran, monkeypatch: pytest.MonkeyPatch, dsn: str
 ) -> None:
-    from memfold.client import blocking as client
+    from memfold.client.calls import blocking as client
 
     def fail(*_: Any, **__: Any) -> Any:
         try:

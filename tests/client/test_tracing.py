@@ -12,9 +12,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from memfold import AsyncMemfold, Memfold, MemfoldError, tracing
-from memfold.judging import Answer, Question
-from memfold.judging.worker import Worker
+from memfold import AsyncMemfold, Memfold, MemfoldError
+from memfold.client import tracing
+from memfold.client.judging import Answer, Question
+from memfold.client.judging.worker import Worker
 from tests.support.memories import ingest, model, vector
 from tests.support.queries import DB
 from tests.support.web_pages import persons

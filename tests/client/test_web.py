@@ -9,9 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from memfold import Embedder, errors
-from memfold.web import Place
-from memfold.web.database import resolve_tenant
+from memfold import Embedder
+from memfold.client import errors
+from memfold.tools.web import Place
+from memfold.tools.web.database import resolve_tenant
 from tests.conftest import Connect
 from tests.support.maintenance import policy, storing
 from tests.support.memories import check, ingest, model, status, vector

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from starlette.routing import Route
 
-from memfold.cli import main
-from memfold.web import Place, make_app
+from memfold.tools.cli import main
+from memfold.tools.web import Place, make_app
 from tests.support.mcp_clients import COMMAND, environment
 from tests.support.memories import ingest, model
 from tests.support.queries import DB

@@ -22,12 +22,12 @@ from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow
 
-from memfold.cli import main
-from memfold.errors import ConnectionLostError, MemfoldError
-from memfold.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usage, limits
-from memfold.judging.dispatching import Claimed
-from memfold.judging.protocol import Call
-from memfold.judging.worker import Summary, Worker
+from memfold.client.errors import ConnectionLostError, MemfoldError
+from memfold.client.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usage, limits
+from memfold.client.judging.dispatching import Claimed
+from memfold.client.judging.protocol import Call
+from memfold.client.judging.worker import Summary, Worker
+from memfold.tools.cli import main
 from tests.support.chat_server import ChatServer, completion, control, stats_of
 from tests.support.memories import check, ingest, model, vector
 from tests.support.queries import DB
@@ -105,7 +105,7 @@ def endpoint() -> Iterator[Callable[..., str]]:
 def judging(dsn: str, url: str, *options: str) -> Iterator[subprocess.Popen[str]]:
     """`memfold judge` as a process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "memfold.cli", "judge", "--dsn", dsn, "--model", "stand-in", "--base-url", url, *options],
+        [sys.executable, "-m", "memfold", "judge", "--dsn", dsn, "--model", "stand-in", "--base-url", url, *options],
         cwd=ROOT / "python_client", text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, "OPENAI_API_KEY": "none"},
     )  # fmt: skip

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from memfold import AsyncMemfold, Memfold, MemfoldError
-from memfold.judging.worker import Worker
+from memfold.client.judging.worker import Worker
 from tests.conftest import Target
 from tests.support import servers
 from tests.support.memories import check, ingest, model, vector

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from memfold.admin import migrate
-from memfold.cli import main
+from memfold.tools.admin import migrate
+from memfold.tools.cli import main
 from tests.conftest import Make, Target
 from tests.support import minilm_onnx, servers
 from tests.support.docs_pages import run_story

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import psycopg
 
-from memfold import errors
+from memfold.client import errors
 from tests.support.queries import DB
 
 TURN = "turn-"

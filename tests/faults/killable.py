@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from memfold.admin import migrate
+from memfold.tools.admin import migrate
 from tests.faults.patience import PATIENCE, pause_until
 from tests.support import servers
 from tests.support.queries import DB

@@ -13,9 +13,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
-from memfold.admin import migrate
-from memfold.admin import queries as admin_queries
-from memfold.cli._doctor import _dump
+from memfold.tools.admin import migrate
+from memfold.tools.admin import queries as admin_queries
+from memfold.tools.cli._doctor import _dump
 from tests.conftest import Make, Target
 from tests.support import servers
 from tests.support.calibration import SCORE

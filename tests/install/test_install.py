@@ -17,8 +17,8 @@ from alembic.script import ScriptDirectory
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import errors
-from memfold.admin import migrate, server
+from memfold.client import errors
+from memfold.tools.admin import migrate, server
 from tests.conftest import Make
 from tests.support import servers
 from tests.support.installing import rows, run, works

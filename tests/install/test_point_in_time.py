@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from memfold.admin import migrate
+from memfold.tools.admin import migrate
 from tests.conftest import Target
 from tests.support import servers
 from tests.support.installing import rows, run

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from memfold.cli import main
-from memfold.facts import Fact, Facts
+from memfold.client.facts import Fact, Facts
+from memfold.tools.cli import main
 from tests.support import servers
 
 README = (servers.ROOT / "README.md").read_text()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from memfold.admin import migrate
+from memfold.tools.admin import migrate
 from tests.conftest import Target
 from tests.support import servers
 from tests.support.installing import rows, run

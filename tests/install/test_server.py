@@ -23,16 +23,20 @@ import pytest
 import sqlalchemy
 from click.testing import CliRunner
 
-from memfold import Memfold, cli, errors
-from memfold.admin import cluster, host, server
-from memfold.admin.server import ServerError
+from memfold import Memfold
+from memfold.client import errors
+from memfold.tools import cli
+from memfold.tools.admin import cluster, host, server
+from memfold.tools.admin.server import ServerError
 from tests.support import servers
 from tests.support.waiting import until
 
 ROOT = os.geteuid() == 0
 root_only = pytest.mark.skipif(not ROOT, reason="only root runs a server as another account")
 
-UP = "import sys, pathlib; from memfold.admin import server; print(server.up(pathlib.Path(sys.argv[1])))"
+UP = (
+    "import sys, pathlib; from memfold.tools.admin import server; print(server.up(pathlib.Path(sys.argv[1])))"
+)
 
 
 @pytest.fixture

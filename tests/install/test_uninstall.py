@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
 
-from memfold import errors
-from memfold.admin import migrate
-from memfold.admin.uninstall import ROLES, uninstall
-from memfold.cli import main
+from memfold.client import errors
+from memfold.tools.admin import migrate
+from memfold.tools.admin.uninstall import ROLES, uninstall
+from memfold.tools.cli import main
 from tests.conftest import Make
 from tests.support import servers
 from tests.support.installing import rows, run, works

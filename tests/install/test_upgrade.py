@@ -28,8 +28,10 @@ from alembic.util import CommandError
 from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from memfold import Embedder, Memfold, cli, errors
-from memfold.admin import migrate
+from memfold import Embedder, Memfold
+from memfold.client import errors
+from memfold.tools import cli
+from memfold.tools.admin import migrate
 from tests.conftest import Make, Target
 from tests.support import servers
 from tests.support.installing import GRANTED, MEMBERS, adopt_docs, ask, broken, catalog, run, still_adopted
@@ -604,7 +606,7 @@ def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make, target: Tar
     with psycopg.connect(old, application_name="nightly report") as reader:
         reader.execute("select count(*) from memfold.memories")
         done = subprocess.run(
-            [sys.executable, "-m", "memfold.cli", "init", old],
+            [sys.executable, "-m", "memfold", "init", old],
             env={**servers.environment(later), "MEMFOLD_LOCK_PATIENCE": "0.1"},
             capture_output=True,
             text=True,

@@ -13,7 +13,7 @@ from tests.integrations.toys import embedder
 
 if TYPE_CHECKING:
     # not in the environments of other frameworks
-    from memfold.integrations.langgraph import MemfoldStore
+    from memfold.agents.langgraph import MemfoldStore
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +32,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def store(dsn: str) -> Iterator[MemfoldStore]:
-    from memfold.integrations.langgraph import MemfoldStore
+    from memfold.agents.langgraph import MemfoldStore
 
     made = MemfoldStore(dsn, tenant_id="acme")
     yield made
@@ -42,7 +42,7 @@ def store(dsn: str) -> Iterator[MemfoldStore]:
 @pytest.fixture
 def near(dsn: str) -> Iterator[MemfoldStore]:
     """One that searches by meaning."""
-    from memfold.integrations.langgraph import MemfoldStore
+    from memfold.agents.langgraph import MemfoldStore
 
     made = MemfoldStore(dsn, tenant_id="acme", embedder=embedder())
     yield made

@@ -18,8 +18,9 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService, Session
 from google.genai import types
 
-from memfold import Memfold, errors
-from memfold.integrations.adk import MemfoldMemoryService
+from memfold import Memfold
+from memfold.agents.adk import MemfoldMemoryService
+from memfold.client import errors
 from tests.integrations.toys import embedder, memories, run_page
 from tests.support.memories import check
 from tests.support.queries import DB

@@ -17,7 +17,7 @@ from google.adk.tools import ToolContext, load_memory
 from google.genai import types
 
 from memfold import Memfold
-from memfold.integrations.adk import MemfoldMemoryService
+from memfold.agents.adk import MemfoldMemoryService
 from tests.integrations.toys import embedder, memories
 from tests.support.memories import check
 from tests.support.queries import DB

@@ -14,7 +14,7 @@ from crewai.memory.types import MemoryRecord
 from crewai.memory.unified_memory import Memory
 
 from memfold import Memfold
-from memfold.integrations.crewai import MemfoldStorage
+from memfold.agents.crewai import MemfoldStorage
 from tests.integrations.toys import at_once, embedder, memories, run_page, vector
 from tests.support.memories import check, ingest
 from tests.support.queries import DB

@@ -12,12 +12,13 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from langchain_tests.integration_tests import VectorStoreIntegrationTests
 
-from memfold import Memfold, errors, queries
-from memfold.client.blocking_driver import BlockingDriver
-from memfold.client.steps import Transact
-from memfold.integrations import _items, _queries
-from memfold.integrations.langchain import LangChainEmbedder, MemfoldVectorStore
-from memfold.integrations.langgraph import MemfoldStore
+from memfold import Memfold
+from memfold.agents import _items, _queries
+from memfold.agents.langchain import LangChainEmbedder, MemfoldVectorStore
+from memfold.agents.langgraph import MemfoldStore
+from memfold.client import errors, queries
+from memfold.client.calls.blocking_driver import BlockingDriver
+from memfold.client.calls.steps import Transact
 from tests.integrations.toys import at_once, memories, run_page, vector
 from tests.support.memories import check, ingest
 from tests.support.queries import DB

@@ -17,11 +17,11 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from memfold import errors
-from memfold.client.core import Core
-from memfold.client.steps import Transact
-from memfold.integrations._items import Item, Items
-from memfold.integrations.langgraph import MemfoldStore
+from memfold.agents._items import Item, Items
+from memfold.agents.langgraph import MemfoldStore
+from memfold.client import errors
+from memfold.client.calls.core import Core
+from memfold.client.calls.steps import Transact
 from tests.integrations.toys import embedder, memories
 from tests.support.memories import check
 from tests.support.queries import DB

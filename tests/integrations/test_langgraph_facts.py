@@ -13,11 +13,12 @@ from langgraph.graph import START, StateGraph
 from langgraph.store.base import BaseStore
 from langmem import create_manage_memory_tool, create_search_memory_tool
 
-from memfold import Memfold, errors
-from memfold.facts import Fact
-from memfold.integrations import _queries
-from memfold.integrations._core import turn_id
-from memfold.integrations.langgraph import MemfoldStore
+from memfold import Memfold
+from memfold.agents import _queries
+from memfold.agents._core import turn_id
+from memfold.agents.langgraph import MemfoldStore
+from memfold.client import errors
+from memfold.client.facts import Fact
 from tests.integrations.toys import at_once, embedder, memories, run_page
 from tests.support.memories import check, ingest
 from tests.support.queries import DB

@@ -11,9 +11,10 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.memory import Memory
 
-from memfold import Memfold, errors
-from memfold.facts import Fact
-from memfold.integrations.llamaindex import LlamaIndexEmbedder, MemfoldMemoryBlock
+from memfold import Memfold
+from memfold.agents.llamaindex import LlamaIndexEmbedder, MemfoldMemoryBlock
+from memfold.client import errors
+from memfold.client.facts import Fact
 from tests.integrations.toys import embedder, memories, run_page
 from tests.support.memories import check
 from tests.support.queries import DB

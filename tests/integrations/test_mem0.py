@@ -15,7 +15,7 @@ os.environ["MEM0_TELEMETRY"] = "False"  # read when mem0 is loaded
 from mem0 import Memory
 
 from memfold.adopt import Adopter, Options
-from memfold.integrations.langchain import MemfoldVectorStore
+from memfold.agents.langchain import MemfoldVectorStore
 from tests.integrations.toys import DIMENSIONS, at_once, memories, run_page, vector
 from tests.support.memories import check
 from tests.support.queries import DB

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from memfold.facts import EXTRACTION_PROMPT
+from memfold.client.facts import EXTRACTION_PROMPT
 from tests.conftest import Connect
 from tests.support.judging import claim, resolve
 from tests.support.memories import Result, check, ingest, model, vector

@@ -16,7 +16,7 @@ import click
 import psycopg
 import pytest
 
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.support.docs_pages import BEGIN, ELSEWHERE, PAGES, blocks
 from tests.support.queries import DB
 
@@ -76,7 +76,7 @@ def test_python_of_the_pages_imports_what_exists() -> None:
             for node in ast.walk(ast.parse(block)):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "memfold":
                     name, names = str(node.module), [alias.name for alias in node.names]
-                    if name.startswith("memfold.integrations."):
+                    if name.startswith("memfold.agents."):
                         # its source: the framework would take seconds to load, or is not installed
                         spec = importlib.util.find_spec(name)
                         assert spec is not None, f"{page.name}: {name}"

@@ -33,7 +33,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from memfold.calibrate.score import Score
+from memfold.tools.calibrate.score import Score
 from tests.support.memories import check, ingest
 from tests.support.queries import DB
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.conftest import Make, Target
 from tests.support import servers
 from tests.support.exports import TABLES, exported, history, imported

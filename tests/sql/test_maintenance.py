@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.support import servers
 from tests.support.maintenance import run_maintenance
 from tests.support.memories import check, counters, ingest, model, vector

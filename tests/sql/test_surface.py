@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from memfold import errors
+from memfold.client import errors
 from tests.support import servers
 
 PINNED = Path(__file__).parents[1] / "data" / "surface.txt"

@@ -12,10 +12,10 @@ from uuid import UUID
 import pytest
 
 from memfold import Answer, Memfold, Question
-from memfold.judging import OpenAIJudge, Side
-from memfold.judging.prompt import prompt
-from memfold.judging.questions import LETTERS, is_wordless
-from memfold.judging.worker import Worker
+from memfold.client.judging import OpenAIJudge, Side
+from memfold.client.judging.prompt import prompt
+from memfold.client.judging.questions import LETTERS, is_wordless
+from memfold.client.judging.worker import Worker
 from tests.support.chat_server import ChatServer, read_members, writing_model
 from tests.support.maintenance import angle, policy, store, storing
 from tests.support.memories import check, counters, ingest

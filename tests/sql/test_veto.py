@@ -15,7 +15,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from memfold.calibrate.score import Score
+from memfold.tools.calibrate.score import Score
 from tests.support.maintenance import policy, set_columns, storing
 from tests.support.memories import Result, check, ingest, model, vector
 from tests.support.queries import DB, one, rows

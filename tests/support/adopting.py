@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from memfold.cli import main
+from memfold.tools.cli import main
 from tests.support.queries import DB, one
 from tests.support.servers import ROOT
 from tests.support.waiting import until
@@ -177,7 +177,7 @@ def start(dsn: str, *arguments: str) -> subprocess.Popen[str]:
     """The command line as a separate process, to be killed."""
     environment = os.environ | {"MEMFOLD_DSN": dsn, "PYTHONPATH": str(ROOT / "python_client")}
     return subprocess.Popen(
-        [sys.executable, "-m", "memfold.cli", "adopt", *arguments],
+        [sys.executable, "-m", "memfold", "adopt", *arguments],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

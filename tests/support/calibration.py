@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memfold.calibrate import Pair
+from memfold.tools.calibrate import Pair
 
 SCORE = """\
 create or replace function memfold_internal.{name}(features double precision[]) returns double precision

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from memfold.adopt import conflict_of
-from memfold.errors import MemoryHashConflict
+from memfold.client.errors import MemoryHashConflict
 
 SLOW = 0.05
 SLOT = 0.25

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from memfold import cli
+from memfold.tools import cli
 from tests.support import servers
 from tests.support.catalog import plain, snapshot
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from memfold.judging import Question, Side
+from memfold.client.judging import Question, Side
 from tests.support.chat_server import Json
 
 OLDER = UUID("01900000-0000-7000-8000-000000000001")

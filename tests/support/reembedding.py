@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from memfold.embedding import Embedder
+from memfold.client.embedding import Embedder
 
 OLD, NEW = 4, 6  # dimensions
 

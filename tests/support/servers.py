@@ -23,7 +23,7 @@ from unittest import mock
 import psutil
 import psycopg
 
-from memfold.admin import host, migrate
+from memfold.tools.admin import host, migrate
 from tests.support.shared_files import InUseError, SharedFiles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -370,7 +370,7 @@ def make_later(tree: Path) -> None:
         make("freeze", tree=tree)
     for name, was, will in (
         ("memfold.control", f"'{PRESENT}'", f"'{LATER}'"),
-        ("python_client/memfold/_version.py", f'"{PRESENT}"', f'"{LATER}"'),
+        ("python_client/memfold/client/_version.py", f'"{PRESENT}"', f'"{LATER}"'),
         ("sql/extension/tail.sql", "select pg_catalog.pg_extension_config_dump('memfold.runs', '');\n",
          "select pg_catalog.pg_extension_config_dump('memfold.runs', '');\n"
          "select pg_catalog.pg_extension_config_dump('memfold.pins', '');\n"),
@@ -389,7 +389,7 @@ def make_later(tree: Path) -> None:
 def package(tree: Path) -> Iterator[None]:
     """The package of another work tree, as far as it installs memfold and says which version it is."""
     found = tree / "python_client" / "memfold"
-    version = re.search(r'__version__ = "(.*)"', (found / "_version.py").read_text())[1]  # type: ignore[index]
+    version = re.search(r'__version__ = "(.*)"', (found / "client" / "_version.py").read_text())[1]  # type: ignore[index]
     with mock.patch.object(migrate, "_PACKAGE", found), mock.patch.object(migrate, "__version__", version):
         yield
 
@@ -455,7 +455,7 @@ def load_present(dsn: str, way: str, vector_schema: str = "public", version: str
 
 TOGETHER = """
 import os, sys, traceback
-from memfold.admin import migrate
+from memfold.tools.admin import migrate
 migrate.script()  # imports what install() will
 children = []
 for dsn in sys.argv[1:]:

@@ -547,7 +547,7 @@ def main() -> None:
     given = parser.parse_args()
     cluster = None
     if given.dsn is None:
-        from memfold.admin import migrate
+        from memfold.tools.admin import migrate
         from tests.support import servers
 
         cluster = servers.Cluster("stress", servers.available()[0][0].bindir)

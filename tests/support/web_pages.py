@@ -15,10 +15,10 @@ from uuid import UUID
 import httpx2
 from psycopg.types.json import Jsonb
 
-from memfold._http import listen
-from memfold.calibrate import calibrate_pairs
-from memfold.web import Place
-from memfold.web.serving import make_server
+from memfold.client._http import listen
+from memfold.tools.calibrate import calibrate_pairs
+from memfold.tools.web import Place
+from memfold.tools.web.serving import make_server
 from tests.support.calibration import APART, normal
 from tests.support.memories import ingest, model, vector
 from tests.support.queries import DB

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from memfold.judging import Answer, OpenAIJudge, Question, Usage
-from memfold.judging.worker import Summary, Worker
+from memfold.client.judging import Answer, OpenAIJudge, Question, Usage
+from memfold.client.judging.worker import Summary, Worker
 from tests.support.queries import DB
 
 

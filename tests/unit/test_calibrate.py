@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memfold.calibrate import (
+from memfold.client.errors import CalibrationRefusedError, InvalidPairError
+from memfold.client.judging import Answer, JudgeError, Question
+from memfold.tools.calibrate import (
     Bands,
     Budget,
     Calibration,
@@ -34,11 +36,9 @@ from memfold.calibrate import (
     read_file,
     upper,
 )
-from memfold.calibrate.bounds import at_most
-from memfold.calibrate.judged import a_share, in_band, measure_judge
-from memfold.calibrate.report import page, write_html
-from memfold.errors import CalibrationRefusedError, InvalidPairError
-from memfold.judging import Answer, JudgeError, Question
+from memfold.tools.calibrate.bounds import at_most
+from memfold.tools.calibrate.judged import a_share, in_band, measure_judge
+from memfold.tools.calibrate.report import page, write_html
 from tests.support.calibration import APART, OVERLAPPING, normal, pair
 
 CLASSES = ("duplicate", "contradiction", "distinct")

@@ -9,11 +9,12 @@ import click
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from memfold import AsyncMemfold, Memfold, errors
-from memfold._dsn import describe_dsn, psql_environment, read_dsn
-from memfold._text import mask_keys
-from memfold.admin import server
-from memfold.cli._shared import resolve
+from memfold import AsyncMemfold, Memfold
+from memfold.client import errors
+from memfold.client._dsn import describe_dsn, psql_environment, read_dsn
+from memfold.client._text import mask_keys
+from memfold.tools.admin import server
+from memfold.tools.cli._shared import resolve
 
 # of a length and with signs that no other word has
 PASSWORD = "Tr0ub4dor-3"

@@ -13,9 +13,9 @@ from typing import Any
 import openai
 import pytest
 
-from memfold import _endpoint
-from memfold._log import get_logger
-from memfold._text import (
+from memfold.client import _endpoint
+from memfold.client._log import get_logger
+from memfold.client._text import (
     MASK,
     describe_error,
     escape,
@@ -25,12 +25,12 @@ from memfold._text import (
     mask_keys,
     remember_key,
 )
-from memfold.client.core import Core
-from memfold.client.steps import Embed
-from memfold.embedding import Embedder, OpenAIEmbedder
-from memfold.embedding.openai_embedder import NUMBER_BYTES
-from memfold.errors import EndpointError, MemfoldError
-from memfold.judging import JudgeError, OpenAIJudge
+from memfold.client.calls.core import Core
+from memfold.client.calls.steps import Embed
+from memfold.client.embedding import Embedder, OpenAIEmbedder
+from memfold.client.embedding.openai_embedder import NUMBER_BYTES
+from memfold.client.errors import EndpointError, MemfoldError
+from memfold.client.judging import JudgeError, OpenAIJudge
 from tests.support.chat_server import completion
 from tests.support.questions import question
 from tests.support.rude_endpoint import KEY, RUDE, STEERS, RudeEndpoint, bomb, running

@@ -9,8 +9,8 @@ import pytest
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import ValidationError
 
-from memfold import queries
-from memfold.facts import EXTRACTION_PROMPT, Fact, Facts
+from memfold.client import queries
+from memfold.client.facts import EXTRACTION_PROMPT, Fact, Facts
 
 
 def test_a_fact_is_arguments_of_ingest() -> None:

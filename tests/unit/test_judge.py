@@ -25,13 +25,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memfold._text import MAX_ERROR
-from memfold.errors import MemfoldError
-from memfold.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usage
-from memfold.judging import prompt as prompts
-from memfold.judging.openai_judge import MAX_REASON
-from memfold.judging.prompt import prompt
-from memfold.judging.questions import VERDICTS
+from memfold.client._text import MAX_ERROR
+from memfold.client.errors import MemfoldError
+from memfold.client.judging import Answer, JudgeError, OpenAIJudge, Question, Side, Usage
+from memfold.client.judging import prompt as prompts
+from memfold.client.judging.openai_judge import MAX_REASON
+from memfold.client.judging.prompt import prompt
+from memfold.client.judging.questions import VERDICTS
 from tests.support import servers
 from tests.support.chat_server import (
     ChatServer,
@@ -277,7 +277,7 @@ def fallen(monkeypatch: pytest.MonkeyPatch, server: ChatServer, setting: Setting
     if write is not None:
         monkeypatch.setattr(prompts, "_json", write)
     if nonce is not None:
-        monkeypatch.setattr("memfold.judging.openai_judge.secrets.token_hex", lambda _: nonce)
+        monkeypatch.setattr("memfold.client.judging.openai_judge.secrets.token_hex", lambda _: nonce)
     cases = [(attack.name, *attack.on(base)) for attack in ATTACKS for base in ("same", "other")]
 
     async def run() -> list[Answer | BaseException]:

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from memfold.judging import Answer, JudgeError, Names, OpenAIJudge, Question, Side
-from memfold.judging.prompt import prompt, response_format
+from memfold.client.judging import Answer, JudgeError, Names, OpenAIJudge, Question, Side
+from memfold.client.judging.prompt import prompt, response_format
 from tests.support.chat_server import ChatServer, Json, outside_of_data, read_document
 
 ID = UUID("01900000-0000-7000-8000-000000000001")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from memfold.judging import Answer, JudgeError, OpenAIJudge, Question
-from memfold.judging.reading import UnreadableError, read_object
+from memfold.client.judging import Answer, JudgeError, OpenAIJudge, Question
+from memfold.client.judging.reading import UnreadableError, read_object
 from tests.support.chat_server import ChatServer, Json, Reply, completion, error_reply, honest_model
 from tests.support.questions import GOOD, OLDER, question
 

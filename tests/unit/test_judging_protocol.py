@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from memfold.errors import InvalidTextError
-from memfold.judging import Answer, JudgeError, Question, Usage, protocol
+from memfold.client.errors import InvalidTextError
+from memfold.client.judging import Answer, JudgeError, Question, Usage, protocol
 from tests.support import servers
 from tests.support.questions import question
 
@@ -28,9 +28,11 @@ def test_statements_about_judgements_have_one_home() -> None:
     }
     for function in ("claim_judgements", "resolve_judgement", "fail_judgement", "retry_judgements"):
         found = re.compile(rf"memfold\.{function}\b|\"{function}\"[,)]")
-        assert [name for name, source in text.items() if found.search(source)] == ["queries.py"], function
+        assert [name for name, source in text.items() if found.search(source)] == ["client/queries.py"], (
+            function
+        )
     sent = re.compile(r"queries\.(?:CLAIM|RESOLVE|FAIL|RETRY)\b")
-    assert [name for name, source in text.items() if sent.search(source)] == ["judging/protocol.py"]
+    assert [name for name, source in text.items() if sent.search(source)] == ["client/judging/protocol.py"]
 
 
 def test_a_claim_names_what_it_wants() -> None:

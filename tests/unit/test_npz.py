@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memfold.cli._npz import read_vectors
+from memfold.tools.cli._npz import read_vectors
 
 TEXTS = np.array(["a", "\u732b \U0001f408", ""])
 

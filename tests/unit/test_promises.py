@@ -17,7 +17,8 @@ from typing import Any
 import click
 import pytest
 
-from memfold import cli, errors
+from memfold.client import errors
+from memfold.tools import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = ROOT / "tests" / "data" / "promises.txt"
@@ -25,18 +26,18 @@ PINNED = ROOT / "tests" / "data" / "promises.txt"
 MODULES: dict[str, tuple[str, ...] | None] = {
     "memfold": None,
     "memfold.adopt": ("conflict_of", "conflict_of_async"),
-    "memfold.embedding": None,
-    "memfold.errors": tuple(
+    "memfold.client.embedding": None,
+    "memfold.client.errors": tuple(
         name
         for name, one in vars(errors).items()
         if inspect.isclass(one) and one.__module__.startswith("memfold")
     ),
-    "memfold.facts": None,
-    "memfold.judging": None,
-    "memfold.tracing": ("enable", "disable"),
+    "memfold.client.facts": None,
+    "memfold.client.judging": None,
+    "memfold.client.tracing": ("enable", "disable"),
 }
 # They need their frameworks: their names are read, not imported.
-FRAMEWORKS = ROOT / "python_client" / "memfold" / "integrations"
+FRAMEWORKS = ROOT / "python_client" / "memfold" / "agents"
 
 
 def signature(function: Any) -> str:
@@ -90,7 +91,7 @@ def python_names() -> Iterator[str]:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 for public in ast.literal_eval(node.value):
-                    yield f"python memfold.integrations.{path.stem}.{public}"
+                    yield f"python memfold.agents.{path.stem}.{public}"
 
 
 def commands(command: click.Command, path: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The rooms of the Python package: an import leads down, or within its room, and never in a circle. And those of the tests.
+"""The rooms of the Python package, its four folders: which may import which, and no circles. And what tests share.
 
-Read from the source, so that an import within a function, or for the type checker alone, counts like any other. A floor
-lies on those before it; rooms of one floor do not know one another. docs/architecture.md has the picture.
+Read from the source, so that an import within a function, or for the type checker alone, counts like any other.
+docs/architecture.md has the picture.
 """
 
 from __future__ import annotations
@@ -18,19 +18,15 @@ from tests.support import servers
 
 PACKAGE = servers.ROOT / "python_client" / "memfold"
 
-# Lowest first. A folder is a room; the files at the root are the ground, but for __init__.py, which is the
-# front, and __main__.py, which is what starts the command line.
-GROUND, FRONT, ENTRY = "ground", "front", "entry"
-FLOORS = (
-    {GROUND},
-    {"embedding", "judging"},
-    {"client"},
-    {"admin", "adopt", "calibrate", "integrations", "review"},
-    {"web"},
-    {"cli", FRONT},
-    {ENTRY},
-)
-IN_THE_GROUND = {"errors"}  # a folder, for its length
+# What each room may import, apart from itself. "memfold" is the __init__.py of the package.
+MAY_IMPORT: dict[str, set[str]] = {
+    "client": set(),
+    "adopt": {"client"},
+    "agents": {"client"},
+    "tools": {"client", "adopt", "agents"},
+    "memfold": {"client"},
+    "__main__": {"client", "tools"},
+}
 
 LONGEST = 400
 
@@ -73,28 +69,17 @@ def graph(package: Path) -> Imports:
     return {module: set(imported(module, path, known)) - {module} for module, path in known.items()}
 
 
-def room(module: str, folders: set[str]) -> str:
-    parts = module.split(".")
-    if len(parts) == 1:
-        return FRONT
-    if parts[1:] == ["__main__"]:
-        return ENTRY
-    return parts[1] if parts[1] in folders - IN_THE_GROUND else GROUND
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
 
 
-def floor(name: str) -> int:
-    return next(number for number, rooms in enumerate(FLOORS) if name in rooms)
-
-
-def upward(found: Imports, folders: set[str]) -> list[str]:
-    """Imports that lead up, or from a room to another one of its floor."""
-    lines = []
-    for module, others in sorted(found.items()):
-        for other in sorted(others):
-            here, there = room(module, folders), room(other, folders)
-            if here != there and floor(there) >= floor(here):
-                lines.append(f"{module} ({here}) imports {other} ({there})")
-    return lines
+def forbidden(found: Imports) -> list[str]:
+    return [
+        f"{module} imports {other}"
+        for module, others in sorted(found.items())
+        for other in sorted(others)
+        if room(other) not in {room(module), *MAY_IMPORT[room(module)]}
+    ]
 
 
 def circles(found: Imports) -> list[list[str]]:
@@ -147,20 +132,15 @@ def misplaced(root: Path) -> list[str]:
     return lines
 
 
-def folders_of(package: Path) -> set[str]:
-    return {path.name for path in package.iterdir() if (path / "__init__.py").is_file()}
-
-
-def test_every_folder_is_a_room() -> None:
-    rooms = set().union(*FLOORS) - {GROUND, FRONT, ENTRY}
-    assert folders_of(PACKAGE) == rooms | IN_THE_GROUND
+def test_there_is_nothing_but_rooms() -> None:
+    assert {room(module) for module in sources(PACKAGE)} == set(MAY_IMPORT)
     assert len(sources(PACKAGE)) > 90
 
 
-def test_imports_go_to_lower_floors() -> None:
+def test_rooms_import_what_they_may() -> None:
     found = graph(PACKAGE)
     assert sum(map(len, found.values())) > 300
-    assert upward(found, folders_of(PACKAGE)) == []
+    assert forbidden(found) == []
 
 
 def test_no_import_is_circular() -> None:
@@ -189,12 +169,12 @@ def test_what_tests_share_is_in_their_support() -> None:
                 "openai",
                 "sqlalchemy",
                 "sqlglot",
-                "memfold._endpoint",
-                "memfold.cli",
+                "memfold.client._endpoint",
+                "memfold.tools.cli",
             },
         ),
         (
-            "memfold.cli",
+            "memfold.tools.cli",
             {
                 "alembic",
                 "mcp",
@@ -203,9 +183,9 @@ def test_what_tests_share_is_in_their_support() -> None:
                 "sqlalchemy",
                 "sqlglot",
                 "starlette",
-                "memfold.judging.worker",
-                "memfold.review",
-                "memfold.web",
+                "memfold.client.judging.worker",
+                "memfold.tools.review",
+                "memfold.tools.web",
             },
         ),
         # make test-frameworks: loaded where there is a large framework, and little else
@@ -223,7 +203,7 @@ def test_what_tests_share_is_in_their_support() -> None:
             },
         ),
     ],
-    ids=["memfold", "memfold.cli", "tests.conftest"],
+    ids=["memfold", "memfold.tools.cli", "tests.conftest"],
 )
 def test_what_takes_long_is_loaded_where_it_is_used(module: str, absent: set[str]) -> None:
     program = f"import sys, {module}; print(*sys.modules)"
@@ -237,41 +217,39 @@ def test_what_takes_long_is_loaded_where_it_is_used(module: str, absent: set[str
 @pytest.mark.parametrize(
     ("module", "source", "line"),
     [
-        ("errors/base.py", "import memfold", "memfold.errors.base (ground) imports memfold (front)"),
-        ("client/a.py", "from memfold import cli", "memfold.client.a (client) imports memfold.cli (cli)"),
-        ("client/a.py", "from ..cli import main", "memfold.client.a (client) imports memfold.cli (cli)"),
-        ("_a.py", "def f():\n    from memfold.client import a", "memfold._a (ground) imports memfold.client.a (client)"),
-        (
-            "review/a.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import memfold.admin.b",
-            "memfold.review.a (review) imports memfold.admin.b (admin)",
-        ),
+        ("client/a.py", "import memfold", "memfold.client.a imports memfold"),
+        ("client/a.py", "from memfold import tools", "memfold.client.a imports memfold.tools"),
+        ("client/a.py", "from ..agents import b", "memfold.client.a imports memfold.agents.b"),
+        ("client/a.py", "def f():\n    from memfold.adopt import x", "memfold.client.a imports memfold.adopt"),
+        ("agents/a.py", "if TYPE_CHECKING:\n    import memfold.tools", "memfold.agents.a imports memfold.tools"),
+        ("adopt/a.py", "from memfold.agents.b import x", "memfold.adopt.a imports memfold.agents.b"),
+        ("__init__.py", "from memfold.adopt import x", "memfold imports memfold.adopt"),
     ],
-    ids=["front", "name", "relative", "in a function", "for types"],
+    ids=["front", "name", "relative", "in a function", "for types", "beside", "from the front"],
 )  # fmt: skip
-def test_an_import_from_a_higher_floor_is_found(tmp_path: Path, module: str, source: str, line: str) -> None:
+def test_a_forbidden_import_is_found(tmp_path: Path, module: str, source: str, line: str) -> None:
     package = tmp_path / "memfold"
-    for name in ("__init__.py", "cli/__init__.py", "client/__init__.py", "client/a.py", "errors/__init__.py",
-                 "admin/__init__.py", "admin/b.py", "review/__init__.py", module):  # fmt: skip
+    for name in ("__init__.py", *(f"{one}/__init__.py" for one in ("client", "adopt", "agents", "tools")),
+                 "client/b.py", "agents/b.py", module):  # fmt: skip
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).touch()
-    (package / "cli/__init__.py").write_text("from memfold.client import a, b\nimport os, memfold.admin.b\n")
+    (package / "tools/__init__.py").write_text("from memfold.client import b\nimport os, memfold.agents.b\n")
     (package / module).write_text(source)
-    assert upward(graph(package), folders_of(package)) == [line]
+    assert forbidden(graph(package)) == [line]
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:
     package = tmp_path / "memfold"
-    (package / "cli").mkdir(parents=True)
+    (package / "tools").mkdir(parents=True)
     for name, source in {
         "__init__.py": "",
-        "cli/__init__.py": "from memfold.cli import a",
-        "cli/a.py": "import memfold.cli.b",
-        "cli/b.py": "def f():\n    from .c import g",
-        "cli/c.py": "from memfold.cli.a import f",
+        "tools/__init__.py": "from memfold.tools import a",
+        "tools/a.py": "import memfold.tools.b",
+        "tools/b.py": "def f():\n    from .c import g",
+        "tools/c.py": "from memfold.tools.a import f",
     }.items():
         (package / name).write_text(source)
-    assert circles(graph(package)) == [["memfold.cli.a", "memfold.cli.b", "memfold.cli.c"]]
+    assert circles(graph(package)) == [["memfold.tools.a", "memfold.tools.b", "memfold.tools.c"]]
 
 
 @pytest.mark.parametrize(

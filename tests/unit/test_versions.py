@@ -10,8 +10,8 @@ from typing import Any
 import memfold_py
 from alembic.script import ScriptDirectory
 
-from memfold._version import __version__
-from memfold.admin import migrate
+from memfold.client._version import __version__
+from memfold.tools.admin import migrate
 from tests.support.servers import ROOT, releases
 
 

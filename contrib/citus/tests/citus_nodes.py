@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from tests.support import concurrent_calls, servers
 
-from memfold.admin import migrate
+from memfold.tools.admin import migrate
 
 VARIABLE = "CITUS_PG_CONFIG"
 # With any value, the suite runs with functions of shards.

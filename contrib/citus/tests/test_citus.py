@@ -22,10 +22,10 @@ from tests.support.ledger import History, same
 
 from contrib.citus.tests import citus_nodes
 from memfold import Memfold
-from memfold.admin import migrate
-from memfold.cli import main
-from memfold.errors import MemfoldError
-from memfold.web.database import Place, resolve_tenant
+from memfold.client.errors import MemfoldError
+from memfold.tools.admin import migrate
+from memfold.tools.cli import main
+from memfold.tools.web.database import Place, resolve_tenant
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)

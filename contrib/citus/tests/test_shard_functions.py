@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from tests.support import servers
 
 from contrib.citus.tests import citus_nodes
-from memfold.admin import maintenance
-from memfold.cli import main
+from memfold.tools.admin import maintenance
+from memfold.tools.cli import main
 
 BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memfold._extras import needs
 from memfold.adopt.options import Options
+from memfold.client._extras import needs
 
 if TYPE_CHECKING:
     from memfold.adopt.adoption import Adopter

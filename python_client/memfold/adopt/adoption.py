@@ -14,14 +14,14 @@ from typing import Any, Self
 import psycopg
 from psycopg import sql
 
-from memfold._text import escape_line
 from memfold.adopt import binding, catalog, duplicates, plan, session, state, statements, steps, undo
 from memfold.adopt import definition as definitions
 from memfold.adopt.definition import Definition
 from memfold.adopt.options import Options
 from memfold.adopt.session import Paused, Session
 from memfold.adopt.state import Adoption
-from memfold.errors import AdoptError, MemfoldError, translate
+from memfold.client._text import escape_line
+from memfold.client.errors import AdoptError, MemfoldError, translate
 
 __all__ = ["Adopter"]
 

@@ -10,7 +10,7 @@ import psycopg
 
 from memfold.adopt.resolver import batched
 from memfold.adopt.session import Batches, Session
-from memfold.errors import PASSING, AdoptError
+from memfold.client.errors import PASSING, AdoptError
 
 # Errors that a user's expression, or a function in it, may raise for a row.
 _ROW_ERRORS = ("22", "P0", "38", "39", "21", "42")

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Connection, Table, fetch
-from memfold.errors import AdoptError
+from memfold.client.errors import AdoptError
 
 # A view's parse tree names every function that the server has resolved an expression to.
 _NODES = re.compile(r":(funcid|opfuncid|aggfnoid|winfnoid) (\d+)")

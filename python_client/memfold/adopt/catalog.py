@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import DictRow
 
 from memfold.adopt import expressions as x
-from memfold.errors import AdoptError
+from memfold.client.errors import AdoptError
 
 __all__ = ["Child", "Column", "Table", "children", "find", "unique_indexes"]
 

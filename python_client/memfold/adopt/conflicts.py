@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from memfold.adopt import definition as definitions
-from memfold.errors import MemfoldError, MemoryHashConflict, translate
+from memfold.client.errors import MemfoldError, MemoryHashConflict, translate
 
 __all__ = ["conflict_of", "conflict_of_async"]
 

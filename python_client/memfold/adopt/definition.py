@@ -11,7 +11,7 @@ from typing import Any
 from memfold.adopt import expressions as x
 from memfold.adopt.catalog import Table
 from memfold.adopt.expressions import Expression
-from memfold.errors import AdoptError
+from memfold.client.errors import AdoptError
 
 __all__ = ["PROFILES", "Definition", "define", "index_name", "short_name"]
 

@@ -17,7 +17,7 @@ from memfold.adopt.catalog import Child
 from memfold.adopt.dedup_statements import touched
 from memfold.adopt.expressions import Node, build, column, render, typed
 from memfold.adopt.session import Session
-from memfold.errors import AdoptError
+from memfold.client.errors import AdoptError
 
 __all__ = ["Report", "dry_run", "find", "refuse_slow", "write_csv"]
 

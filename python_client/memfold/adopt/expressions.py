@@ -19,7 +19,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-from memfold.errors import AdoptError
+from memfold.client.errors import AdoptError
 
 __all__ = [
     "Expression",

@@ -21,8 +21,14 @@ from memfold.adopt import expressions as x
 from memfold.adopt.catalog import fetch
 from memfold.adopt.expressions import Expression, Node, build, column, listed, render, typed
 from memfold.adopt.sql_fragments import parameter
-from memfold.client import Memfold
-from memfold.errors import AdoptError, ConnectionLostError, MemfoldError, OutcomeUnknownError, translate
+from memfold.client.calls import Memfold
+from memfold.client.errors import (
+    AdoptError,
+    ConnectionLostError,
+    MemfoldError,
+    OutcomeUnknownError,
+    translate,
+)
 
 __all__ = ["FIELDS", "Import"]
 

@@ -17,7 +17,7 @@ from memfold.adopt.catalog import Child, Table
 from memfold.adopt.dedup_statements import DedupStatements, Key
 from memfold.adopt.expressions import build, column, render
 from memfold.adopt.session import Session
-from memfold.errors import AdoptError
+from memfold.client.errors import AdoptError
 
 _DEPTH = 8
 """How many levels of foreign keys of colliding rows are followed."""

@@ -18,7 +18,7 @@ import psycopg
 from memfold.adopt.dedup_statements import Key
 from memfold.adopt.merging import Merge, Merging, arrays_of, texts_of
 from memfold.adopt.session import Batches, Session
-from memfold.errors import PASSING, AdoptError
+from memfold.client.errors import PASSING, AdoptError
 
 __all__ = ["Resolver", "batched"]
 

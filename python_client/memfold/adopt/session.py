@@ -17,7 +17,7 @@ from memfold.adopt.catalog import Connection, fetch
 from memfold.adopt.definition import Definition
 from memfold.adopt.options import Options
 from memfold.adopt.state import Adoption, load_adoption, running
-from memfold.errors import PASSING, AdoptError
+from memfold.client.errors import PASSING, AdoptError
 
 __all__ = ["Batches", "Paused", "Session", "check_children"]
 

@@ -9,9 +9,9 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from memfold._dsn import read_dsn
 from memfold.adopt.catalog import Connection, fetch
-from memfold.errors import AdoptError, translate
+from memfold.client._dsn import read_dsn
+from memfold.client.errors import AdoptError, translate
 
 NAMES = {
     1: "add the column",

@@ -17,7 +17,7 @@ from memfold.adopt.options import Options
 from memfold.adopt.resolver import Resolver
 from memfold.adopt.session import ANY, HOLDERS, NOT_SHARE_ROW_EXCLUSIVE, WRITERS, Batches, Session
 from memfold.adopt.state import connect
-from memfold.errors import PASSING, AdoptError
+from memfold.client.errors import PASSING, AdoptError
 
 __all__ = ["absorb", "step_1", "step_2", "step_3", "step_4", "step_5", "step_6"]
 

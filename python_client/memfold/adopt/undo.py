@@ -18,7 +18,7 @@ from memfold.adopt.expressions import Node, build, column, render, typed
 from memfold.adopt.session import ANY, Batches, Session
 from memfold.adopt.sql_fragments import composed, name_of, parameter, rendered
 from memfold.adopt.steps import concurrently
-from memfold.errors import AdoptError
+from memfold.client.errors import AdoptError
 
 __all__ = ["forget", "restore", "undo"]
 

@@ -1,6 +1,1 @@
-"""The clients: ``Memfold`` blocks, ``AsyncMemfold`` awaits."""
-
-from memfold.client.asynchronous import AsyncMemfold
-from memfold.client.blocking import Memfold
-
-__all__ = ["AsyncMemfold", "Memfold"]
+"""What ``pip install memfold`` needs: the clients, judging, embedding, errors. Imports nothing of the other folders."""

@@ -1,5 +1,0 @@
-"""``python -m memfold.cli``."""
-
-from memfold.cli import main
-
-main()

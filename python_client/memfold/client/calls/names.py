@@ -1,0 +1,97 @@
+"""Links of names, as steps: link, unlink, suggest, ask."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+import psycopg
+
+from memfold.client import queries
+from memfold.client.calls.steps import Pause, Steps
+from memfold.client.calls.stored import Stored
+from memfold.client.types import LinkSuggestion, PredicateSuggestion
+
+_PATIENCE: Final = 300
+"""How often to try a batch whose rows are locked by others, a tenth of a second apart."""
+
+
+class Names(Stored):
+    """A client's calls about names."""
+
+    def link_subject(
+        self, alias: str | None, subject: str, bucket_id: str, tenant_id: str | None
+    ) -> Steps[UUID]:
+        given = {"alias": alias, "subject": subject, "bucket_id": bucket_id}
+        arguments = self._of_a_tenant(given, tenant_id)
+        rows = yield from self.run(queries.LINK_SUBJECT, arguments, repeatable=True)
+        run_id: UUID = rows[0]["link_subject"]
+        return run_id
+
+    def link_predicate(
+        self, alias: str, predicate: str, bucket_id: str, tenant_id: str | None
+    ) -> Steps[UUID]:
+        given = {"alias": alias, "predicate": predicate, "bucket_id": bucket_id}
+        arguments = self._of_a_tenant(given, tenant_id)
+        rows = yield from self.run(queries.LINK_PREDICATE, arguments, repeatable=True)
+        run_id: UUID = rows[0]["link_predicate"]
+        return run_id
+
+    def unlink_subject(
+        self, alias: str | None, subject: str | None, bucket_id: str, tenant_id: str | None
+    ) -> Steps[int]:
+        given = {"alias": alias, "subject": subject, "bucket_id": bucket_id}
+        rows = yield from self.run(queries.UNLINK_SUBJECT, self._of_a_tenant(given, tenant_id))
+        number: int = rows[0]["unlink_subject"]
+        return number
+
+    def unlink_predicate(self, alias: str, bucket_id: str, tenant_id: str | None) -> Steps[int]:
+        given = {"alias": alias, "bucket_id": bucket_id}
+        rows = yield from self.run(queries.UNLINK_PREDICATE, self._of_a_tenant(given, tenant_id))
+        number: int = rows[0]["unlink_predicate"]
+        return number
+
+    def suggest_predicates(
+        self, bucket_id: str, max_results: int, tenant_id: str | None
+    ) -> Steps[tuple[PredicateSuggestion, ...]]:
+        given = {"bucket_id": bucket_id, "max_results": max_results}
+        rows = yield from self.run(
+            queries.SUGGEST_PREDICATES, self._of_a_tenant(given, tenant_id), reads=True
+        )
+        return tuple(map(PredicateSuggestion.from_row, rows))
+
+    def suggest_links(
+        self, bucket_id: str, max_results: int, tenant_id: str | None
+    ) -> Steps[tuple[LinkSuggestion, ...]]:
+        given = {"bucket_id": bucket_id, "max_results": max_results}
+        rows = yield from self.run(queries.SUGGEST_LINKS, self._of_a_tenant(given, tenant_id), reads=True)
+        return tuple(map(LinkSuggestion.from_row, rows))
+
+    def ask_links(self, bucket_id: str, max_questions: int, tenant_id: str | None) -> Steps[int]:
+        given = {"bucket_id": bucket_id, "max_questions": max_questions}
+        rows = yield from self.run(queries.ASK_LINKS, self._of_a_tenant(given, tenant_id), repeatable=True)
+        number: int = rows[0]["ask_links"]
+        return number
+
+    def take_up_links(self, bucket_id: str | None, batch_size: int, tenant_id: str | None) -> Steps[int]:
+        """As the committing procedure of that name does: each batch is its own transaction."""
+        given = {"bucket_id": bucket_id, "batch_size": batch_size}
+        arguments = self._of_a_tenant(given, tenant_id)
+        links = yield from self.send(queries.LINKS, arguments, reads=True)
+        total = failures = 0
+        for link in links:
+            number = None
+            while number != 0:
+                try:
+                    rows = yield from self.send(queries.TAKE_UP_BATCH, {**arguments, **link}, repeatable=True)
+                except Exception as error:
+                    cause = error.__cause__
+                    failures += 1
+                    if not isinstance(cause, psycopg.errors.LockNotAvailable) or failures > _PATIENCE:
+                        raise
+                    yield Pause(0.1)
+                else:
+                    failures = 0
+                    number = int(rows[0]["texts"])
+                    total += number
+        return total

@@ -1,0 +1,114 @@
+"""Vectors for texts that tier 1 does not know. A failing embedder loses no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memfold.client import errors, queries
+from memfold.client._checks import check_text
+from memfold.client._log import logger, quoted
+from memfold.client._text import describe_error
+from memfold.client.calls.sending import Sending
+from memfold.client.calls.steps import Embed, Steps
+from memfold.client.embedding import EmbedderProtocol
+from memfold.client.embedding.vectors import VectorBinary, checked_vectors, is_one_vector
+from memfold.client.types import KnownMemory
+
+_NEVER_EMBEDDED = "; it has returned none so far: embed takes a list of texts and returns a list of vectors"
+
+
+def _no_embedder(embedder: EmbedderProtocol, detail: str) -> errors.EmbedderError:
+    return errors.EmbedderError(
+        f"the embedder of {embedder.model} does not take a list of texts",
+        detail=detail,
+        hint="embed takes a list of texts and returns a vector for each. For a function of one text:"
+        " Embedder(lambda texts: [embed_one(text) for text in texts], ...).",
+    )
+
+
+class Vectors(Sending):
+    """A client's requests to its embedder."""
+
+    _registered = False
+    _has_embedded = False
+    vector_type: int | None = None
+    """The oid of the type vector, once it has been looked up."""
+
+    def register_embedding_model(self, embedding_model: str, dimensions: int) -> Steps[None]:
+        check_text("embedding_model", embedding_model)
+        given = {"embedding_model": embedding_model, "dimensions": dimensions}
+        yield from self.run(queries.REGISTER_MODEL, given, repeatable=True)
+
+    def _embed_on_miss(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
+        """Add the vector to the arguments if tier 1 does not know the text and a vector is available."""
+        arguments.pop("embedding", None)
+        arguments.pop("embedding_model", None)
+        if (yield from self._known(arguments)) is None:
+            yield from self._embed_or_not(embedder, arguments)
+
+    def _embed_or_not(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
+        """Add the vector of the content to the arguments, if one is available."""
+        vectors = yield from self.vectors_or_none(embedder, [arguments["content"]])
+        if vectors[0] is not None:
+            yield from self.register(embedder, vectors[0])
+            arguments.update(embedding=vectors[0], embedding_model=embedder.model)
+
+    def _known(self, arguments: Mapping[str, Any]) -> Steps[KnownMemory | None]:
+        probe = {name: arguments[name] for name in queries.KNOWN_ARGUMENTS if name in arguments}
+        rows = yield from self.run(queries.KNOWN, probe, reads=True)
+        return KnownMemory.from_row(rows[0]) if rows else None
+
+    def _vectors(self, embedder: EmbedderProtocol, texts: list[str]) -> Steps[list[VectorBinary]]:
+        try:
+            answer = yield Embed(texts)
+        except (TypeError, AttributeError) as error:
+            if self._has_embedded:
+                raise
+            raise _no_embedder(
+                embedder, f"Called with a list of texts, it raised {describe_error(error)}."
+            ) from error
+        if is_one_vector(answer):
+            raise _no_embedder(embedder, "Called with a list of texts, it returned one flat vector.")
+        vectors = checked_vectors(answer, texts, embedder.dimensions)
+        self._has_embedded = True
+        return vectors
+
+    def vectors_or_none(
+        self, embedder: EmbedderProtocol, texts: list[str]
+    ) -> Steps[list[VectorBinary | None]]:
+        """A failing embedder loses no data: a caller that gets None stores without a vector."""
+        try:
+            return list((yield from self._vectors(embedder, texts)))
+        except errors.EmbedderError:
+            raise  # it would fail for every text, and nobody would see why
+        except Exception as error:
+            if len(texts) == 1:
+                logger.warning(
+                    "DEDUP_FAIL: %s by %s failed (%s), continuing without a vector%s",
+                    quoted(texts[0]),
+                    embedder.model,
+                    describe_error(error),
+                    "" if self._has_embedded else _NEVER_EMBEDDED,
+                )
+                return [None]
+        # One text may have made the batch fail; the others must not wait for it. After two failures the embedder
+        # counts as down.
+        made: list[VectorBinary | None] = []
+        for text in texts:
+            made += yield from self.vectors_or_none(embedder, [text])
+            if made == [None, None]:
+                return [None] * len(texts)
+        return made
+
+    def register(self, embedder: EmbedderProtocol, vector: VectorBinary) -> Steps[None]:
+        if self._registered:
+            return
+        dimensions = embedder.dimensions or vector.dimensions
+        try:
+            yield from self.register_embedding_model(embedder.model, dimensions)
+        except errors.MemfoldError as error:
+            if error.sqlstate != "42501":  # not permitted: then somebody else must have registered it
+                raise
+            logger.debug("the model %s could not be registered: %s", embedder.model, error.message)
+        self._registered = True

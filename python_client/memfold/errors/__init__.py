@@ -1,5 +1,0 @@
-"""memfold's exceptions. The server's errors are distinguished only by SQLSTATE, never by their text."""
-
-from memfold.errors.base import *  # noqa: F403 (each class has one home, and is listed nowhere else)
-from memfold.errors.server import *  # noqa: F403
-from memfold.errors.translating import *  # noqa: F403

@@ -1,0 +1,1 @@
+"""Programs for people: the command line, installation and maintenance, the page, review, calibration."""
