@@ -151,8 +151,7 @@ begin
     loop
         perform create_reference_table(('memfold.' || v_row.name)::regclass);
     end loop;
-    -- Citus copies the functions that generated columns name, but not those that these call, which existing rows need as they
-    -- are copied.
+    -- Citus copies the functions that generated columns name, but not those that these call, which existing rows need.
     for v_row in
         select p.oid::regprocedure as name from pg_proc as p
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.prokind = 'f' and p.provolatile = 'i'
@@ -300,8 +299,7 @@ begin
 end;
 $body$;
 
--- Runs as its owner, because no policy restricts memfold_rules, as which erase_tenant() runs, to one tenant, and Citus would
--- not plan these joins.
+-- As its owner: no policy restricts memfold_rules, as which erase_tenant() runs, and Citus would not plan these joins.
 alter function memfold_internal._erase_some(text, text, bigint) security definer set search_path = pg_catalog, pg_temp;
 
 -- Runs as its owner memfold_rules, because replay_bucket() copies policies, which are on every node, before it rolls back.
@@ -719,7 +717,6 @@ begin
     perform create_distributed_function(p.oid::regprocedure)
     from pg_proc as p where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in ('_types', '_planned_tenant');
     drop function memfold_internal._types;
-    -- The function that Citus sends.
     perform create_distributed_function('memfold_internal._run_on_shard(text, text, text, text, "any")', 'tenant_id',
         'memfold.memories', true);
     for v_policy in
@@ -753,8 +750,8 @@ $$;
 commit;
 
 -- Functions and views are plain objects of each node, not managed by Citus: to Citus, functions that take or return rows of
--- tables whose CHECKs call memfold's functions form a circle, and no node could be added. In a transaction of its own,
--- because it must see what was distributed.
+-- tables whose CHECKs call memfold's functions form a circle, and no node could be added. This must see what was
+-- distributed, so it is a separate transaction.
 do $$
 declare
     v_result record;

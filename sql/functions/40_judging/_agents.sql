@@ -38,8 +38,7 @@ begin
 end;
 $$;
 
--- Raises MF066 if the caller is an agent that has used up the bucket's agent_actions_per_hour: decisions and undos of the
--- last hour.
+-- Raises MF066 if the caller is an agent whose decisions and undos of the last hour reach the bucket's agent_actions_per_hour.
 create or replace function memfold_internal._check_agent_actions(p_tenant_id text, p_bucket_id text) returns void
 language plpgsql stable
 as $$

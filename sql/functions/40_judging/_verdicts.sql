@@ -15,9 +15,8 @@ begin
 end;
 $$;
 
--- Merges members (oldest to newest) into the memory with the judgement's merged text, which is stored unless the bucket
--- has it. Returns its id; null if that text is rejected. A stored text has no observation of its own, so it is withdrawn
--- when these merges are undone.
+-- Merges members (oldest to newest) into the memory with the judgement's merged text, stored unless the bucket has it, and
+-- returns its id; null if that text is rejected. Without an observation, a stored text is withdrawn when this is undone.
 create or replace function memfold_internal._synthesise(j memfold.judgements, p_members memfold.memories[]) returns uuid
 language plpgsql volatile
 as $$
@@ -105,8 +104,7 @@ end;
 $$;
 
 -- Applies a conflict policy to members (oldest to newest) that cannot all be current. p_is_judged: a judge found that they
--- contradict one another; false: they are values of one slot, and those equal to the kept value are kept with it. The
--- caller holds the lock.
+-- contradict one another; false: they are values of a slot, of which equal ones stay. The caller holds the lock.
 create or replace function memfold_internal._contradict(
     j memfold.judgements, p_members memfold.memories[], p_conflict text, p_is_judged boolean
 ) returns memfold.resolution
@@ -220,8 +218,7 @@ begin
 end;
 $$;
 
--- The conflict policy for members (oldest to newest): the predicate's if all have one scope, else that of the newest's
--- bucket and type. Only reads.
+-- The conflict policy for members: the predicate's if they have one scope, else that of the newest's type. Only reads.
 create or replace function memfold_internal._conflict_of(p_members memfold.memories[]) returns text
 language plpgsql stable
 as $$

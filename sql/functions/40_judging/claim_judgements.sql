@@ -24,9 +24,8 @@ begin
 end;
 $$;
 
--- Leases a judgement whose row the caller has locked, and returns it with its new status: leased; obsolete (nothing is
--- left to decide); dead (its eighth lease has expired); or open (its memories have changed: they are now asked about under
--- another id).
+-- Leases a judgement whose row the caller has locked, and returns it with its new status: leased; obsolete (nothing is left
+-- to decide); dead (its eighth lease has expired); or open (its memories have changed, and have a new question).
 create or replace function memfold_internal._lease(j memfold.judgements, p_worker text, p_lease interval) returns memfold.judgements
 language plpgsql volatile
 as $$
@@ -58,8 +57,7 @@ begin
 end;
 $$;
 
--- claim_judgements() for one tenant, or for all (p_only_tenant null). Owned by memfold_queue, the only role that sees the
--- queues of all tenants.
+-- claim_judgements() for one tenant, or for all (p_only_tenant null). Owned by memfold_queue, which sees all queues.
 create or replace function memfold_internal._claim(
     p_worker text, p_max bigint, p_lease interval, p_review boolean, p_only_tenant text, p_judgement_ids uuid[]
 ) returns setof memfold.claimed_judgement

@@ -14,7 +14,6 @@ declare
 begin
     for t in
         with recursive undone as materialized (
-            -- Each text, and the one that it was merged into.
             select coalesce(v.run_id, v.event_id) as run_id, v.bucket_id, v.similarity, v.guard, x.child, x.parent
             from memfold_internal._events(p_tenant_id, p_event_ids) as v
             cross join lateral (
@@ -112,9 +111,8 @@ begin
 end;
 $$;
 
--- Makes each event undone, withdrawn or restored (p_states, by position), unless it already is. Returns the memories
--- concerned, each with its last new ledger row. p_run_id: the run that does this, or null. Raises MF032. The caller holds
--- the locks of these memories.
+-- Makes each event undone, withdrawn or restored (p_states, by position), unless it already is, as part of a run (or null).
+-- Returns the memories concerned, each with its last new ledger row. Raises MF032. The caller holds their locks.
 create or replace function memfold_internal._undo(
     p_tenant_id text, p_event_ids uuid[], p_states text[], p_reason text, p_run_id uuid
 ) returns setof memfold.undone_memory
@@ -192,9 +190,8 @@ begin
 end;
 $$;
 
--- The event that undo(p_event_id) changes, and its state afterwards. For the row of an undo, that is the event it names.
--- Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is undone, or a later row names it), 42501. Only
--- reads.
+-- The event that undo(p_event_id) changes (for the row of an undo, the event that it names), and its state afterwards. Raises
+-- MF029 (no such event), MF032 (it cannot be undone), MF033 (it is undone, or a later row names it), 42501. Only reads.
 create or replace function memfold_internal._event_to_undo(
     p_tenant_id text, p_event_id uuid, out event memfold.memory_events, out state text
 )

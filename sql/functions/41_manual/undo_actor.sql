@@ -1,5 +1,4 @@
--- The events that p_actor has changed since p_since, and the state that each would have if the actor had done nothing. Null
--- if there are none. Only reads.
+-- The events that p_actor has changed since p_since (null: none), and the state of each without the actor. Only reads.
 create or replace function memfold_internal._deeds(
     p_tenant_id text, p_actor text, p_since timestamptz, out event_ids uuid[], out states text[]
 )
@@ -65,7 +64,6 @@ begin
                 coalesce(dry_run::text, 'null')),
             'Name the role, as in memory_events.actor, and the time from which on what it did is to be undone.');
     end if;
-    -- The events may be in any bucket.
     perform memfold_internal._lock_rules(tenant_id);
     v_deeds := memfold_internal._deeds(tenant_id, actor, since);
     if v_deeds.event_ids is null then

@@ -1,6 +1,5 @@
--- After a link is removed: withdraws restatements that were made under one of its names, of a text that now has the other
--- name, and ingests them again under their own name, at their own times. Returns how many. The caller holds the bucket's
--- lock.
+-- After a link is removed: withdraws restatements made under one of its names, of a text that now has the other, and ingests
+-- them again under their own name, at their own times. Returns how many. The caller holds the bucket's lock.
 create or replace function memfold_internal._state_again(
     p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text, p_run_id uuid
 ) returns bigint

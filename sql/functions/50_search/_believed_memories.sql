@@ -8,11 +8,10 @@
 -- Recall writes in three places: the counters of what was shown (touch, which skips locked rows), record_feedback(), and
 -- known_at, whose copy of a bucket is rolled back. create_text_index() blocks writers of memories. What must stay true: a
 -- search covers all of its buckets, or marks its rows as not complete and raises a NOTICE (01M01); a scan and an index
--- rank words alike; and missing statistics never choose a plan, hence the lateral lookups by key (offset 0).
+-- rank words alike; and missing statistics never choose a plan, hence enable_seqscan off and lookups by key (offset 0).
 
--- Copies a bucket as of p_known_at to the tenant p_into_tenant: present policies and predicates, its texts, the ledger rows
--- recorded until then, and counters. Returns the ids of the texts, whose state the caller derives. Leaves
--- memfold.tenant_id set to p_into_tenant.
+-- Copies a bucket to tenant p_into_tenant: policies, predicates, texts, the ledger rows recorded until p_known_at, counters.
+-- Returns the ids of the texts, whose state the caller derives. Leaves memfold.tenant_id set to p_into_tenant.
 create or replace function memfold_internal._copy_known(
     p_tenant_id text, p_bucket_id text, p_known_at timestamptz, p_into_tenant text
 ) returns uuid[]

@@ -29,9 +29,8 @@ begin
 end;
 $$;
 
--- The memories that may contradict each of p_memory_ids, newest first, at most three: those in an open question with it,
--- and other values of its subject and predicate while nobody has declared how many it has. No row for a memory without
--- any. Only reads.
+-- The memories that may contradict each of p_memory_ids, if any, newest first, at most three: those in an open question with
+-- it, and other values of its subject and predicate while nobody has declared how many it has. Only reads.
 create or replace function memfold_internal._disputes(p_tenant_id text, p_memory_ids uuid[]) returns setof memfold_internal.dispute
 language plpgsql stable rows 10
 as $$

@@ -36,13 +36,11 @@ create or replace function memfold_internal._search_limit() returns bigint
 language sql immutable parallel safe
 return 100000;
 
--- Whether a scope (null: the bucket) has more than _search_limit() active vectors of a model. Reads up to that many index
--- entries: 8 ms.
+-- Whether a scope (null: the bucket) has more than _search_limit() active vectors of a model. Reads that many index entries.
 create or replace function memfold_internal._exceeds_search_limit(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding_model text
 ) returns boolean
 language plpgsql stable
--- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -65,8 +63,7 @@ end;
 $$;
 
 -- Whether a bucket has more than _exact_limit() active vectors of a model, so that recall uses the index, or reads a scope
--- by itself. The session remembers true for a minute, because counting takes a sixth of a search; a bucket that has
--- shrunk since is still searched completely.
+-- by itself. The session remembers true for a minute, because counting takes a sixth of a search.
 create or replace function memfold_internal._is_large_bucket(p_tenant_id text, p_bucket_id text, p_embedding_model text) returns boolean
 language plpgsql stable
 as $$
@@ -97,7 +94,7 @@ create or replace function memfold_internal._knn_by_memory(
 language plpgsql stable
 as $$
 begin
-    -- Start from memories: a session has few, and the indexes of vectors omit superseded values.
+    -- Start from memories: a session has few, and p_as_of compares all of the bucket.
     select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
     into root_ids, text_ids, similarities, confidences, feedbacks
     from (
@@ -257,7 +254,7 @@ begin
                         ) as w
                     ) as i
                     order by 2 desc, i.memory_id
-                    -- Without filters, nearly all pass.
+                    -- Without filters, this assumes that nearly all pass; superseded and expired texts do not.
                     limit case when not v_filtered then p_max_vectors end
                 ) as o
                 cross join lateral memfold_internal._recallable(p_tenant_id, o.memory_id, p_memory_type,

@@ -4,7 +4,6 @@ create or replace function memfold_internal._search_buckets(
     p_tenant_id text, p_bucket_id text, p_bucket_ids text[], p_bucket_prefix text
 ) returns text[]
 language plpgsql stable
--- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -191,9 +190,8 @@ begin
 end;
 $$;
 
--- The p_max_texts best roots of each kind from _recall_candidates(), each once, with their fit in [0, 1]: the similarity, or
--- the share of the query's words, or with both (p_is_hybrid) the sum of 1 / (60 + rank), scaled so that the first by both
--- has 1. Only reads.
+-- The p_max_texts best roots of each kind from _recall_candidates(), each once, with their fit in [0, 1]: the similarity, the
+-- share of words, or with both (p_is_hybrid) the sum of 1 / (60 + rank), scaled so that the first by both has 1. Only reads.
 create or replace function memfold_internal._fuse(
     p_places bigint[], p_root_ids uuid[], p_text_ids uuid[], p_similarities double precision[], p_shares double precision[],
     p_confidences double precision[], p_feedbacks double precision[], p_max_texts bigint, p_is_hybrid boolean

@@ -10,7 +10,6 @@ language sql stable rows 1
 -- The body is a text because a view that it reads is dropped while Citus distributes tables.
 as $$
     select r.memory_id, e.confidence, (k.helpful_count + 1)::double precision / (k.helpful_count + k.harmful_count + 2)
-    -- Look up each row by its key; do not let missing statistics choose a scan.
     from (
         select memfold_internal._root(m.memory_id, m.root_id) as id
         from memfold.memories as m

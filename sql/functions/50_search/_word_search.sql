@@ -4,7 +4,6 @@
 create or replace function memfold_internal._indexed_words(p_tenant_id text, p_keys bigint[], p_text_search regconfig)
 returns table (memory_id uuid, key bigint, size integer)
 language plpgsql stable strict security definer rows 1000 set search_path = pg_catalog, pg_temp
--- Missing statistics must not choose a scan.
 set enable_seqscan = off
 set jit = off
 as $$

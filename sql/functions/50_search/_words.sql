@@ -2,8 +2,7 @@
 -- new versions. A restore builds the index as memfold_owner before it grants anything: SQL bodies bind the names of
 -- memfold's functions, and PL/pgSQL calls only built-in ones.
 
--- The words of a text by a text search configuration. p_capitals, p_fold_from, p_fold_to: the data of prose/1 for letter
--- case.
+-- The words of a text by a text search configuration. p_capitals, p_fold_from, p_fold_to: letter case, from prose/1.
 create or replace function memfold_internal._text_words(
     p_content text, p_text_search regconfig, p_capitals text, p_fold_from text, p_fold_to text
 ) returns tsvector
@@ -64,8 +63,7 @@ return memfold_internal._word_keys(
     pg_catalog.tsvector_to_array(memfold_internal._word_vector(p_content, p_subject, p_predicate, p_object, p_text_search))
 );
 
--- The words of a query to search for, at most 64. For configuration simple without English stop words, unless the query
--- consists of them.
+-- The words of a query to search for, at most 64. Configuration simple: without English stop words, unless all are.
 create or replace function memfold_internal._query_words(p_query text, p_text_search regconfig) returns text[]
 language plpgsql immutable parallel safe
 as $$

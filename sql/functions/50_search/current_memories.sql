@@ -51,7 +51,6 @@ begin
                 or a.tenant_id = v_tenant_id and a.bucket_id = v_bucket_id and a.content_hash is null)
             and a.root_id is null and a.status = 'superseded' and as_of is not null
     ) as m
-    -- Look up each row by its key; do not let missing statistics choose a scan.
     cross join lateral (
         select k.on_timeline, k.first_seen, k.observations, k.independent, k.source_confidence, k.extractor_confidence,
             -- The value stated last is current even if the clock was ahead when it was stated.

@@ -5,8 +5,7 @@
 -- explain_memory() also reads as its caller. suggest_links() and suggest_predicates() compare what a bucket has stored
 -- and change nothing: a person acts on their suggestions, or 60_maintenance queues questions (ask_links).
 --
--- What must stay true: metrics reads only statistics and small indexes, because monitors query it often; a report never
--- shows what the role may not read.
+-- What must stay true: metrics reads only statistics and small indexes, because monitors query it often.
 
 -- The words of a canonical name.
 create or replace function memfold_internal._name_words(p_name text) returns text[]

@@ -27,8 +27,7 @@ begin
 end;
 $$;
 
--- The embedding model by which maintenance compares a bucket: the given one, or the most used (may be null). Raises MF003,
--- MF013. Only reads.
+-- The embedding model by which maintenance compares a bucket: the given or the most used one; may be null. Raises MF003, MF013.
 create or replace function memfold_internal._maintenance_model(p_tenant_id text, p_bucket_id text, p_embedding_model text) returns text
 language plpgsql stable
 as $$

@@ -1,5 +1,4 @@
--- The memories of a bucket that an open question compares with an older one. Maintenance skips them until it is answered.
--- Only reads.
+-- The memories that an open question compares with an older one: maintenance skips them until it is answered. Only reads.
 create or replace function memfold_internal._waiting(p_tenant_id text, p_bucket_id text) returns uuid[]
 language plpgsql stable
 as $$

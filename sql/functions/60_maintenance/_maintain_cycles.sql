@@ -1,6 +1,5 @@
--- The task cycles: a pass iterates over the buckets of a tenant, as many per call as fit into one second. Each interval divides
--- time since the epoch into cycles; the first pass that begins in a new cycle does the task in every bucket. So nothing
--- needs to be stored for each bucket.
+-- The task cycles: a pass iterates over the buckets of a tenant, for one second per call. An interval divides time since the
+-- epoch into cycles; the first pass that begins in a new one does the task in every bucket, without a record for each.
 
 -- Whether a pass that began at p_started is in another cycle than the one that began at p_previous (null: the first).
 create or replace function memfold_internal._in_new_cycle(p_cycle interval, p_previous timestamptz, p_started timestamptz) returns boolean

@@ -1,5 +1,4 @@
--- The active memories of a bucket that have the same hash by the present rules as another one, keep_id: the most confident,
--- then the newest. Only reads.
+-- Active memories with the same hash by the present rules as keep_id, the most confident, then newest of them. Only reads.
 create or replace function memfold_internal._exact_duplicates(p_tenant_id text, p_bucket_id text)
 returns table (memory_id uuid, keep_id uuid)
 language plpgsql stable

@@ -1,5 +1,4 @@
--- The memories that prune_memories() retires, least confident first, each with its reason. p_memory_ids: only these; null:
--- all. Only reads.
+-- The memories that prune_memories() retires, among p_memory_ids (null: all), least confident first, with reasons. Only reads.
 create or replace function memfold_internal._prunable(
     p_tenant_id text, p_bucket_id text, p_max_confidence double precision, p_unused_for interval, p_max_operations bigint,
     p_memory_ids uuid[]

@@ -63,7 +63,6 @@ begin
         memory_ids := array(select distinct i.id from unnest(memory_ids) as i (id) order by 1);
     end if;
     v_rules := memfold_internal._rules_stamp(tenant_id, bucket_id);
-    -- Plan without a lock.
     for p in
         select s.* from memfold_internal._sweep_plan(tenant_id, bucket_id, v_model, memory_ids, max_operations) as s
         order by s.similarity desc, s.member_ids

@@ -29,8 +29,7 @@ create or replace function memfold_internal._score_name(p_calibration_id uuid) r
 language sql immutable strict parallel safe
 return '_score_' || pg_catalog.replace(p_calibration_id::text, '-', '');
 
--- Whether a text creates the function p_name as Score.sql() writes it: arithmetic over its argument, without other reads or
--- calls.
+-- Whether a text creates the function p_name as Score.sql() writes it: arithmetic over its argument, no other reads or calls.
 create or replace function memfold_internal._is_score(p_score_sql text, p_name text) returns boolean
 language plpgsql immutable parallel safe
 as $$

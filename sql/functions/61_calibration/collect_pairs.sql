@@ -32,7 +32,6 @@ begin
             and j.verdict in ('duplicate', 'refinement', 'contradiction', 'distinct')
             and not (u.undone and j.verdict in ('contradiction', 'distinct'))
         union all
-        -- Decisions without a judgement.
         select e.memory_id, e.target_id, e.recorded_at,
             case when e.undone then 'distinct' when e.action in ('superseded', 'historical') then 'contradiction'
                 when e.reason ~ '^refinement(,|$)' then 'refinement' else 'duplicate' end,

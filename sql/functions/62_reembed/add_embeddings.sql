@@ -1,9 +1,8 @@
--- Re-embedding: moves a database from one embedding model to another while it is in use.
---
--- memfold reembed calls these functions, for each tenant: start_reembedding() opens a run; missing_embeddings() and
--- add_embeddings(), in a loop, add vectors of the new model next to those of the old one; end_reembedding() closes the
--- run. Then replace_embedding_model() switches over for all tenants, and drop_embeddings() and
--- unregister_embedding_model() remove what is left. The last three are for members of memfold_owner.
+-- From one embedding model to another, while the database is in use. memfold reembed calls these functions, for each
+-- tenant: start_reembedding() opens a run; missing_embeddings() and add_embeddings(), in a loop, add vectors of the new
+-- model next to those of the old one; end_reembedding() closes the run. Then replace_embedding_model() switches over for
+-- all tenants, and drop_embeddings() and unregister_embedding_model() remove what is left; these three are for members of
+-- memfold_owner.
 --
 -- Only memory_vectors, embedding_models and the report of the run change: added vectors decide nothing, and the ledger
 -- gets no row. add_embeddings() tries for the locks of scopes and stops after 50 ms. What must stay true: no memory loses

@@ -53,7 +53,6 @@ begin
     return query
     select s.memory_id, m.bucket_id::text, m.content::text
     from (
-        -- In the order of the primary key, from where the last call stopped.
         select v.memory_id
         from memfold.memory_vectors as v
         where v.tenant_id = missing_embeddings.tenant_id collate "C" and v.model = from_model collate "C"
@@ -147,8 +146,7 @@ comment on function memfold.end_reembedding is
 'Closes a run of start_reembedding() if no memory has a vector of the old model and none of the new; returns how many do. Raises MF001 to
 MF003, MF038, MF039 (a run of another kind).';
 
--- The number of a tenant's memories that have a vector of p_from_model and none of p_to_model. Reads the keys of all its
--- vectors.
+-- The number of memories with a vector of p_from_model and none of p_to_model. Reads the keys of all the tenant's vectors.
 create or replace function memfold_internal._missing_count(p_tenant_id text, p_from_model text, p_to_model text) returns bigint
 language sql stable
 begin atomic

@@ -11,8 +11,7 @@
 -- in rows of others either (guard, similar_memories); its ledger row erased lets its id still be resolved; a fact
 -- that others support keeps its ids and merges; and check_invariants() finds nothing after every call.
 
--- The memories outside of p_texts that a ledger row with one of p_actions relates, or ever related, to one of them. Only
--- reads.
+-- Other memories that a ledger row with one of p_actions relates, or ever related, to one of p_texts. Only reads.
 create or replace function memfold_internal._beside(p_tenant_id text, p_texts uuid[], p_actions text[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -58,8 +57,7 @@ begin
 end;
 $$;
 
--- Locks the counters of all texts that an erasure of p_texts may change, in the common order. The caller holds the lock of
--- their scopes (_lock_to_erase).
+-- Locks the counters of all that an erasure of p_texts may change, in the common order. The caller has called _lock_to_erase().
 create or replace function memfold_internal._lock_erased(p_tenant_id text, p_texts uuid[]) returns void
 language plpgsql volatile
 as $$

@@ -40,7 +40,6 @@ begin
         where e.tenant_id = p_tenant_id collate "C" and e.event_id = v_id;
         get diagnostics v_removed = row_count;
         v_count := v_count + v_removed;
-        -- Delete the rows that undo it as well.
         delete from memfold.memory_events as e
         where e.tenant_id = p_tenant_id collate "C" and e.undoes = v_id;
         get diagnostics v_removed = row_count;
@@ -55,8 +54,7 @@ begin
 end;
 $$;
 
--- p_similar_memories without entries about p_texts, and without p_texts as the matching texts of others; null if no entry is
--- left.
+-- p_similar_memories without p_texts, as memories or as matching texts of others; null if no entry is left.
 create or replace function memfold_internal._drop_similar(p_similar_memories jsonb, p_texts uuid[]) returns jsonb
 language sql immutable parallel safe
 begin atomic
@@ -132,9 +130,8 @@ end;
 $$;
 
 -- Re-points ledger rows about erased texts (p_gone), whose observations are already gone, to p_gone_into (null: no text of
--- the fact is left), or deletes those that would have no meaning. p_aliases stay merged into p_aliases_into, by a ledger
--- row of their own if no other row merges them. Returns how many rows were deleted. The caller has set memfold.maintenance
--- to on.
+-- the fact is left), or deletes those that would have no meaning; returns how many. p_aliases stay merged into
+-- p_aliases_into, by a new row if no other merges them. The caller has set memfold.maintenance to on.
 create or replace function memfold_internal._repoint_merges(
     p_tenant_id text, p_bucket_id text, p_gone uuid[], p_gone_into uuid[], p_aliases uuid[], p_aliases_into uuid[]
 ) returns bigint

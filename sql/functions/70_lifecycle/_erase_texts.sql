@@ -101,9 +101,8 @@ begin
 end;
 $$;
 
--- For each of p_texts (whole trees), the text into which it is merged once p_gone are removed: the nearest one above it that
--- stays, else the oldest one without any (into_id = memory_id for that one, and for a root that stays); and the new root.
--- Null: nothing of its tree stays. Only reads.
+-- For each of p_texts (whole trees), the text into which it is merged once p_gone are removed: the nearest above it that
+-- stays, else the oldest without any (a new root, into_id = memory_id); null: nothing of the tree stays. Only reads.
 create or replace function memfold_internal._new_roots(p_tenant_id text, p_texts uuid[], p_gone uuid[])
 returns table (memory_id uuid, into_id uuid, root_id uuid)
 language sql stable
@@ -137,8 +136,7 @@ as $$
 $$;
 
 -- Gives texts whose exact wording is in no ledger row any more the wording of their first remaining observation, or else of
--- a recalled or refused statement. That is another spelling of the same canonical form. The caller has set
--- memfold.maintenance to on.
+-- a recalled or refused one: another spelling of their canonical form. The caller has set memfold.maintenance to on.
 create or replace function memfold_internal._restore_wording(p_tenant_id text, p_texts uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan

@@ -1,5 +1,4 @@
--- The memories that forget_memories() forgets, nearest first, at most 1,001. similarity: the best cosine of their texts to
--- p_embedding; null without one. Only reads.
+-- The memories that forget_memories() forgets, at most 1,001, with the best cosine of their texts to p_embedding. Only reads.
 create or replace function memfold_internal._forgettable(
     p_tenant_id text, p_bucket_id text, p_subject text, p_predicate text, p_embedding vector, p_embedding_model text,
     p_min_similarity double precision

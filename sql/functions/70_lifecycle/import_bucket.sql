@@ -118,8 +118,7 @@ begin
 end;
 $$;
 
--- Raises MF054 unless the embedding model of a line is registered, or (table rules) new candidates would be hashed like the
--- exported memories of that type.
+-- Raises MF054 unless a line's embedding model is registered, or (table rules) its type would be hashed as when exported.
 create or replace function memfold_internal._check_import(p_tenant_id text, p_bucket_id text, p_table_name text, p_line jsonb) returns void
 language plpgsql stable
 as $$
