@@ -283,7 +283,13 @@ def test_errors_of_candidates(db: DB) -> None:
 
 def test_null_stands_for_the_default_but_not_of_a_bucket(db: DB) -> None:
     """As in a single call: a lost bucket_id must not put somebody's fact into the bucket 'default'."""
-    nulls = {"origin": None, "metadata": None, "source_confidence": None, "source_turn_ids": None, "subject": None}
+    nulls = {
+        "origin": None,
+        "metadata": None,
+        "source_confidence": None,
+        "source_turn_ids": None,
+        "subject": None,
+    }
     for others in ([], [{"content": "User likes cake"}]):
         for name in ("bucket_id", "memory_type"):
             [row, *_] = at_once(db, "acme", [{"content": "User likes tea", name: None}, *others])

@@ -91,3 +91,22 @@ def test_who_may(db: DB) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         db.execute("select * from memfold.replay_bucket('acme', 'default')")
     db.execute("reset role")
+
+
+def test_metadata_and_links_count(db: DB) -> None:
+    """What belongs to the identity of a text, and the names that the bucket has linked, are as when it came."""
+    model(db)
+    db.execute("select memfold.set_policy('acme', 'default', metadata_keys => '{place}', merge_veto => 0)")
+    db.execute("select memfold.link_subject('Anna', 'Anna Maier', 'acme', 'default')")
+    for place in ("home", "work"):
+        ingest(db, "Drinks tea", metadata={"place": place}, **vector(0.99 if place == "home" else 0.5))
+    ingest(db, "Drinks tea", metadata={"size": 1, "place": "home"})
+    ingest(db, "Anna plays chess at the club", **vector(0.3, 2))
+    ingest(db, "Anna Maier plays chess at the club", **vector(0.3, 2))
+    assert [row[:3] for row in replay(db)] == [
+        ("Drinks tea", "inserted", None),
+        ("Drinks tea", "inserted", None),
+        ("Anna plays chess at the club", "inserted", None),
+        ("Anna Maier plays chess at the club", "replaced", "Anna plays chess at the club"),
+    ]
+    check(db)

@@ -38,6 +38,22 @@ begin
 end;
 $$;
 
+-- The metadata that a stored text first came with: that of its row is combined from all observations, or empty for an
+-- alias.
+create or replace function memfold_internal._first_metadata(m memfold.memories) returns jsonb
+language plpgsql stable
+as $$
+begin
+    return coalesce((
+        select e.metadata
+        from memfold.memory_events as e
+        where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.metadata is not null
+        order by e.event_id
+        limit 1
+    ), m.metadata);
+end;
+$$;
+
 -- The metadata signature of a stored text, from the metadata that it first came with.
 create or replace function memfold_internal._stored_signature(m memfold.memories, p_metadata_keys text[]) returns text
 language plpgsql stable
@@ -46,14 +62,7 @@ begin
     if p_metadata_keys = '{}' then
         return null;
     end if;
-    -- the row's own metadata is combined from all observations, or empty for an alias
-    return memfold_internal._metadata_signature(coalesce((
-        select e.metadata
-        from memfold.memory_events as e
-        where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.metadata is not null
-        order by e.event_id
-        limit 1
-    ), m.metadata), p_metadata_keys);
+    return memfold_internal._metadata_signature(memfold_internal._first_metadata(m), p_metadata_keys);
 end;
 $$;
 

@@ -97,11 +97,11 @@ $$;
 -- The active memories near a unit vector (_near_texts), one row each: the p_max_results nearest by any of their texts,
 -- and the p_max_results nearest by their own. place: the smaller of both ranks. similarity: of the own text, which is
 -- the text shown; null: it has no vector of the model. matched: the nearest of its texts, its own if none is nearer.
--- p_except_root: omits this memory. scan_ended: as in _near_texts(), the same in each row. Most similar first.
+-- p_except_root: omits this memory. p_is_active: omits former values, which are neighbours for tier 2 only. scan_ended: as in _near_texts(), the same in each row. Most similar first.
 create or replace function memfold_internal._knn_dedup(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding vector, p_embedding_model text,
     p_newest bigint, p_max_results bigint, p_threshold double precision, p_except_root uuid,
-    p_hidden_after uuid, p_hidden_to uuid
+    p_hidden_after uuid, p_hidden_to uuid, p_is_active boolean default false
 ) returns table (
     root_id uuid, similarity double precision, content text, object text,
     matched_id uuid, matched_similarity double precision, matched_content text, matched_object text,
@@ -134,7 +134,7 @@ begin
                 m.object::text, 1::bigint, v_scan_ended
             from memfold.memories as m
             where m.tenant_id = p_tenant_id collate "C" and m.memory_id = v_ids[1] and m.root_id is null
-                and m.memory_id is distinct from p_except_root;
+                and m.memory_id is distinct from p_except_root and (m.status = 'active' or not p_is_active);
             if found then
                 return;
             end if;
@@ -145,16 +145,22 @@ begin
             count(*) filter (where m.root_id = i.id and m.root_id is distinct from p_except_root)
         into v_roots, v_trees, v_own
         from unnest(v_ids) with ordinality as i (id, rank)
-        cross join lateral (
-            select memfold_internal._root(t.memory_id, t.root_id) as root_id from memfold.memories as t
-            where t.tenant_id = p_tenant_id collate "C" and t.memory_id = i.id
-            offset 0
-        ) as m;
+        left join lateral (
+            select r.root_id from (
+                select memfold_internal._root(t.memory_id, t.root_id) as root_id from memfold.memories as t
+                where t.tenant_id = p_tenant_id collate "C" and t.memory_id = i.id
+                offset 0
+            ) as r
+            where not p_is_active or exists (
+                select from memfold.memories as o
+                where o.tenant_id = p_tenant_id collate "C" and o.memory_id = r.root_id and o.status = 'active'
+            )
+        ) as m on true;
         -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
         exit when cardinality(v_ids) < v_texts or v_trees >= p_max_results and v_own >= p_max_results
             -- an index finds as many in one scan
-            or v_texts >= case when p_scope_key is null and memfold_internal._vector_index(p_embedding_model) is not null then 400
-                else p_newest end;
+            or v_texts >= case when p_scope_key is null and not p_is_active
+                and memfold_internal._vector_index(p_embedding_model) is not null then 400 else p_newest end;
         v_texts := 16 * v_texts;
     end loop;
     return query
@@ -178,7 +184,7 @@ begin
             from (
                 select distinct on (t.root_id) t.root_id, t.id as matched_id, t.similarity as matched_similarity
                 from unnest(v_ids, v_roots, v_similarities) as t (id, root_id, similarity)
-                where t.root_id is distinct from p_except_root
+                where t.root_id is not null and t.root_id is distinct from p_except_root
                 order by t.root_id, t.similarity desc, t.id <> t.root_id, t.id
             ) as n
         ) as w

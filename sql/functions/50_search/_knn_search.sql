@@ -153,7 +153,7 @@ language plpgsql stable
 as $$
 declare
     v_newest constant bigint := memfold_internal._search_limit();
-    v_filtered constant boolean := num_nonnulls(p_memory_type, p_subject, p_predicate, p_metadata, p_metadata_path,
+    v_filtered boolean := num_nonnulls(p_memory_type, p_subject, p_predicate, p_metadata, p_metadata_path,
         p_min_confidence) > 0
         or exists (select from unnest(p_rules) as p where p.min_confidence > 0);
     v_outgrown boolean := false;
@@ -193,84 +193,90 @@ begin
     end if;
     v_is_scoped := v_outgrown and p_scope_key is not null;
     v_is_whole := shortfall is null;
-    -- An index scan gives up if nearly everything near is of other buckets or filtered out: then also compare the newest.
-    select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
-    into root_ids, text_ids, similarities, confidences, feedbacks
-    from (
-        select u.root_id, u.text_id, u.similarity, u.confidence, u.feedback
+    loop
+        -- An index scan gives up if nearly everything near is of other buckets or filtered out: then also compare the newest.
+        select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
+        into root_ids, text_ids, similarities, confidences, feedbacks
         from (
-            (
-                select n.root_id, o.memory_id as text_id, o.similarity, n.confidence, n.feedback
-                from (
-                    select i.memory_id, memfold_internal._similarity(i.embedding, p_embedding) as similarity
+            select u.root_id, u.text_id, u.similarity, u.confidence, u.feedback
+            from (
+                (
+                    select n.root_id, o.memory_id as text_id, o.similarity, n.confidence, n.feedback
                     from (
-                        -- Ids are sorted without their vectors: sorting 100,000 of these takes as long as comparing them.
-                        select v.memory_id, v.embedding
-                        from memfold.memory_vectors as v
-                        where not v_is_scoped and v_is_whole
-                            and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
-                            and v.model = p_embedding_model collate "C" and v.is_live
-                        union all
-                        select v.memory_id, v.embedding
-                        from memfold.memory_vectors as v
-                        where v_is_scoped and v_is_whole
-                            and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
-                            and v.scope_key = p_scope_key
-                            and v.model = p_embedding_model collate "C" and v.is_live
-                        union all
-                        select n.memory_id, w.embedding
+                        select i.memory_id, memfold_internal._similarity(i.embedding, p_embedding) as similarity
                         from (
-                            select v.memory_id
+                            -- Ids are sorted without their vectors: sorting 100,000 of these takes as long as comparing them.
+                            select v.memory_id, v.embedding
                             from memfold.memory_vectors as v
-                            where not v_is_scoped and not v_is_whole
+                            where not v_is_scoped and v_is_whole
                                 and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
                                 and v.model = p_embedding_model collate "C" and v.is_live
-                            order by v.memory_id desc
-                            limit v_newest
-                        ) as n
-                        cross join lateral (
-                            select v.embedding from memfold.memory_vectors as v
-                            where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id
-                                and v.model = p_embedding_model collate "C"
-                            offset 0
-                        ) as w
-                        union all
-                        select n.memory_id, w.embedding
-                        from (
-                            select v.memory_id
+                            union all
+                            select v.memory_id, v.embedding
                             from memfold.memory_vectors as v
-                            where v_is_scoped and not v_is_whole
+                            where v_is_scoped and v_is_whole
                                 and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
                                 and v.scope_key = p_scope_key
                                 and v.model = p_embedding_model collate "C" and v.is_live
-                            order by v.memory_id desc
-                            limit v_newest
-                        ) as n
-                        cross join lateral (
-                            select v.embedding from memfold.memory_vectors as v
-                            where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id
-                                and v.model = p_embedding_model collate "C"
-                            offset 0
-                        ) as w
-                    ) as i
-                    order by 2 desc, i.memory_id
-                    -- Without filters, this assumes that nearly all pass; superseded and expired texts do not.
-                    limit case when not v_filtered then p_max_vectors end
-                ) as o
-                cross join lateral memfold_internal._recallable(p_tenant_id, o.memory_id, p_memory_type,
-                    p_subject, p_predicate, null, p_metadata, p_metadata_path,
-                    p_min_confidence, p_at, null, p_types, p_rules) as n
-                order by o.similarity desc, o.memory_id
-                limit p_max_vectors
-            )
-            union
-            select f.root_id, f.text_id, f.similarity, f.confidence, f.feedback
-            from unnest(root_ids, text_ids, similarities, confidences, feedbacks)
-                as f (root_id, text_id, similarity, confidence, feedback)
-        ) as u
-        order by u.similarity desc, u.root_id
-        limit p_max_vectors
-    ) as s;
+                            union all
+                            select n.memory_id, w.embedding
+                            from (
+                                select v.memory_id
+                                from memfold.memory_vectors as v
+                                where not v_is_scoped and not v_is_whole
+                                    and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                                    and v.model = p_embedding_model collate "C" and v.is_live
+                                order by v.memory_id desc
+                                limit v_newest
+                            ) as n
+                            cross join lateral (
+                                select v.embedding from memfold.memory_vectors as v
+                                where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id
+                                    and v.model = p_embedding_model collate "C"
+                                offset 0
+                            ) as w
+                            union all
+                            select n.memory_id, w.embedding
+                            from (
+                                select v.memory_id
+                                from memfold.memory_vectors as v
+                                where v_is_scoped and not v_is_whole
+                                    and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                                    and v.scope_key = p_scope_key
+                                    and v.model = p_embedding_model collate "C" and v.is_live
+                                order by v.memory_id desc
+                                limit v_newest
+                            ) as n
+                            cross join lateral (
+                                select v.embedding from memfold.memory_vectors as v
+                                where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id
+                                    and v.model = p_embedding_model collate "C"
+                                offset 0
+                            ) as w
+                        ) as i
+                        order by 2 desc, i.memory_id
+                        -- Usually nearly all pass: first try with as many as are wanted.
+                        limit case when not v_filtered then p_max_vectors end
+                    ) as o
+                    cross join lateral memfold_internal._recallable(p_tenant_id, o.memory_id, p_memory_type,
+                        p_subject, p_predicate, null, p_metadata, p_metadata_path,
+                        p_min_confidence, p_at, null, p_types, p_rules) as n
+                    order by o.similarity desc, o.memory_id
+                    limit p_max_vectors
+                )
+                union
+                select f.root_id, f.text_id, f.similarity, f.confidence, f.feedback
+                from unnest(root_ids, text_ids, similarities, confidences, feedbacks)
+                    as f (root_id, text_id, similarity, confidence, feedback)
+            ) as u
+            order by u.similarity desc, u.root_id
+            limit p_max_vectors
+        ) as s;
+        -- Former values and expired facts do not pass: if there are any among the nearest, compare all.
+        exit when v_filtered or cardinality(root_ids) = p_max_vectors
+            or not memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model, p_max_vectors, null, null);
+        v_filtered := true;
+    end loop;
 end;
 $$;
 

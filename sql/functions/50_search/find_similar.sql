@@ -54,10 +54,8 @@ begin
     for v_neighbour in
         select n.*
         from memfold_internal._knn_dedup(
-            tenant_id, bucket_id, v_scope_key, embedding, embedding_model, v_newest, max_results, threshold, null, null, null) as n
-        -- Superseded memories are neighbours only for tier 2.
-        cross join lateral memfold_internal._memory(find_similar.tenant_id, n.root_id) as m
-        where m.status = 'active'
+            tenant_id, bucket_id, v_scope_key, embedding, embedding_model, v_newest, max_results, threshold, null, null, null,
+            true) as n
         order by n.matched_similarity desc, n.matched_id
         limit max_results
     loop

@@ -119,9 +119,9 @@ begin
             select distinct u.cluster from unnest(v_clusters) as u (cluster) order by 1 limit p_max_results
         ) as c;
         exit when v_shown = p_max_results or not v_found.has_more or v_fetch >= v_most
-            -- Some of these were not near enough, so none that are farther away will be.
+            -- Some of the v_fetch best were not near enough, so none that are farther away will be.
             or p_min_similarity is not null and num_nulls(v_unit, p_query) = 1
-            and cardinality(v_ids) < (select count(distinct u.id) from unnest(v_found.root_ids) as u (id));
+            and cardinality(v_ids) < least(v_fetch, (select count(distinct u.id) from unnest(v_found.root_ids) as u (id)));
         v_fetch := 4 * v_fetch;
     end loop;
     if v_ids is null and p_min_similarity is not null and v_found.root_ids <> '{}' then

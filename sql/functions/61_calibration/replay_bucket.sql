@@ -1,9 +1,10 @@
--- Copies a bucket's own policies to another bucket.
+-- Copies a bucket's own policies and links to another bucket.
 create or replace function memfold_internal._copy_rules(p_tenant_id text, p_bucket_id text, p_into_bucket text) returns void
 language plpgsql volatile
 as $$
 declare
     p memfold.policies;
+    l memfold.links;
 begin
     for p in
         select o.* from memfold.policies as o
@@ -12,6 +13,13 @@ begin
         p.bucket_id := p_into_bucket;
         p.rehash_run := null;
         insert into memfold.policies select (p).*;
+    end loop;
+    for l in
+        select o.* from memfold.links as o
+        where o.tenant_id = p_tenant_id collate "C" and o.bucket_id = p_bucket_id collate "C"
+    loop
+        l.bucket_id := p_into_bucket;
+        insert into memfold.links select (l).*;
     end loop;
 end;
 $$;
@@ -31,7 +39,8 @@ begin
     for m in
         select s.*
         from (
-            select o.memory_id, o.content, o.memory_type, o.subject, o.predicate, o.object, o.session_id, v.embedding
+            select o.memory_id, o.content, o.memory_type, o.subject, o.predicate, o.object, o.session_id, v.embedding,
+                memfold_internal._first_metadata(o) as metadata
             from memfold.memories as o
             join memfold.memory_vectors as v on v.tenant_id = o.tenant_id and v.memory_id = o.memory_id
             where o.tenant_id = p_tenant_id collate "C" and o.bucket_id = p_bucket_id collate "C"
@@ -44,7 +53,7 @@ begin
         r := memfold.ingest_memory(
             m.content, p_tenant_id, bucket_id => p_into_bucket, memory_type => m.memory_type, subject => m.subject,
             predicate => m.predicate, object => m.object, session_id => m.session_id, embedding => m.embedding,
-            embedding_model => p_embedding_model
+            embedding_model => p_embedding_model, metadata => m.metadata
         );
         return query
         select m.memory_id, (
