@@ -192,14 +192,16 @@ def data_section() -> str:
     """The data functions of version 1."""
     return "\n".join(
         [
-            f"-- From Unicode {UNICODE}. Classes are the inside of a bracket expression.\n",
+            f"-- Data of Unicode {UNICODE}. Classes are written as the inside of a bracket expression.\n",
             data_function(
                 "_superscripts_1", class_parts(SUPERSCRIPTS), "Superscript digits and their signs."
             ),
             data_function("_subscripts_1", class_parts(SUBSCRIPTS), "Subscript digits and their signs."),
             data_function("_fractions_1", class_parts(FRACTIONS), "Vulgar fractions."),
             data_function(
-                "_digits_1", class_parts(DIGITS), "Whatever else NFKC lets begin with one of 0 to 9."
+                "_digits_1",
+                class_parts(DIGITS),
+                "All other characters whose NFKC form begins with a digit 0 to 9.",
             ),
             data_function(
                 "_capitals_1",
@@ -209,14 +211,14 @@ def data_section() -> str:
             data_function(
                 "_fold_from_1",
                 (escaped(ord(capital)) for capital, _ in PAIRS),
-                "The fold table: simple lower case of all that is not ASCII, and final sigma.",
+                "The fold table, capitals: all characters outside ASCII with a simple lower case, and final sigma.",
             ),
             data_function(
                 "_fold_to_1",
                 (small if small.isascii() else escaped(ord(small)) for _, small in PAIRS),
-                "What each of them becomes.",
+                "The fold table, small letters: the lower case of each, at the same position.",
             ),
-            data_function("_dropped_1", class_parts(DROPPED), "What flat/1 drops."),
+            data_function("_dropped_1", class_parts(DROPPED), "The characters that flat/1 removes."),
         ]
     )
 
@@ -236,7 +238,7 @@ def assigned_function() -> str:
     items = [f"[{low},{high}]" for low, high in ranges(ASSIGNED)]
     parts = [item + "," for item in items[:-1]] + [items[-1]]
     return (
-        f"-- The {len(ASSIGNED)} code points that Unicode {UNICODE} assigns, less private use and U+0000.\n"
+        f"-- The {len(ASSIGNED)} code points that Unicode {UNICODE} assigns, without private use and U+0000.\n"
         "create or replace function memfold_internal._canonicalizer_assigned() returns int4multirange\n"
         "immutable parallel safe\n"
         f"return\n    {literal(['{', *parts, '}'])}::int4multirange;\n"

@@ -1,4 +1,4 @@
--- Roles are objects of the cluster, not of a database: for a second database of the same server they already exist.
+-- Roles belong to the cluster, so a second database of the server finds them already created.
 do $$
 declare
     v_role text;
@@ -14,7 +14,7 @@ begin
             end;
         end if;
     end loop;
-    -- The installing role transfers the objects to memfold_owner, which requires membership. A superuser has it.
+    -- The installing role transfers the objects to memfold_owner, which requires membership (superusers have it).
     if not pg_catalog.pg_has_role(current_user, 'memfold_owner', 'usage') then
         begin
             execute pg_catalog.format('grant memfold_owner, memfold_queue to %I', current_user);
@@ -25,8 +25,7 @@ begin
                     current_user);
         end;
     end if;
-    -- Members of memfold_agent are bound to one tenant (tenant_roles). Those of memfold_tenant are too, but have the rights of an
-    -- application.
+    -- Members of both roles are bound to one tenant (tenant_roles); those of memfold_tenant have the rights of an application.
     if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_agent', 'member') then
         grant memfold_agent to memfold_tenant;
     end if;
@@ -45,12 +44,12 @@ comment on schema memfold_internal is
 comment on schema memfold is
 'memfold: folds duplicate memories of AI agents into one. Start with: select * from memfold.ingest_memory(...)';
 
--- PostgreSQL 18 has a built-in function, in C; earlier versions need some text processing.
+-- PostgreSQL 18 has a built-in function; for earlier versions the id is put together as text.
 do $do$
 begin
     execute 'create function memfold_internal._new_id() returns uuid language sql volatile parallel safe return ' || case
         when pg_catalog.current_setting('server_version_num')::integer >= 180000 then 'pg_catalog.uuidv7()'
-        -- one reading of the clock: 48 bits of milliseconds, 12 bits of their fraction, the version's digit between them
+        -- 48 bits of milliseconds and 12 bits of their fraction, with the version's digit between them
         else $body$(
             pg_catalog.overlay(pg_catalog.lpad(pg_catalog.to_hex(
                 (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 4096000)::bigint
@@ -63,7 +62,7 @@ $do$;
 comment on function memfold_internal._new_id is
 'A UUID of version 7 (RFC 9562, method 3): milliseconds, then 12 bits of their fraction, so ids sort by time.';
 
--- Which tenant a session is of ----------------------------------------------------------------------------------------
+-- The tenant of a session ---------------------------------------------------------------------------------------------
 
 create table memfold.tenant_roles (
     role_name name primary key,
@@ -75,7 +74,7 @@ without a row such a role has access to nothing. Other members of memfold_app ar
 
 create function memfold_internal._bound_role(role name) returns name
 language sql stable parallel safe
--- A login as a bound role stays bound, whatever role it sets.
+-- A login as a bound role stays bound after SET ROLE.
 return case
     when
         pg_catalog.pg_has_role(role, 'memfold_agent', 'member')
@@ -97,7 +96,7 @@ return case
 end;
 comment on function memfold_internal._bound_tenant is '_tenant(), for a session that involves a member of memfold_agent (or a superuser).';
 
--- A policy runs for every statement that reads a table: what it calls is inlined except for roles that may be bound.
+-- Row-level security calls this in every statement that reads a table, so the common case, a role that is not bound, needs no further call.
 create function memfold_internal._tenant() returns text
 language sql stable parallel safe
 return case

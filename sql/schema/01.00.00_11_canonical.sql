@@ -1,8 +1,8 @@
--- The functions that compute stored columns of memories. Those that they call are in sql/functions/: no row is written before those are
--- created.
+-- The functions that compute generated columns of memories. The functions that they call are in sql/functions/, and exist before the
+-- first row is written.
 
--- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function each time it computes a stored column. Its strings are written
--- E'': PL/pgSQL parses them on first use in a session, with the settings of that session.
+-- PL/pgSQL on purpose: an INSERT would plan the body of an SQL function each time it computes a generated column. Strings are written
+-- E'', because PL/pgSQL parses them on first use, with the session's standard_conforming_strings.
 create function memfold_internal._content_hash(
     memory_type text, subject text, predicate text, content text,
     canonicalizer text, key_fields text, metadata_signature text
@@ -27,12 +27,12 @@ begin
             hint = 'Pass the text of one fact.';
     end if;
     if key_fields = 'type,subject,predicate' and subject is null and predicate is null and metadata_signature is null then
-        -- the value of the expression below in the most frequent case
+        -- the value of the expression below, in the common case
         return pg_catalog.sha256(pg_catalog.convert_to(memory_type, 'UTF8') || E'\\x00ff00ff00ff00'::bytea
             || pg_catalog.convert_to(v_content, 'UTF8'));
     end if;
     return pg_catalog.sha256(
-        -- A field ends with a zero byte, which no text contains. Neither are ff (null) and fe (not part of the key) UTF-8.
+        -- A field ends with a zero byte, which no text contains; ff (null) and fe (not part of the key) do not occur in UTF-8.
         case when pg_catalog.strpos(key_fields, 'type') > 0
             then pg_catalog.convert_to(memory_type, 'UTF8') else E'\\xfe'::bytea end
         || E'\\x00'::bytea
@@ -58,7 +58,7 @@ as $$
 begin
     return pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(
         pg_catalog.convert_to(bucket_id, 'UTF8')
-        -- no text contains a zero byte; null = empty: neither of the two is ever empty in canonical form
+        -- No text contains a zero byte. Null is written as the empty text, which is no canonical form of a subject or predicate.
         || E'\\x00'::bytea || pg_catalog.convert_to(memory_type, 'UTF8')
         || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._prose_1(subject), ''), 'UTF8')
         || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._predicate_1(predicate), ''), 'UTF8')

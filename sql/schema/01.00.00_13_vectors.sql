@@ -36,8 +36,8 @@ comment on column memfold.embedding_models.score_judge_threshold is
 comment on column memfold.embedding_models.replaced_by is
 'The model that replaced this one (replace_embedding_model); vectors of this one have been refused since. Null: in use.';
 
--- No foreign key to memories: checking each new row, whose memory the same function has just written, took a quarter of the time of a
--- batch of new facts. check_invariants() reports what it would have refused.
+-- No foreign key to memories: checking it for each new row, whose memory the same function has just written, took a quarter of the
+-- time of a batch of new facts. check_invariants() reports rows without a memory.
 create table memfold.memory_vectors (
     tenant_id text collate "C" not null,
     memory_id uuid not null,
@@ -48,7 +48,7 @@ create table memfold.memory_vectors (
     embedding vector not null,
     primary key (tenant_id, memory_id, model)
 );
--- In the row while it fits a page: no TOAST read per neighbour. MAIN rather than PLAIN, which refuses larger vectors.
+-- MAIN keeps a vector in the row while it fits a page, which saves a TOAST read per neighbour; PLAIN would refuse larger vectors.
 alter table memfold.memory_vectors alter column embedding set storage main;
 create index memory_vectors_scope_idx
 on memfold.memory_vectors (tenant_id, bucket_id, scope_key, model, memory_id) where is_live;

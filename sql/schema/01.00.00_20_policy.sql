@@ -50,7 +50,7 @@ create table memfold.policies (
     segmenter text collate "C" not null default 'characters' check (segmenter in ('characters', 'zh', 'ja')),
     agent_actions_per_hour bigint not null default 60 check (agent_actions_per_hour between 0 and 1000000),
     primary key (tenant_id, bucket_id, memory_type),
-    -- While a bucket is rehashed, its texts are hashed by the old rules or by those of its policy.
+    -- while a bucket is rehashed, its texts are hashed by the old rules or by those of its policy
     constraint policies_rehash_check check (
         rehash_run is null or rehash_from_canonicalizer is not null and rehash_from_key_fields is not null
         and rehash_from_metadata_keys is not null
@@ -58,7 +58,7 @@ create table memfold.policies (
     constraint policies_embed_model_check check (embed = 'client' or embed_model is not null),
     constraint policies_weights_check check (abs(weight_source + weight_extractor + weight_repetition - 1) < 1e-9)
 );
--- Rules that the fast path does not implement: it finds that there are none without reading the rest.
+-- The policies with rules that the fast path does not implement; it finds that a tenant has none without reading the others.
 create index policies_slow_path_idx on memfold.policies (tenant_id)
 where dedup <> 'on' or canonicalizer <> 'prose/1' or key_fields <> 'type,subject,predicate' or metadata_keys <> '{}'
 or max_content_length < 8192 or max_metadata_size < 8192 or metadata_merge <> 'merge' or metadata_max <> '{}'

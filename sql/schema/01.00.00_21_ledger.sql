@@ -1,15 +1,15 @@
--- tenant_id leads every key of every tenant table, so that they can be distributed by it.
+-- tenant_id is the first column of every key in tenants' tables, so that these can be distributed by it.
 
 -- Memories ------------------------------------------------------------------------------------------------------------
 
--- PL/pgSQL on purpose: an INSERT parses and plans each expression of a constraint again, which would take longer than this does.
+-- PL/pgSQL on purpose: an INSERT parses and plans each expression of a constraint again, which would take longer than the call.
 create function memfold_internal._is_consistent(
     tenant_id text, bucket_id text, memory_type text, memory_id uuid, status text, merged_into uuid, root_id uuid, metadata jsonb
 ) returns boolean
 language plpgsql immutable parallel safe
 as $$
 begin
-    -- longer ones could be stored, but neither maintained nor erased: every call refuses them
+    -- every call refuses a longer tenant_id, so its rows could be neither maintained nor erased
     return tenant_id <> '' and pg_catalog.octet_length(tenant_id) <= 512 and bucket_id <> '' and memory_type <> ''
         and status in ('active', 'merged', 'superseded', 'rejected', 'withdrawn')
         and (status = 'merged') = (merged_into is not null)
@@ -75,14 +75,13 @@ comment on column memfold.memories.is_ingested is
 'The ledger has a row about it. False: it came by a plain INSERT, and ingest_plain_rows() has not handled it yet.';
 create unique index memories_content_hash_key
 on memfold.memories (tenant_id, bucket_id, content_hash) where content_hash is not null;
--- The scope first: if statistics are young, or most tenants are small, an index that begins with the tenant looks as suitable for a
--- memory_id or a hash as the index on it, and is read from the tenant's first row to its last. Texts without a hash are few, and have
--- a separate index.
+-- The scope comes first: if statistics are new, or most tenants are small, the planner considers an index that begins with the tenant
+-- as suitable as the one on a memory_id or a hash, and reads the whole tenant. The few texts without a hash have a separate index.
 create index memories_scope_idx on memfold.memories (scope_key, tenant_id, bucket_id);
 create index memories_opted_out_idx on memfold.memories (tenant_id, bucket_id) where content_hash is null;
 create index memories_session_idx on memfold.memories (tenant_id, bucket_id, session_id) where session_id is not null;
 create index memories_not_ingested_idx on memfold.memories (tenant_id, bucket_id, memory_id) where not is_ingested;
--- what readers and maintenance of a bucket read: not its aliases and former values; here the bucket is first
+-- For readers and maintenance of a bucket, without its aliases and former values. The bucket comes first for the same reason.
 create index memories_active_idx on memfold.memories (bucket_id, tenant_id, scope_key, memory_id)
 where root_id is null and status = 'active';
 create index memories_rejected_idx on memfold.memories (tenant_id, bucket_id, scope_key, memory_id)
@@ -175,7 +174,7 @@ create table memfold.memory_intervals (
     primary key (tenant_id, memory_id, valid_from),
     foreign key (tenant_id, memory_id) references memfold.memories (tenant_id, memory_id)
 );
--- case, here and above: under row-level security an index is not searched by coalesce(), which might leak
+-- CASE, here and in memory_counters_related_idx, because row-level security treats coalesce() as leaky and uses no index for it.
 create index memory_intervals_slot_idx
 on memfold.memory_intervals (tenant_id, slot_key, (case when valid_to is null then 'infinity' else valid_to end))
 where slot_key is not null;
@@ -208,8 +207,8 @@ comment on table memfold.memory_tokens is
 
 -- The ledger -------------------------------------------------------------------------------------------------------
 
--- No CHECK here, on memory_counters and on memory_sources: an INSERT or UPDATE parses and plans each of them again, which doubled the
--- cost of a replay. Only memfold's own functions write these tables; check_invariants() checks the rules.
+-- No CHECK here, on memory_counters and on memory_sources: each write parses and plans every constraint again, which doubled the cost
+-- of a replay. Only memfold's own functions write these tables, and check_invariants() checks the rules.
 create table memfold.memory_events (
     tenant_id text collate "C" not null,
     event_id uuid not null default memfold_internal._new_id(),
@@ -248,15 +247,15 @@ create table memfold.memory_events (
     primary key (tenant_id, event_id, recorded_at)
 );
 create index memory_events_memory_idx on memfold.memory_events (tenant_id, memory_id, event_id);
--- by action and tier: a root has a row for each restatement of an alias
+-- with action and tier, because a root is the target of one row for each restatement of an alias
 create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id, action, tier) where target_id is not null;
 create index memory_events_undoes_idx on memfold.memory_events (tenant_id, undoes, event_id) where undoes is not null;
 create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) where run_id is not null;
--- Decisions about texts, without their restatements, of which there may be many: the condition is that of the view
--- memfold_internal._decisions. It is short, since each INSERT prepares it again.
+-- Decisions about texts, without their many restatements. The condition is that of the view memfold_internal._decisions, and short,
+-- because each INSERT prepares it again.
 create index memory_events_decisions_idx on memfold.memory_events (tenant_id, memory_id, event_id) where tier > 1;
--- Rows that erasure must find by their contents: those that name other memories with the guard's signals, which contain words of both,
--- and those whose source turn has no row in memory_sources, because they support nothing.
+-- Rows that erasure must find by their contents: those that name other memories with the guard's signals, which contain words of both
+-- texts, and those whose source turns have no row in memory_sources, because they are not observations.
 create index memory_events_erasure_idx on memfold.memory_events (tenant_id, bucket_id, event_id)
 where similar_memories is not null or not observation;
 comment on table memfold.memory_events is

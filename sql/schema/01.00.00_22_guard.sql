@@ -1,5 +1,5 @@
--- Antonyms: words that reverse a statement. The guard prevents the merge of two texts of which one has the word and the other its
--- antonym. And synonyms, which it treats as one word.
+-- Antonyms, which reverse a statement: the guard prevents a merge if one text has a word and the other its antonym. Synonyms, which
+-- the guard treats as one word.
 
 create table memfold.antonyms (
     tenant_id text collate "C" not null default '*',
@@ -334,7 +334,7 @@ from (values  -- noqa: LT02
 cross join lateral string_to_table(translate(listed.words, E'\n', ' '), ' ') as pair(words)
 where pair.words <> '';
 
--- Words of one kind that exclude each other: a favourite colour that is blue is not green.
+-- Words of one kind that exclude each other: a favourite colour cannot be both blue and green.
 insert into memfold.antonyms (word, antonym, language)
 select one.word, other.word, kinds.language
 from (values  -- noqa: LT02
@@ -366,7 +366,7 @@ cross join lateral unnest(kinds.words) with ordinality as other(word, place)
 where one.place < other.place
 on conflict do nothing;
 
--- Other languages than English, for which there is no lexicon: synonyms common in memories.
+-- Synonyms that are common in memories, in languages other than English, for which there is no lexicon.
 insert into memfold.antonyms (word, antonym, language, kind)
 select split_part(pair.words, '/', 1), split_part(pair.words, '/', 2), listed.language, 'synonym'
 from (values  -- noqa: LT02

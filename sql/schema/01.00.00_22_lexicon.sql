@@ -1,4 +1,4 @@
--- What English words mean, as far as the guard asks: which say about the same. Data made of WordNet 3.0 by tools/gen_lexicon.py.
+-- English words with similar meanings, for the guard. tools/gen_lexicon.py makes the data of WordNet 3.0.
 --
 -- WordNet is used under this licence (LICENSE-WordNet):
 --

@@ -34,7 +34,6 @@ create table memfold.judgements (
     primary key (tenant_id, judgement_id),
     foreign key (tenant_id, memory_id) references memfold.memories (tenant_id, memory_id),
     foreign key (tenant_id, other_id) references memfold.memories (tenant_id, memory_id),
-    -- about names, or about memories
     check (
         case
             when kind in ('identity', 'cardinality') then link is not null and memory_id is null and other_id is null and member_ids is null
@@ -44,23 +43,22 @@ create table memfold.judgements (
 );
 create unique index judgements_open_pair_key on memfold.judgements
 (tenant_id, least(memory_id, other_id), greatest(memory_id, other_id)) where status in ('open', 'leased');
--- Questions that wait for a person must not block those that a model may answer.
+-- (kind = 'review') comes early: questions for a person must not block those for a model.
 create index judgements_queue_idx on memfold.judgements
 (tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where status in ('open', 'leased');
 create index judgements_memory_idx on memfold.judgements (tenant_id, memory_id);
 create index judgements_other_idx on memfold.judgements (tenant_id, other_id);
--- One question about several memories that are near one another. Which question each of them was in is found by their rows of status
--- part: an index of an array cannot be used under row-level security.
+-- Finds the members of a cluster by their rows of status part: under row-level security, no index on an array is used.
 create index judgements_cluster_idx on memfold.judgements (tenant_id, cluster_id) where cluster_id is not null;
 create index judgements_run_idx on memfold.judgements (tenant_id, run_id) where run_id is not null;
 create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, judgement_id)
 where run_id is not null and status in ('open', 'leased') and kind <> 'synthesis';
 -- for the view metrics
 create index judgements_dead_idx on memfold.judgements (tenant_id, judgement_id) where status = 'dead';
--- Two names are asked about only once.
+-- Two names are asked about only once in a bucket.
 create unique index judgements_names_key on memfold.judgements
 (tenant_id, bucket_id, (link ->> 'key')) where kind = 'identity' and status <> 'obsolete';
--- A predicate is asked about only once, whatever the bucket.
+-- A predicate is asked about only once, in all buckets together.
 create unique index judgements_predicate_key on memfold.judgements
 (tenant_id, scope_key) where kind = 'cardinality' and status <> 'obsolete';
 create index judgements_names_idx on memfold.judgements (tenant_id, bucket_id) where link is not null;

@@ -1,6 +1,6 @@
--- First the arguments of ingest_memory(), in their order; then what the steps of a call add. A batch assigns the ids of all its rows at
--- once, in the order of its candidates: memory_id and event_id are this one's, last_id is the memory_id of the last one. Null: assigned
--- when the row is written.
+-- First the arguments of ingest_memory(), in their order, then what the steps of a call add. memory_id and event_id are the
+-- candidate's if a batch has assigned all ids in advance (null: they are assigned when a row is written); last_id and
+-- last_event_id are the highest of the batch.
 create type memfold_internal.candidate as (
     content text collate "C",
     tenant_id text collate "C",

@@ -6,7 +6,7 @@ create table memfold.idempotency_keys (
     recorded_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, idempotency_key)
 );
--- Keys that maintenance may delete. Keys of a table that is being adopted prevent its rows from being counted twice.
+-- The keys that maintenance may delete. Keys of an import stay, because they prevent its rows from being counted twice.
 create index idempotency_keys_recorded_at_idx on memfold.idempotency_keys (tenant_id, recorded_at)
 where idempotency_key < 'import:' or idempotency_key >= 'import;';
 comment on table memfold.idempotency_keys is 'Ingest calls that carried a key, and the ledger row that each wrote.';

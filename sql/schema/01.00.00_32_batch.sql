@@ -21,7 +21,7 @@ null: it was ingested.';
 create type memfold_internal.batch_turn as (memory_id uuid, turn text collate "C", event_id uuid);
 comment on type memfold_internal.batch_turn is 'A source turn that a candidate of a batch has brought to its text.';
 
--- Vectors are stored next to their candidates: every statement reads all candidates, but only a few read the vectors. Candidates are
+-- Vectors are in an array of their own, because every statement reads all candidates, but only a few read vectors. Candidates are
 -- composites, because an array of these is read in a third of the time of one array per field.
 create type memfold_internal.batch as (
     tenant_id text collate "C",

@@ -44,7 +44,7 @@ comment on column memfold.labelled_pairs.memory_a is 'For collected pairs: the m
 comment on column memfold.labelled_pairs.memory_b is 'For collected pairs: the memory with text content_b.';
 comment on column memfold.labelled_pairs.labelled_by is 'The role that submitted the label.';
 
--- No foreign key to embedding_models: measurements remain after the model and its vectors are removed.
+-- No foreign key to embedding_models: measurements stay after a model and its vectors are removed.
 create table memfold.calibrations (
     calibration_id uuid primary key default memfold_internal._new_id(),
     model text collate "C" not null,

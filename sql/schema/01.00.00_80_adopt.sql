@@ -1,4 +1,4 @@
--- Tables of others. Written by `memfold adopt`, only for members of memfold_owner: an archive holds whole rows of any tenant.
+-- Tables of `memfold adopt`. Only for members of memfold_owner, because an archive holds whole rows of any tenant.
 
 create table memfold.adoptions (
     table_schema text collate "C" not null,
@@ -87,7 +87,7 @@ comment on column memfold.adoption_repeats.adoption is 'The name of the adoption
 comment on column memfold.adoption_repeats.row_key is
 'The key of the existing row, by column, as in adoption_archive.';
 
--- Not needed after a crash: the session that had claimed a text is gone then.
+-- Unlogged: after a crash, the sessions that had claimed a text are gone.
 create unlogged table memfold.adoption_claims (claim bigint primary key);
 comment on table memfold.adoption_claims is
 'Texts being inserted into tables whose adoption absorbs: a second insert of the same text waits here for the first. The table always

@@ -1,6 +1,6 @@
--- Row-level security: forced, and closed without a tenant. The writing functions run as memfold_owner, to which the policies apply too;
--- they compare their tenant_id with the setting (memfold_internal._authorize_tenant). Direct reads of tables are restricted by
--- memfold_internal._tenant(), which knows roles bound to one tenant.
+-- Row-level security is forced, and shows nothing without a tenant. Writing functions run as memfold_owner, to which the policies
+-- apply, too, after they have compared their tenant_id with the setting (_authorize_tenant). Direct reads are restricted to the tenant of
+-- _tenant(), which depends on the role if that is bound to one.
 
 do $$
 declare
@@ -23,13 +23,13 @@ begin
         execute pg_catalog.format(
             'create policy audit_read on memfold.%I for select to memfold_auditor using (true)', v_table);
     end loop;
-    -- everyone may read the rules of any tenant
+    -- everyone may read the rules that apply to all tenants
     foreach v_table in array array['policies', 'options', 'predicates', 'antonyms'] loop
         execute pg_catalog.format(
             'create policy any_tenant_read on memfold.%I for select to memfold_owner, memfold_app, memfold_agent'
             ' using (tenant_id = ''*'')', v_table);
     end loop;
-    -- the judge's functions work across tenants, and read both sides of a pair
+    -- the functions of judges work across tenants, and read both sides of a pair
     foreach v_table in array array['judgements', 'memories'] loop
         execute pg_catalog.format('create policy queue_all on memfold.%I to memfold_queue using (true)', v_table);
     end loop;
@@ -40,7 +40,7 @@ end;
 $$;
 
 alter table memfold.tenant_roles enable row level security;
--- the policies apply to its owner too (owner_all), as everywhere
+-- the policies apply to the owner, too (owner_all)
 alter table memfold.tenant_roles force row level security;
 create policy own_row on memfold.tenant_roles for select to memfold_app, memfold_agent
 using (role_name = memfold_internal._bound_role(current_user));

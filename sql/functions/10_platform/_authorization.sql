@@ -1,29 +1,36 @@
--- The role of the caller, even inside SECURITY DEFINER functions.
+-- The base of all other modules: authorization, ids and the clock, errors, settings of a transaction, and the check for
+-- the optional extension memfold_py.
+--
+-- A public function authorizes its tenant before it locks or writes rows of it, by _authorize_tenant(), or by _authorize_judge() and
+-- _authorize_queue() where a worker may act for all tenants. They set memfold.tenant_id, which row-level security reads, so that no
+-- statement sees rows of another tenant. Ids are UUIDs of version 7, in the order of events even if the clock was set back.
+--
+-- The module writes no table and takes no lock; it reads tenant_roles, and looks up ids in memories, memory_events and
+-- runs. Functions called hooks are trivial here: contrib/citus replaces them.
+
+-- The role that the caller has set, else the login role, even inside SECURITY DEFINER functions.
 create or replace function memfold_internal._actor() returns text
 language sql stable
 return case pg_catalog.current_setting('role')
     when 'none' then session_user::text else pg_catalog.current_setting('role')
 end;
 
--- Hooks, which contrib/citus replaces. Here they do nothing, and are inlined.
--- A hook that runs once a call is authorized, before it reads or locks anything. On Citus it raises MF060 unless this is
--- the tenant's node.
+-- A hook that runs once a call is authorized. On Citus it raises MF060 unless this is the tenant's node.
 create or replace function memfold_internal._on_tenant_node(p_tenant_id text) returns void
 language sql stable parallel safe return null::void;
 
--- The hook of derive_scope(), which a call may run many times: like _on_tenant_node(), but keeps the plans of the call.
+-- The hook of derive_scope(), which may run many times per call: unlike _on_tenant_node() it never discards plans.
 create or replace function memfold_internal._assert_local_shard(p_tenant_id text) returns void
 language sql stable parallel safe return null::void;
 
--- The hook of functions that read as their caller, under row-level security. On Citus they read as memfold_owner: it
--- makes the check of _authorize_session(), and an auditor may read any tenant.
+-- The hook of functions that read as their caller, under row-level security. On Citus those functions read as
+-- memfold_owner, so the hook checks the session as _authorize_session() does; an auditor may read any tenant.
 create or replace function memfold_internal._authorize_reader(p_tenant_id text) returns void
 language sql stable parallel safe return null::void;
 grant execute on function memfold_internal._authorize_reader to memfold_app, memfold_auditor;
 
--- The common case of _authorize_tenant(), as one expression that its caller inlines: an application that has set its
--- tenant. All other cases are left to _authorize_tenant(). On Citus always false, so that every call reaches
--- _on_tenant_node().
+-- True in the common case of _authorize_tenant(): an application has set memfold.tenant_id to a valid tenant. False or null: only
+-- _authorize_tenant() can decide. On Citus always false, so that every call reaches _on_tenant_node(). Inlined by its callers.
 create or replace function memfold_internal._is_authorized(p_tenant_id text) returns boolean
 language sql stable parallel safe
 return pg_catalog.current_setting('role') = 'none'
@@ -32,9 +39,9 @@ and p_tenant_id > '*' collate "C"
 and pg_catalog.octet_length(p_tenant_id) <= 512
 and not pg_catalog.pg_has_role(session_user, 'memfold_agent', 'member');
 
--- Checks the session at every entry point: the tenant of the call must be its own. Members of memfold_owner (including
--- superusers) and of p_trusted_role may act for any tenant; for the rest of their transaction memfold.tenant_id is that
--- tenant, so that row-level security, which applies to memfold's functions, sees it. Raises MF001 to MF003.
+-- Raises MF001 to MF003 unless the session may act for the tenant: its own, or any for members of memfold_owner
+-- (including superusers) and of p_trusted_role. Sets memfold.tenant_id to the tenant for the rest of the transaction,
+-- because row-level security applies to memfold's own functions, too.
 create or replace function memfold_internal._authorize_session(p_tenant_id text, p_trusted_role name default 'memfold_owner') returns void
 language plpgsql volatile
 as $$
@@ -76,7 +83,7 @@ begin
 end;
 $$;
 
--- The check at every entry point: _authorize_session(), then _on_tenant_node(). Raises MF001 to MF003.
+-- The check at every entry point: raises MF001 to MF003 unless the session may act for the tenant.
 create or replace function memfold_internal._authorize_tenant(p_tenant_id text) returns void
 language plpgsql volatile
 as $$
@@ -88,8 +95,7 @@ begin
 end;
 $$;
 
--- The check at the entry points of tier 3: like _authorize_tenant(), but a member of memfold_judge may act for any
--- tenant.
+-- _authorize_tenant() for the entry points of tier 3: a member of memfold_judge may act for any tenant, too.
 create or replace function memfold_internal._authorize_judge(p_tenant_id text) returns void
 language plpgsql volatile
 as $$
@@ -99,8 +105,8 @@ begin
 end;
 $$;
 
--- Returns the tenant whose queue the session may work on. Null: every tenant's, only for members of memfold_judge and
--- memfold_owner. Raises MF001 to MF003.
+-- Returns the tenant whose queue the session may work on. If p_tenant_id is null: null, which means all tenants, for
+-- members of memfold_judge and memfold_owner that are not bound to one, else memfold.tenant_id. Raises MF001 to MF003.
 create or replace function memfold_internal._authorize_queue_session(p_tenant_id text) returns text
 language plpgsql volatile
 as $$
@@ -119,8 +125,7 @@ begin
 end;
 $$;
 
--- The check before judgements are claimed: _authorize_queue_session(), then _on_tenant_node(). Returns the tenant of the
--- queue, or null.
+-- The check before judgements are claimed. Returns what _authorize_queue_session() returns. Raises MF001 to MF003.
 create or replace function memfold_internal._authorize_queue(p_tenant_id text) returns text
 language plpgsql volatile
 as $$
@@ -134,8 +139,8 @@ begin
 end;
 $$;
 
--- A hook as well: on Citus, a recursive query must be about one tenant.
--- Every tenant that has memories. Only the owner may call it.
+-- Every tenant that has memories, in ascending order. Only the owner may call it. Also a hook: on Citus, a recursive
+-- query must be about one tenant.
 create or replace function memfold_internal._tenants() returns setof text
 language sql stable security definer set search_path = pg_catalog, pg_temp
 begin atomic

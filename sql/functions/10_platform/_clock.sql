@@ -1,4 +1,4 @@
--- The time at which a statement runs, the same for all its rows: an UPDATE that Citus plans may call nothing volatile.
+-- The present time, as a STABLE function: an UPDATE that Citus plans must not call volatile functions.
 create or replace function memfold_internal._clock() returns timestamptz
 language plpgsql stable
 as $$

@@ -1,4 +1,4 @@
--- Raises an error of memfold: SQLSTATE MFxxx (docs/errors.md), with DETAIL and HINT.
+-- Raises SQLSTATE p_code (MFxxx, docs/errors.md), with DETAIL and HINT.
 create or replace function memfold_internal._fail(p_code text, p_message text, p_detail text, p_hint text) returns void
 language plpgsql volatile parallel safe
 as $$
@@ -7,7 +7,7 @@ begin
 end;
 $$;
 
--- Raises 40001: the transaction would succeed if it were run again.
+-- Raises 40001: the call will succeed when it is repeated.
 create or replace function memfold_internal._retry(p_message text, p_detail text) returns void
 language plpgsql volatile
 as $$

@@ -1,5 +1,5 @@
--- A schema file has created it in the best version for the server at that time. A database that has since moved to PostgreSQL 18 (by
--- pg_upgrade, or from a dump) gets the version of PostgreSQL 18, which is in C.
+-- The schema file created _new_id() for the server of that time. A database that has since moved to PostgreSQL 18, by
+-- pg_upgrade or from a dump, gets that version's built-in function.
 do $$
 begin
     if pg_catalog.current_setting('server_version_num')::integer >= 180000 then
@@ -10,22 +10,22 @@ begin
 end;
 $$;
 
--- The root of a row of memories. Not coalesce(): row-level security treats it as leaky and does not use indexes with it.
+-- The root of a row of memories. Not coalesce(), which row-level security treats as leaky: no index would serve it.
 create or replace function memfold_internal._root(p_memory_id uuid, p_root_id uuid) returns uuid
 language sql immutable parallel safe
 return case when p_root_id is null then p_memory_id else p_root_id end;
 
--- Order is logical. A later row has a higher id, even if the clock was set back: ids of events and memories come from the clock if it
--- is ahead of the existing ones, else they follow the highest (a hybrid logical clock).
+-- Ids of events and memories form a hybrid logical clock: they come from the clock if it is ahead of all existing ids,
+-- else they follow the highest. So a later row has a higher id even if the clock was set back.
 
--- The id that follows another one: its time plus 1/4096 ms, with the random bits of id.
+-- The id that follows p_after: its time plus 1/4096 ms, with the random bits of p_id.
 create or replace function memfold_internal._next_id(p_after uuid, p_id uuid) returns uuid
 language plpgsql immutable strict parallel safe
 as $$
 declare
     v_hex constant text := replace(p_after::text, '-', '');
 begin
-    -- 48 bits of milliseconds and 12 of their fraction, with the version's digit between them (_new_id), and one more
+    -- 48 bits of milliseconds and 12 of their fraction, with the version's digit between them (_new_id)
     return (
         overlay(lpad(to_hex(
             ('x' || substr(v_hex, 1, 12) || substr(v_hex, 14, 3))::bit(60)::bigint + 1
@@ -35,13 +35,12 @@ begin
 end;
 $$;
 
--- The id itself if it is above another one (null: there is none), else the next id above that one. Immutable, because an
--- UPDATE that Citus plans may call nothing volatile. Inlined by its callers.
+-- p_id if it is above p_after, or p_after is null; else the id that follows p_after. Inlined by its callers.
 create or replace function memfold_internal._id_after(p_id uuid, p_after uuid) returns uuid
 language sql immutable parallel safe
 return case when p_after >= p_id then memfold_internal._next_id(p_after, p_id) else p_id end;
 
--- The lowest id of a time: rows recorded from then on have higher ones.
+-- The lowest id of a time: rows recorded from p_at on have higher ids.
 create or replace function memfold_internal._first_id(p_at timestamptz) returns uuid
 language sql immutable parallel safe
 return (
@@ -49,17 +48,14 @@ return (
     || '70008000000000000000'
 )::uuid;
 
--- The highest event id of a tenant that this call can see: under a scope's lock no row of the scope has a higher one.
--- One index lookup, however many texts are concerned. What is written next gets a higher id (_id_after), whatever the
--- clock says. (A restatement of an active memory holds only the memory's row, and comes after
--- memory_counters.last_event.) Only reads.
+-- The highest event id of a tenant that this call can see; null: none. Under a scope's lock no row of that scope has a higher one, except
+-- restatements of active memories: these hold only the memory's row, and follow memory_counters.last_event.
 create or replace function memfold_internal._newest_event(p_tenant_id text) returns uuid
 language plpgsql stable
 as $$
 declare
     v_newest uuid;
 begin
-    -- the end of the primary key
     select e.event_id into v_newest
     from memfold.memory_events as e
     where e.tenant_id = p_tenant_id collate "C"
@@ -69,8 +65,8 @@ begin
 end;
 $$;
 
--- The highest memory id of a tenant that this call can see. A new memory gets a higher one, so that the newer of two,
--- which is merged into the older, is the one that arrived later. Only reads.
+-- The highest memory id of a tenant that this call can see; null: none. A new memory gets a higher one, because merges
+-- take the memory with the higher id for the one that arrived later.
 create or replace function memfold_internal._newest_memory(p_tenant_id text) returns uuid
 language plpgsql stable
 as $$
@@ -86,7 +82,7 @@ begin
 end;
 $$;
 
--- An id for a ledger row that is written under a scope's lock: above all ids of the scope.
+-- An id for a ledger row that is written under a scope's lock, above all ids of the scope.
 create or replace function memfold_internal._new_event_id(p_tenant_id text) returns uuid
 language plpgsql volatile
 as $$
@@ -95,7 +91,7 @@ begin
 end;
 $$;
 
--- An id for a new text: above all memory ids of the tenant.
+-- An id for a new text, above all memory ids of the tenant.
 create or replace function memfold_internal._new_memory_id(p_tenant_id text) returns uuid
 language plpgsql volatile
 as $$
@@ -104,8 +100,7 @@ begin
 end;
 $$;
 
--- An id for a run that merges or rehashes: above those of the tenant's runs, because the last run is the one with the
--- highest id.
+-- An id for a run, above those of the tenant's runs: the last run is the one with the highest id.
 create or replace function memfold_internal._new_run_id(p_tenant_id text) returns uuid
 language plpgsql volatile
 as $$
@@ -119,7 +114,7 @@ begin
 end;
 $$;
 
--- The given number of new ids, in ascending order, all above another one (null: there is none).
+-- p_number new ids in ascending order, all above p_after unless it is null. Null if p_number is 0.
 create or replace function memfold_internal._new_ids(p_number bigint, p_after uuid) returns uuid[]
 language plpgsql volatile
 as $$

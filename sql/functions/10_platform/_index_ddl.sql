@@ -1,5 +1,5 @@
--- Returns the statements, one per row, that replace whatever has the index's name with the index, or drop it (definition
--- null), without blocking writers. p_definition: what follows ON. Only reads.
+-- Returns the statements, one per row, that drop an index if it exists and create it again, without blocking writers.
+-- p_definition: the part of CREATE INDEX after ON; null: the index is only dropped.
 create or replace function memfold_internal._index_ddl(p_name text, p_definition text) returns setof text
 language plpgsql stable
 as $$
@@ -13,7 +13,7 @@ begin
 end;
 $$;
 
--- Executes a statement of _index_ddl() in the transaction of its caller, which has locked the table.
+-- Executes a statement of _index_ddl() without CONCURRENTLY. The caller has locked the table.
 create or replace function memfold_internal._execute_index_ddl(p_statement text) returns void
 language plpgsql volatile
 as $$

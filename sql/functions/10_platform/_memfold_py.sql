@@ -1,6 +1,4 @@
--- Vectors that the database computes, and words of scripts without spaces: by memfold_py, like lemmas (_lemma.sql).
-
--- Whether memfold_py is installed in this database.
+-- Whether memfold_py, which computes lemmas, vectors and words of scripts without spaces, is installed in this database.
 create or replace function memfold_internal._has_python() returns boolean
 language sql stable parallel safe
 return pg_catalog.to_regprocedure('memfold.lemmatize(text,text)') is not null;

@@ -1,4 +1,4 @@
--- PostgreSQL's message, in the language of the session, for a COMMIT where none is allowed, as in every function.
+-- PostgreSQL's message, in the language of the session, for a COMMIT inside a function, where it is never allowed.
 create or replace function memfold_internal._no_commit() returns text
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -15,15 +15,16 @@ end;
 $$;
 grant execute on function memfold_internal._no_commit to memfold_app;
 
--- Raises 25001 unless the procedure that calls it may commit.
+-- Raises 25001, naming the procedure p_name, unless its caller may commit.
 create or replace procedure memfold_internal._require_autocommit(p_name text)
 language plpgsql
 as $$
--- It must run in the same context as its caller, so it may not pin search_path: every name is qualified.
+-- A procedure with a SET clause cannot commit, so search_path is not pinned and every name is qualified.
 declare
     v_message text;
 begin
-    -- Always fails here: because of the exception block, or, which is checked first, a transaction block around the call.
+    -- This COMMIT always fails. PostgreSQL checks for a transaction block around the call first, then for the exception
+    -- block here: the message shows which one it found.
     begin
         commit;
     exception when invalid_transaction_termination then

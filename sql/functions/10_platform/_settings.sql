@@ -1,6 +1,6 @@
--- Sets names to settings in this transaction, and returns their previous values, to be restored after the one statement
--- that needs them. Not a SET clause of the function: a role without the right to set unknown parameters, which
--- pgvector's are until its library is loaded, could not create it. So the library must be loaded: _norm() sees to that.
+-- Sets parameters for this transaction, and returns their previous values, which the caller restores after the one
+-- statement that needs the settings. A SET clause would not do: pgvector's parameters are unknown until its library is
+-- loaded, and not every role may create a function that sets unknown parameters. Call _norm() first to load the library.
 create or replace function memfold_internal._swap_settings(p_names text[], p_settings text[]) returns text[]
 language plpgsql volatile
 as $$
@@ -14,8 +14,8 @@ begin
 end;
 $$;
 
--- Allows the next statements of the owner to write what is otherwise immutable (_refuse), or stops allowing it. Not a
--- SET clause of the functions concerned: an owner who is not a superuser could not create them.
+-- Allows the owner's next statements to write immutable columns and rows (_refuse), or stops allowing it. Not a SET
+-- clause of the functions concerned: an owner who is not a superuser could not create them.
 create or replace function memfold_internal._maintain(p_wanted boolean) returns void
 language sql volatile
 begin atomic

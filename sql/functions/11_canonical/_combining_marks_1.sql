@@ -1,13 +1,20 @@
+-- The canonicalizer, which defines the texts that tier 1 regards as equal, and what follows from it: hashes, checks of
+-- identifiers, words, and the lexicon of the language rules. The generated columns of memories call it, and nearly every
+-- module. All is immutable and reads no table, except _stored_signature(), which reads the ledger.
+--
+-- A canonical form, once it is hashed into a row, must stay the same for ever: on every server from PostgreSQL 15 on, under every locale
+-- and collation. So lower() is used only for ASCII and under collation "C", all other capitals come from a table frozen with the profile,
+-- and white space is a list of code points. The only function of the server is normalize(), whose result Unicode guarantees for assigned
+-- code points. A change of rules is a new version (prose/2) next to the old one, never an edit; functions named _..._1 belong to version 1.
+
 -- noqa: disable=LT02
 
--- Normalization sorts the marks after a letter, in quadratic time, and sets no limit: 33,000 of them take 10 s. No writing system needs
--- more than a few. Unicode Standard Annex 15 defines text with at most 30 in a row as stream-safe, and how to make other text so:
--- insert U+034F, which is not sorted, after a number of marks (here 15, because some marks decompose into two). Candidates with more
--- are refused (_check_marks()); stored text and queries that still have more are normalized quickly.
+-- Normalization sorts the marks after a letter in quadratic time: 33,000 of them take 10 s. Unicode Standard Annex 15 calls text
+-- with at most 30 in a row stream-safe, and makes other text so by inserting U+034F, which is not sorted, into the run (here after
+-- 15, because some marks decompose into two). Candidates with more are refused (_check_marks); other text is broken up.
 
--- Characters that canonical ordering sorts (combining class other than 0), and those that decompose into one first: Unicode 14, and the
--- additions of Unicode 15 and 16. The inside of a bracket expression.
--- Combining marks that have an order, as the inside of a bracket expression.
+-- The combining marks that canonical ordering sorts (combining class other than 0) and the characters that decompose into
+-- one, of Unicode 14 to 16, as the inside of a bracket expression.
 create or replace function memfold_internal._marks_1() returns text
 immutable parallel safe
 return
@@ -36,8 +43,7 @@ return
      '\U0001E026-\U0001E02A\U0001E08F\U0001E130-\U0001E136\U0001E2AE\U0001E2EC-\U0001E2EF\U0001E4EC-\U0001E4EF'
      '\U0001E5EE-\U0001E5EF\U0001E8D0-\U0001E8D6\U0001E944-\U0001E94A';
 
--- Lengths first: they are known, and most texts do not have 31 characters outside ASCII.
--- Whether a text has more than 30 combining marks in a row.
+-- Whether a text has more than 30 combining marks in a row. Its two lengths rule out most texts without a search.
 create or replace function memfold_internal._has_mark_run_1(p_content text) returns boolean
 immutable parallel safe
 return case
@@ -46,7 +52,7 @@ return case
     else false
 end;
 
--- A text that has more than 30 combining marks in a row, with U+034F inserted after each 15.
+-- The text, with U+034F inserted after every 15 marks of a run if it has more than 30 in a row.
 create or replace function memfold_internal._break_mark_runs_1(p_content text) returns text
 immutable parallel safe
 return case

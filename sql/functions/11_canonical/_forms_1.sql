@@ -1,22 +1,11 @@
--- The canonicalizer: what tier 1 regards as the same text.
---
--- A canonical form, once hashed into a row, must stay the same for ever: on every server from PostgreSQL 15 on, under every locale and
--- collation. So nothing here depends on the server's idea of a letter: lower() is used only for ASCII and under collation "C", every
--- other capital comes from a table frozen with the profile, white space is a list of code points. The only server function is
--- normalize(), whose result for an assigned code point Unicode guarantees. A change of rules is a new version (prose/2) in addition to
--- the old one, never an edit.
---
--- Strings are written E'\u....', so that the file is plain ASCII and independent of client_encoding and standard_conforming_strings.
--- Functions named _..._1 belong to version 1 of the profiles.
---
--- The small functions are deliberately not STRICT: PostgreSQL does not inline a STRICT function whose body is a CASE. Each returns NULL
--- for NULL.
+-- The profiles of version 1. Strings are written E'\u....', so that the file is plain ASCII and independent of client_encoding and
+-- standard_conforming_strings. Every function returns null for null; the small ones are not STRICT, because PostgreSQL does not inline
+-- a STRICT function whose body is a CASE. _fold_1() and _keep_apart_1() need no pinned search_path: only functions that pin it call them.
 
 -- Normalization -------------------------------------------------------------------------------------------------------
 
--- Servers of older minor releases drop U+11A7 after a Hangul syllable (fixed upstream). A word joiner in between prevents that, and
--- does no harm: both profiles remove word joiners anyway.
--- _nfkc_1() for a text without long runs of combining marks.
+-- _nfkc_1() for a text without long runs of combining marks. Older minor releases of PostgreSQL drop U+11A7 after a
+-- Hangul syllable; a word joiner between them prevents that, and both profiles remove word joiners.
 create or replace function memfold_internal._normalize_nfkc_1(p_content text) returns text
 immutable parallel safe
 return case
@@ -31,11 +20,12 @@ return case
     )
 end;
 
+-- The text in NFKC, in linear time.
 create or replace function memfold_internal._nfkc_1(p_content text) returns text
 immutable parallel safe
 return memfold_internal._normalize_nfkc_1(memfold_internal._break_mark_runs_1(p_content));
 
--- _nfc_1() for a text without long runs of combining marks.
+-- _nfc_1() for a text without long runs of combining marks; U+11A7 as in _normalize_nfkc_1().
 create or replace function memfold_internal._normalize_nfc_1(p_content text) returns text
 immutable parallel safe
 return case
@@ -50,16 +40,14 @@ return case
     )
 end;
 
+-- The text in NFC, in linear time.
 create or replace function memfold_internal._nfc_1(p_content text) returns text
 immutable parallel safe
 return memfold_internal._normalize_nfc_1(memfold_internal._break_mark_runs_1(p_content));
 
 -- Lower case ----------------------------------------------------------------------------------------------------------
 
--- Takes text in NFC or NFKC and returns it in that form: a capital may have no composed form although its small letter has one (J +
--- caron, but U+01F0). translate() searches its table for every character, so it gets the distinct capitals of the text instead of the
--- text. The table maps dotted I to i; many programs write its small letter as i + dot above, so that dot is removed too. Not pinned:
--- only the pinned functions below call it.
+-- The lower case of a text in NFC or NFKC, in the same form.
 create or replace function memfold_internal._fold_1(p_content text) returns text
 language plpgsql immutable strict parallel safe
 as $$
@@ -70,6 +58,7 @@ declare
     v_capitals text collate "C" := '';
 begin
     if v_text ~ ('[' || memfold_internal._capitals_1() || ']') then
+        -- translate() searches its table for every character, so the table is reduced to the distinct capitals of the text
         v_rest := regexp_replace(v_text, '[^' || memfold_internal._capitals_1() || ']+', '', 'g');
         while v_rest <> '' loop
             v_capital := left(v_rest, 1);
@@ -79,9 +68,11 @@ begin
         v_text := translate(
             v_text, v_capitals, translate(v_capitals, memfold_internal._fold_from_1(), memfold_internal._fold_to_1()));
     end if;
+    -- the table maps dotted I to i, and many programs write its small letter as i + dot above
     if strpos(v_text, E'\u0307') > 0 then
         v_text := regexp_replace(v_text, E'([i\u012F\u1E2D\u1ECB])\u0307+', E'\\1', 'g');
     end if;
+    -- a small letter may have a composed form that its capital lacks (U+01F0)
     if v_text <> p_content collate "C" then
         v_text := memfold_internal._nfc_1(v_text);
     end if;
@@ -91,9 +82,8 @@ $$;
 
 -- prose/1 -------------------------------------------------------------------------------------------------------------
 
--- What NFKC would lose: 10^5 is not 105, 1 1/2 is not 11/2. A run of superscripts is preceded by ^, one of subscripts by _, a vulgar
--- fraction by a space; a following digit stays separate too (except after a fraction numerator, U+215F). Not pinned: only a pinned
--- function calls it.
+-- The text with differences kept that NFKC would lose (10^5 is not 105, 1 1/2 is not 11/2): ^ before a run of superscripts, _ before one of
+-- subscripts, a space before a vulgar fraction, and a space before a digit that follows any of them (except U+215F, a fraction numerator).
 create or replace function memfold_internal._keep_apart_1(p_content text) returns text
 language plpgsql immutable strict parallel safe
 as $$
@@ -111,7 +101,8 @@ begin
 end
 $$;
 
--- Any text. White space is the Unicode property White_Space, except what NFKC has turned into a plain space.
+-- prose/1 of any text. White space is the Unicode property White_Space, without the characters that NFKC has already
+-- turned into a plain space.
 create or replace function memfold_internal._prose_1_any(p_content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -124,7 +115,7 @@ begin
         v_text := memfold_internal._keep_apart_1(v_text);
     end if;
     v_text := memfold_internal._fold_1(memfold_internal._nfkc_1(v_text));
-    -- models write typographic quotes and dashes at one time, plain ones at another
+    -- models use typographic quotes and dashes in one text, plain ones in another
     if v_text ~ E'[\u2010-\u201F\u2212]' then
         v_text := translate(v_text, E'\u2018\u2019\u201A\u201B\u201C\u201D\u201E\u201F\u2010\u2012\u2013\u2014\u2015\u2212',
             '''''''''""""------');
@@ -140,8 +131,8 @@ begin
 end
 $$;
 
--- In as few nodes as possible: PL/pgSQL initialises them all in every call, and each strpos() prepares a search.
--- prose/1: printable ASCII with single spaces, which is most text, without a call; all other text by _prose_1_any().
+-- prose/1: printable ASCII with single spaces, which is most text, needs no call. Few nodes, because PL/pgSQL initialises
+-- all nodes of an inlined expression in every call.
 create or replace function memfold_internal._prose_1(p_content text) returns text
 immutable parallel safe
 return case
@@ -153,9 +144,8 @@ end;
 
 -- predicate/1 ---------------------------------------------------------------------------------------------------------
 
--- A predicate is a name, and spellings of one relation differ by how programmers join its words: works_at, works-at, worksAt, "Works
--- at". Only ASCII capitals and small letters count, so that the result does not depend on the server. If nothing would be left (a
--- predicate of "_"), it stays as in prose/1.
+-- predicate/1 of any name. Spellings of one relation differ by how programmers join its words: works_at, works-at, worksAt, "Works at".
+-- Only ASCII capitals separate words, so that the result does not depend on the server. A name without words ("_") keeps its prose/1 form.
 create or replace function memfold_internal._predicate_1_any(p_content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -164,14 +154,13 @@ declare
     v_text text collate "C" := regexp_replace(p_content collate "C", '([a-z])([A-Z])', E'\\1 \\2', 'g');
 begin
     v_text := regexp_replace(v_text, '([A-Z])([A-Z][a-z][a-z])', E'\\1 \\2', 'g');
-    -- again afterwards, because NFKC produces some of these signs
+    -- prose/1 comes first, because NFKC produces some of these signs
     v_text := memfold_internal._prose_1(translate(memfold_internal._prose_1(v_text), '_-', '  '));
     return case when v_text = '' then memfold_internal._prose_1(p_content) else v_text end;
 end
 $$;
 
--- predicate/1: prose/1 of a predicate with its words separated by spaces, whatever separated them. Most predicates need
--- no call.
+-- predicate/1: prose/1 of a predicate with its words separated by spaces. Most predicates need no call.
 create or replace function memfold_internal._predicate_1(p_content text) returns text
 immutable parallel safe
 return case
@@ -181,11 +170,9 @@ end;
 
 -- flat/1 --------------------------------------------------------------------------------------------------------------
 
--- Keeps letters, digits and full stops: the general categories L, M and N of Unicode 14, of every script, and U+002E. Written as a list
--- of what is removed (P, S, Z, Cc, Cf, Co), because a list of what is kept would remove letters added later: code points unassigned in
--- Unicode 14 are kept. Combining marks are kept because many scripts write their letters with vowel signs and points; variation
--- selectors are removed, they only choose a glyph. NFC, not NFKC: canonical forms are two spellings of one text, compatibility forms
--- are not (so superscripts need no rule here).
+-- flat/1 of any text: letters, digits and full stops (categories L, M and N of Unicode 14, and U+002E), in lower case.
+-- The rule lists the characters to remove (P, S, Z, Cc, Cf, Co and variation selectors, which only choose a glyph), so
+-- that letters added after Unicode 14 are kept. NFC, not NFKC: compatibility forms are different texts.
 create or replace function memfold_internal._flat_1_any(p_content text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -195,11 +182,12 @@ declare
 begin
     v_text := memfold_internal._nfc_1(v_text);
     v_text := regexp_replace(v_text, '[' || memfold_internal._dropped_1() || ']+', '', 'g');
-    -- NFC again: a letter and a mark may have become adjacent.
+    -- a letter and a mark may have become adjacent
     return memfold_internal._fold_1(memfold_internal._nfc_1(v_text));
 end
 $$;
 
+-- flat/1: ASCII needs no call.
 create or replace function memfold_internal._flat_1(p_content text) returns text
 immutable parallel safe
 return case
@@ -209,6 +197,7 @@ end;
 
 -- code/1 --------------------------------------------------------------------------------------------------------------
 
+-- code/1: only line ends are normalized.
 create or replace function memfold_internal._code_1(p_content text) returns text
 immutable parallel safe
 return replace(replace(p_content collate "C", E'\r\n', E'\n'), E'\r', E'\n');

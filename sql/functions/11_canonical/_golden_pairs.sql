@@ -1,4 +1,5 @@
--- Golden pairs. Characters that do not show, or that an editor may recompose, are written as escapes.
+-- The golden pairs of the self-test: inputs with their frozen canonical forms. Characters that are invisible, or that an
+-- editor may recompose, are written as escapes.
 -- Longer than 150 lines: data.
 create or replace function memfold_internal._canonicalizer_golden()
 returns table (profile text, input text, canonical text, note text)
@@ -45,7 +46,7 @@ values
     ('prose/1', '12.5N grip force optimal for cylinders', '12.5n grip force optimal for cylinders', 'robotics'),
     ('flat/1', 'grip_force=12.5N works for cups', 'gripforce12.5nworksforcups', 'robotics'),
     ('prose/1', 'red objects need 15N force', 'red objects need 15n force', 'robotics'),
-    -- What must stay apart
+    -- Signs and numerals that keep texts apart
     ('prose/1', 'C++', 'c++', 'symbols, signs, numerals stay'),
     ('prose/1', 'C#', 'c#', 'symbols, signs, numerals stay'),
     ('prose/1', 'C', 'c', 'symbols, signs, numerals stay'),

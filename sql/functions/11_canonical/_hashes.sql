@@ -1,9 +1,9 @@
--- JSON with its numbers, at any depth, without trailing zeros, so that equal values have equal text.
+-- The JSON value with all numbers, at any depth, without trailing zeros, so that equal values have equal text.
 create or replace function memfold_internal._trim_numbers(p_value jsonb) returns jsonb
 language plpgsql immutable parallel safe
 as $$
 begin
-    -- numbers with trailing zeros are rare: check the text for their digits first
+    -- numbers with trailing zeros are rare: search the text for one first
     if p_value::text !~ '[.][0-9]*0(?![0-9])' then
         return p_value;
     end if;
@@ -21,8 +21,7 @@ begin
 end;
 $$;
 
--- The metadata keys that are part of the hash, with their values, as JSON text (1 for 1.0); null if the policy names
--- none.
+-- The metadata keys that are part of the hash, with their values, as JSON text; null if the policy names no keys.
 create or replace function memfold_internal._metadata_signature(p_metadata jsonb, p_metadata_keys text[]) returns text
 language plpgsql immutable parallel safe
 as $$
@@ -54,7 +53,7 @@ begin
 end;
 $$;
 
--- The metadata signature of a stored text, from the metadata that it first came with.
+-- The metadata signature of a stored text, from the metadata of its first observation.
 create or replace function memfold_internal._stored_signature(m memfold.memories, p_metadata_keys text[]) returns text
 language plpgsql stable
 as $$
@@ -66,7 +65,7 @@ begin
 end;
 $$;
 
--- The hash of a stored text by the rules of a policy. Null: its content is empty by them.
+-- The hash of a stored text by the rules of a policy; null: its canonical form is empty.
 create or replace function memfold_internal._hash_under(m memfold.memories, p_policy memfold.policies) returns bytea
 language plpgsql stable
 as $$
@@ -79,8 +78,8 @@ begin
 end;
 $$;
 
--- _content_hash() for the key fields type, subject, predicate and no metadata signature, of content in canonical form.
--- One expression, which its caller inlines.
+-- _content_hash() of content in canonical form, for the key fields type, subject and predicate and no metadata
+-- signature. Inlined by its callers.
 create or replace function memfold_internal._full_hash(p_memory_type text, p_subject text, p_predicate text, p_canonical text) returns bytea
 language sql stable parallel safe
 return pg_catalog.sha256(
@@ -91,22 +90,20 @@ return pg_catalog.sha256(
     || pg_catalog.convert_to(p_canonical, 'UTF8')
 );
 
--- The first 8 bytes of a SHA-256, for advisory keys: no name can be made that has a given one, as with PostgreSQL's own
--- hash functions.
+-- The first 8 bytes of a SHA-256, for advisory keys. Nobody can construct a name with a given key, as is possible with
+-- PostgreSQL's own hash functions.
 create or replace function memfold_internal._short_hash(p_input bytea) returns bigint
 language sql immutable parallel safe
 return ('x' || pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(p_input), 1, 8), 'hex'))::bit(64)::bigint;
 
--- The scope key of what is of no scope: questions about names, and locks that only bar new rules.
+-- The scope key of things without a scope: questions about names, and locks that only exclude changes of rules.
 create or replace function memfold_internal._no_scope() returns uuid
 language sql immutable parallel safe
 return '00000000-0000-0000-0000-000000000000'::uuid;
 
--- SECURITY DEFINER: a role that writes to an adopted table has no rights in memfold; the owner of that table is granted only this
--- function.
--- SHA-256 (32 bytes) of the canonical p_content: the hash for rows of tables that are not memfold's. Null if the
--- canonical form is empty: another table's writer must not fail. Raises MF061, which the functions generated for a table
--- also turn into null.
+-- The hash (SHA-256, 32 bytes) of the canonical form of a row's text in an adopted table; null if that form is empty,
+-- because the table's writers must not fail. Raises MF061, which the functions generated for the table turn into null.
+-- SECURITY DEFINER, because the table's owner has no other rights in memfold.
 create or replace function memfold_internal._adopted_hash(p_content text, p_profile text) returns bytea
 language plpgsql immutable strict parallel safe security definer
 set search_path = pg_catalog, pg_temp

@@ -3,7 +3,8 @@ create or replace function memfold_internal._identifier_size() returns integer
 language sql immutable parallel safe
 return 512;
 
--- Raises MF003 unless the identifier has 1 to 512 bytes (null is allowed unless it is required).
+-- Raises MF003 unless the identifier has 1 to 512 bytes, and for a subject, predicate or object also a canonical form
+-- that is not empty. Null is allowed unless p_required.
 create or replace function memfold_internal._check_identifier(p_name text, p_identifier text, p_required boolean) returns void
 language plpgsql immutable parallel safe
 as $$
@@ -26,7 +27,7 @@ begin
 end;
 $$;
 
--- Raises MF003 for '*', which is not a valid name of a tenant, bucket or type of a memory.
+-- Raises MF003 for '*', which is not a valid tenant, bucket or type of a memory.
 create or replace function memfold_internal._check_wildcard(p_name text, p_identifier text) returns void
 language plpgsql immutable parallel safe
 as $$
@@ -39,7 +40,7 @@ begin
 end;
 $$;
 
--- Raises MF061: normalizing such a text would be too expensive.
+-- Raises MF061 if the text has more than 30 combining marks in a row.
 create or replace function memfold_internal._check_marks(p_content text) returns void
 language plpgsql immutable parallel safe
 as $$

@@ -1,8 +1,7 @@
--- Profile lemma/1 comes from memfold_py, an extension for servers with PL/Python. Its functions are called by name at run time, because
--- they may not exist: a request for them is then refused, and everything else works.
+-- Functions of memfold_py, an optional extension for servers with PL/Python, are called by EXECUTE, because they may not exist.
 
--- predicate/1, and lemma/1: the content's words replaced by their lemmas, then prose/1. Raises MF011 for an unknown
--- profile, MF056, MF059.
+-- The canonical form by predicate/1 or lemma/1 (prose/1 of the words' lemmas). Raises MF011 for an unknown profile,
+-- MF056 without memfold_py, MF059.
 create or replace function memfold_internal._other_profile(p_content text, p_profile text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -22,8 +21,8 @@ begin
 end;
 $$;
 
--- The full name of a profile: prose is prose/1, lemma:de is lemma/1:de:simplemma-… with the version that this server
--- has, lemma alone is English. Raises MF011, MF056, MF058.
+-- The full name of a profile: prose/1 for prose, lemma/1:de:simplemma-… with the version of this server for lemma:de,
+-- English for lemma alone. Raises MF011, MF056, MF058.
 create or replace function memfold_internal._profile(p_canonicalizer text) returns text
 language plpgsql stable
 as $$
@@ -38,7 +37,7 @@ begin
         v_profile := p_canonicalizer || '/1';
     end if;
     if v_profile = 'predicate/1' then
-        -- for names, not for facts
+        -- a profile for names, which no policy may use for facts
         perform memfold_internal._unknown_profile('a', v_profile);
     end if;
     perform memfold.canonicalize('a', v_profile);
@@ -46,7 +45,7 @@ begin
 end;
 $$;
 
--- The golden pairs and checksums of lemma/1; no row if memfold_py is not installed in this database.
+-- The golden pairs and checksums of lemma/1; no row without memfold_py.
 create or replace function memfold_internal._lemma_selftest()
 returns table (profile text, input text, expected text, actual text, ok boolean)
 language plpgsql stable

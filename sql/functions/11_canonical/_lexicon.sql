@@ -1,21 +1,19 @@
--- The words that language rules know: the guard, the features of a pair, and the lexical tier read them here.
-
--- One row per word, language and class. Callers fold it to constants, in a few milliseconds once per session.
--- Words (prose/1) of a language (ISO 639-1; '*': written the same in several), with their class: s grammar, p
--- preposition or other marker of a role, & conjunction, n negation, q word that only joins a negation in languages of
--- negative concord, # number, ~ number that is also an everyday word, * multiplier, o ordinal, m month, M month that is
--- also an everyday word, w weekday, $ currency, u unit, t clock suffix, % per cent, S common subject or verb that is not
--- a name, N verb that denies what follows, - none of these; words of s and S with the value t are titles. value: the
--- meaning of a number, date, currency, unit or clock suffix; for N, what must follow (_guard_negations). Classes f and v
--- are additional: what the word says about time, mode, quantity or person (_guard_says); the verb of an irregular past
--- form (_guard_is_past). So are c and r: words, and in scripts without spaces phrases, that change a fact if only one
--- text has them, with the kind of difference (_guard_other_language); persons. readers: who else reads the word: g
--- grammar and d denial of _pair_features, t stop word of _tokens.
+-- The words of the language rules: of the guard, the features of a pair, and the lexical tier. One row per word, language
+-- and class; callers turn it into constants, in a few milliseconds once per session.
 -- Longer than 150 lines: the words.
 create or replace function memfold_internal._lexicon()
 returns table (word text, language text, class text, value text, readers text)
 language sql immutable parallel safe
 begin atomic
+    -- word: in prose/1, or in scripts without spaces a phrase. language: ISO 639-1; '*': written the same in several.
+    -- class: s grammar, p preposition or other marker of a role, & conjunction, n negation, q word that only joins a negation in
+    -- languages of negative concord, # number, ~ number that is also an everyday word, * multiplier, o ordinal, m month, M month that
+    -- is also an everyday word, w weekday, $ currency, u unit, t clock suffix, % per cent, S common subject or verb that is not a
+    -- name, N verb that denies what follows, - none of these. Additional classes: f time, mode, quantity or person (_guard_says),
+    -- v irregular past form (_guard_is_past), c word that changes a fact if only one text has it (_guard_other_language), r person.
+    -- value: the meaning of a number, date, currency, unit, clock suffix or word of class f; the verb of v; the kind of difference
+    -- of c; for N, the words that must follow (_guard_negations); t for titles among s and S.
+    -- readers: g and d, the grammar and denial of _pair_features; t, the stop words of _tokens.
     select
         pg_catalog.split_part(entry.word, '=', 1),
         listed.language,
@@ -79,7 +77,7 @@ begin atomic
     monday=1 tuesday=2 wednesday=3 thursday=4 friday=5 saturday=6 sunday=7 mondays=1 tuesdays=2 wednesdays=3 thursdays=4
     fridays=5 saturdays=6 sundays=7'),
     ('en', 't', '', 'am=0 pm=12 o''clock=0 oclock=0'),
-    -- verbs of irregular past
+    -- irregular past forms
     ('en', 'v', '', '
     went=go came=come took=take gave=give made=make told=tell knew=know thought=think saw=see got=get ran=run
     began=begin wrote=write drove=drive rode=ride ate=eat drank=drink spoke=speak slept=sleep kept=keep left=leave
@@ -375,7 +373,7 @@ begin atomic
     where entry.word <> '';
 end;
 
--- The words of _lexicon with this letter among their readers, as the keys of an object.
+-- The words of _lexicon() with this letter among their readers, as the keys of an object.
 create or replace function memfold_internal._lexicon_words(p_reader text) returns jsonb
 language sql immutable strict parallel safe
 begin atomic

@@ -1,3 +1,4 @@
+-- Raises MF011: there is no such profile.
 create or replace function memfold_internal._unknown_profile(p_content text, p_profile text) returns text
 language plpgsql immutable strict parallel safe
 set search_path = pg_catalog, pg_temp
@@ -11,8 +12,8 @@ begin
 end
 $$;
 
--- For memfold's PL/pgSQL functions: they inline it, which saves a call. Not for a generated column or a CHECK: every INSERT would
--- repeat the inlining, which takes a hundred times as long as the call.
+-- canonicalize() for memfold's PL/pgSQL functions, which inline it. Not for a generated column or a CHECK: every INSERT
+-- would inline it again, which takes a hundred times as long as the call.
 create or replace function memfold_internal._canonical(p_content text, p_profile text) returns text
 immutable parallel safe
 return case p_profile collate "C"

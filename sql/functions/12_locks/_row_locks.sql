@@ -1,7 +1,6 @@
--- Locks the rows of memory_counters, in the order of the ids. p_hits: the candidate was to be added to this row without
--- a lock on its scope; if it has been erased since, it has no row, and if it has been merged or retired, its row may be
--- an alias's, which must not be held while waiting for a root: 40001. changed: the rows to which observations cannot
--- simply be added, in their present state; aliased: one of them has aliases; latest: when one of them was last seen.
+-- Locks rows of memory_counters in the given order. p_hits: an observation is to be added to the row without a lock on
+-- its scope; raises 40001 if that memory was merged, retired or erased. changed: the rows to which observations cannot
+-- simply be added. aliased: whether any of the rows has aliases. latest: when any of the memories was last seen.
 create or replace function memfold_internal._lock_roots(
     p_tenant_id text, p_memory_ids uuid[], p_hits boolean[], out changed uuid[], out aliased boolean, out latest timestamptz
 )
@@ -15,7 +14,7 @@ begin
             where not k.is_additive or k.on_timeline
         ), '{}'),
         coalesce(bool_or(case
-            -- checked for each row before waiting for the next one; erased: there is no row
+            -- raised before the next row is locked: this row may now be an alias's, and must not be held while waiting for a root
             when i.hit and k.is_additive is not true then memfold_internal._fail_changed_root()
             else k.aliases > 0 end), false),
         max(greatest(k.last_seen, k.alias_last_seen))
@@ -30,7 +29,7 @@ begin
 end;
 $$;
 
--- Raises 40001.
+-- Raises 40001: a memory was merged, retired or erased.
 create or replace function memfold_internal._fail_changed_root() returns boolean
 language plpgsql volatile
 as $$
@@ -40,8 +39,8 @@ begin
 end;
 $$;
 
--- For a call that may hold the row of a memory that has become an alias: locks its root's row if it is free, else raises
--- 40001. Merges and undos lock roots before aliases, so that waiting here would be a deadlock.
+-- Locks the row of a root if it is free, else raises 40001. The caller may hold the row of one of its aliases, and
+-- merges and undos lock roots before aliases, so waiting could deadlock.
 create or replace function memfold_internal._try_root(p_tenant_id text, p_root_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -49,7 +48,7 @@ begin
     perform from memfold.memory_counters as k
     where k.tenant_id = p_tenant_id collate "C" and k.memory_id = p_root_id
     for no key update skip locked;
-    -- a row that came by a plain INSERT has no counters yet
+    -- a memory from a plain INSERT has no counters yet
     if not found and exists (
         select from memfold.memory_counters as k
         where k.tenant_id = p_tenant_id collate "C" and k.memory_id = p_root_id
@@ -60,7 +59,7 @@ begin
 end;
 $$;
 
--- Raises 40001.
+-- Raises 40001: another call is changing a memory.
 create or replace function memfold_internal._fail_busy() returns void
 language plpgsql volatile
 as $$
@@ -69,8 +68,8 @@ begin
 end;
 $$;
 
--- Locks the counters of p_memory_ids one after the other: of _texts_to_lock(), before texts are counted again, or
--- derive_scope() is called in parts. The caller holds the lock of their scope or bucket.
+-- Locks the counters of p_memory_ids in the given order, which is that of _texts_to_lock(). Called before texts are
+-- counted again or derive_scope() is called in parts. The caller holds the lock of their scope or bucket.
 create or replace function memfold_internal._lock_texts(p_tenant_id text, p_memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$

@@ -1,7 +1,6 @@
--- Slow paths only, and always a separate statement: the tenant's advisory key of rules (_lock_rules) and the bucket's
--- SHARED, then the scope's EXCLUSIVE (p_scope_key null: the bucket's EXCLUSIVE), held to the end of the transaction. A
--- caller that already holds a row lock must pass wait = false: it then tries, and fails with 40001. Many scopes in one
--- transaction: see _lock_scope(). Raises MF025 at any isolation level except READ COMMITTED.
+-- Locks a scope for a writer: the key of rules and the bucket's SHARED, then the scope's EXCLUSIVE. p_scope_key null:
+-- the whole bucket, EXCLUSIVE. p_wait must be false if the caller may hold a row: keys that are not free then raise
+-- 40001. For many scopes in one transaction, see _lock_scope(). Raises MF025, and 40001 for too many scopes.
 create or replace function memfold_internal._lock(p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_wait boolean) returns void
 language plpgsql volatile
 as $$
@@ -23,7 +22,7 @@ begin
     elsif p_wait and coalesce(current_setting('memfold.scope_locks', true), '') = ''
         and coalesce(current_setting('memfold.lock_bucket', true), '') <> 'on'
     then
-        -- does what _lock_scope() and _note_scope() do for the first scope of a transaction, without the cost of two more calls
+        -- the first scope of a transaction: _lock_scope() and _note_scope() without the cost of their calls
         perform pg_advisory_xact_lock_shared(v_bucket_lock);
         perform pg_advisory_xact_lock(v_scope_lock);
         v_noted := set_config('memfold.scope_locks', '1 ' || v_scope_lock || ' ', true);
@@ -40,7 +39,7 @@ begin
 end;
 $$;
 
--- Raises 40001.
+-- Raises 40001: another call is writing to the scope.
 create or replace function memfold_internal._fail_busy_scope() returns void
 language plpgsql volatile
 as $$
@@ -49,7 +48,7 @@ begin
 end;
 $$;
 
--- Takes the locks of _lock() if they are free; else returns false, and may hold those that are SHARED.
+-- Takes the locks of _lock() if they are free; else returns false, and may keep those that are SHARED.
 create or replace function memfold_internal._try_lock(p_tenant_id text, p_bucket_id text, p_scope_key uuid) returns boolean
 language plpgsql volatile
 as $$
@@ -78,14 +77,13 @@ return memfold_internal._short_hash(
     pg_catalog.convert_to('scope ' || p_tenant_id, 'UTF8') || E'\\x00'::bytea || pg_catalog.uuid_send(p_scope_key)
 );
 
--- The advisory key of a tenant's rules: no bucket has an empty name.
+-- The advisory key of a tenant's rules: that of the empty bucket name, which no bucket has.
 create or replace function memfold_internal._rules_key(p_tenant_id text) returns bigint
 language sql stable parallel safe
 return memfold_internal._bucket_key(p_tenant_id, '');
 
--- For a caller that changes what is a slot: waits until every call that has decided by the rules from before has ended,
--- and lets the next ones wait, so that it takes up all that is stored by them. Before any other lock. Raises MF025 at
--- any isolation level except READ COMMITTED.
+-- Locks a tenant's rules for a change of what is a slot: waits for every call that has decided by the old rules, so that
+-- the caller takes up all that they stored, and makes later calls wait. Must precede any other lock. Raises MF025.
 create or replace function memfold_internal._lock_rules(p_tenant_id text) returns void
 language plpgsql volatile
 as $$
@@ -109,34 +107,31 @@ begin
 end;
 $$;
 
--- Locks are held to the end of a transaction, and a server has room for only a few thousand (max_locks_per_transaction times
--- max_connections).
--- How many scopes a transaction locks one by one before it takes the bucket's key EXCLUSIVE instead.
+-- How many scopes a transaction locks one by one before it takes the bucket's key EXCLUSIVE instead. The lock table has
+-- room for a few thousand locks of all sessions (max_locks_per_transaction times max_connections).
 create or replace function memfold_internal._max_scopes() returns bigint
 language sql immutable parallel safe
 return 64;
 
--- How many advisory locks a transaction may hold if it cannot have the bucket's key because others write to the bucket.
+-- How many advisory locks a transaction may hold if it cannot get the bucket's key because others write to the bucket.
 create or replace function memfold_internal._max_scope_locks() returns bigint
 language sql immutable parallel safe
 return 2000;
 
--- Upper bound of the number of scopes this transaction has locked (_note_scope): a scope may be counted twice after the
--- first _max_scopes().
+-- An upper bound for the number of scopes that this transaction has locked (_note_scope).
 create or replace function memfold_internal._scopes_locked() returns bigint
 language sql stable
 return coalesce(
     pg_catalog.substring(pg_catalog.current_setting('memfold.scope_locks', true), '^[0-9]{1,9}(?= )')::bigint, 0
 );
 
--- Counts a scope's key as held, in a setting of the transaction, which is reset at its end and when a savepoint is
--- rolled back, as the lock is released. It only serves to count: a session that sets it to something else locks more
--- scopes, or is refused earlier.
+-- Counts a scope's key as held, in a setting that is reset when the lock is released: at the end of the transaction, or
+-- when a savepoint is rolled back. A session that tampers with the setting locks more scopes, or is refused earlier.
 create or replace function memfold_internal._note_scope(p_scope_lock bigint) returns void
 language plpgsql volatile
 as $$
 declare
-    -- their number, then the first few: '2 17 -4 '
+    -- the number of keys, then the first _max_scopes() keys ('2 17 -4 '): later ones may be counted twice
     v_noted constant text := coalesce(current_setting('memfold.scope_locks', true), '');
     v_number constant bigint := memfold_internal._scopes_locked();
 begin
@@ -150,10 +145,9 @@ begin
 end;
 $$;
 
--- The bucket's key SHARED and the scope's EXCLUSIVE. If the transaction has already locked _max_scopes(), the bucket's
--- EXCLUSIVE instead, unless another transaction is in it; else it continues with one key per scope, up to
--- _max_scope_locks(). False: a key was not free and wait is false, or there are too many (the only reason if wait is
--- true). With memfold.lock_bucket = on it takes the bucket's key from the beginning, and waits for it.
+-- Takes the bucket's key SHARED and the scope's EXCLUSIVE. After _max_scopes() scopes it takes the bucket's EXCLUSIVE
+-- instead if that is free, else continues up to _max_scope_locks(). With memfold.lock_bucket = on and p_wait, it waits
+-- for the bucket's key at once. False: there are too many locks, or, without p_wait, a key is not free.
 create or replace function memfold_internal._lock_scope(p_bucket_lock bigint, p_scope_lock bigint, p_wait boolean) returns boolean
 language plpgsql volatile
 as $$
@@ -166,8 +160,7 @@ begin
     elsif v_number >= memfold_internal._max_scopes()
         and strpos(current_setting('memfold.scope_locks'), ' ' || p_scope_lock || ' ') = 0
     then
-        -- The key of the bucket for all of its scopes. The transaction already holds the key SHARED, so it may only try: two that
-        -- waited for each other to release it would deadlock.
+        -- It already holds the bucket's key SHARED, so it may only try: two transactions that waited here would deadlock.
         if pg_try_advisory_xact_lock(p_bucket_lock) then
             return true;
         elsif memfold_internal._has_too_many_locks(1) then
@@ -185,10 +178,9 @@ begin
 end;
 $$;
 
--- What _lock() is for one candidate, for the candidates of a batch that are not replays: the key of rules and their
--- buckets' SHARED, then their scopes' EXCLUSIVE; EXCLUSIVE for a bucket with a wide candidate, and for all if there are
--- more than _max_scopes(), including those of earlier calls of the transaction (it then only tries, as _lock_scope()
--- does). All in ascending order. p_held: what an earlier pass has returned; it then only tries. Raises MF025, MF035.
+-- _lock() for many scopes, such as those of a batch: the key of rules and the buckets' SHARED, then the scopes' EXCLUSIVE, in ascending
+-- order. A bucket's key is EXCLUSIVE if one of its entries is wide (p_wide), or if there are more than _max_scopes() scopes. Returns the
+-- keys held. p_held: the result of an earlier pass, after which it tries without waiting; '{}': none. Raises MF025, MF035, 40001.
 create or replace function memfold_internal._lock_scopes(
     p_tenant_id text, p_buckets text[], p_scope_keys uuid[], p_wide boolean[], p_held text[]
 ) returns text[]
@@ -216,7 +208,7 @@ begin
     end if;
     v_many := v_scopes > memfold_internal._max_scopes() or coalesce(current_setting('memfold.lock_bucket', true), '') = 'on';
     if memfold_internal._scopes_locked() > 0 and memfold_internal._scopes_locked() + v_scopes > memfold_internal._max_scopes() then
-        -- Earlier calls of the transaction hold scopes: as in _lock_scope(), it may not wait for the whole bucket.
+        -- earlier calls of the transaction hold scopes: as in _lock_scope(), it must not wait for a whole bucket
         v_many := false;
         for v_lock in
             select distinct memfold_internal._bucket_key(p_tenant_id, s.bucket_id) as key
@@ -230,7 +222,7 @@ begin
             end if;
         end loop;
     end if;
-    -- buckets before scopes, each in ascending order of the keys, which are those of _lock()
+    -- buckets before scopes, each in ascending order of the keys
     for v_lock in
         with needed as (
             select k.key, s.scope_key,
@@ -250,7 +242,7 @@ begin
     loop
         continue when (v_lock.key || ' exclusive') = any(v_held) or not v_lock.exclusive and (v_lock.key || ' shared') = any(v_held);
         if p_held <> '{}' then
-            -- in a second pass it holds keys that others may wait for: it must not wait for more
+            -- in a second pass, others may wait for the keys that it holds
             if not (case when v_lock.exclusive then pg_try_advisory_xact_lock(v_lock.key)
                 else pg_try_advisory_xact_lock_shared(v_lock.key) end)
             then
@@ -270,12 +262,12 @@ begin
 end;
 $$;
 
--- Whether this many more advisory locks would put the transaction above _max_scope_locks().
+-- Whether p_more advisory locks would put the transaction above _max_scope_locks().
 create or replace function memfold_internal._has_too_many_locks(p_more bigint) returns boolean
 language plpgsql volatile
 as $$
 begin
-    -- the noted number is an upper bound; pg_locks has the exact number, but is expensive
+    -- the noted number is an upper bound; the exact number in pg_locks is expensive
     return memfold_internal._scopes_locked() + p_more > memfold_internal._max_scope_locks() and p_more + (
         select count(*) from pg_locks as l
         where l.pid = pg_backend_pid() and l.locktype = 'advisory'
@@ -283,7 +275,7 @@ begin
 end;
 $$;
 
--- Raises 40001, with a hint about how to use fewer locks.
+-- Raises 40001: the transaction has too many locks. The hint shows how to use fewer.
 create or replace function memfold_internal._fail_scope_locks() returns void
 language plpgsql volatile
 as $$

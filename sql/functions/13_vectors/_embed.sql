@@ -1,5 +1,5 @@
--- Raises MF056 if a policy requires memfold_py and it is not installed in this database, MF012 or MF013 if it names no
--- registered model.
+-- Raises MF056 if the policy needs memfold_py and this database does not have it, MF012, MF013 or MF047 if the policy
+-- embeds in the database without a registered model that is in use.
 create or replace function memfold_internal._check_embed(p_policy memfold.policies) returns void
 language plpgsql stable
 as $$
@@ -18,14 +18,14 @@ begin
 end;
 $$;
 
--- Whether the database computes the candidate's vector.
+-- Whether the database computes the candidate's vector, by the candidate's policy.
 create or replace function memfold_internal._is_embedded_here(c memfold_internal.candidate, p_policy memfold.policies) returns boolean
 language sql immutable parallel safe
 return p_policy.embed = 'in_database' and p_policy.dedup = 'on' and c.embedding is null
 and coalesce(c.embedding_model, p_policy.embed_model) = p_policy.embed_model;
 
--- A candidate with the vector that the database computes; without one if this session may not hold a model: the
--- candidate then waits for embed_pending(), like others. Called before any lock.
+-- The candidate with the vector that the database computes. Without a vector if this session may not load a model: the
+-- text then waits for embed_pending(). Called before any lock. Raises MF056 to MF059.
 create or replace function memfold_internal._embed(c memfold_internal.candidate) returns memfold_internal.candidate
 language plpgsql volatile
 as $$
@@ -37,7 +37,7 @@ begin
 end;
 $$;
 
--- _embed() for the candidates of a batch that tier 1 does not know: each text once, all of one model together.
+-- _embed() for the candidates of a batch that tier 1 does not know: each text once, all texts of a model together.
 create or replace function memfold_internal._embed_batch(b memfold_internal.batch) returns memfold_internal.batch
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -64,7 +64,7 @@ begin
             from (select distinct w.model, w.content from waiting as w) as t
             group by t.model
         ),
-        -- once per model, however the rest is joined
+        -- materialized: one call per model in every plan
         made as materialized (
             select t.model, t.contents[v.place] as content, v.embedding
             from texts as t
@@ -83,8 +83,8 @@ begin
 end;
 $$;
 
--- The unit vectors of an array of texts, by their positions from 1; no row if the maximum number of sessions already
--- hold a model, and this is not one of them. Raises MF056 to MF059.
+-- The unit vectors of an array of texts, with their positions from 1. No row if the permitted number of other sessions
+-- already hold a model. Raises MF056 to MF059.
 create or replace function memfold_internal._vectors(p_contents text[], p_model text) returns table (place bigint, embedding vector)
 language plpgsql volatile
 as $$

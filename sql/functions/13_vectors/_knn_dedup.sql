@@ -1,5 +1,5 @@
--- The cosine of a unit vector to each of the newest active texts of a scope, except those with ids between
--- p_hidden_after and p_hidden_to. A scan of the scope's vectors, inlined by its callers.
+-- The cosine of a unit vector to each of the p_newest newest texts of a scope that are neighbours (is_live), except ids
+-- above p_hidden_after up to p_hidden_to. A scan of the scope's vectors. Inlined by its callers.
 create or replace function memfold_internal._scope_similarities(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding vector, p_embedding_model text, p_newest bigint,
     p_hidden_after uuid, p_hidden_to uuid
@@ -22,11 +22,10 @@ begin atomic
     ) as n;
 end;
 
--- The p_max_texts active texts nearest to a unit vector, with a cosine of at least threshold, among the newest of a
--- scope, most similar first, ties to the older text; null: none. p_hidden_after, p_hidden_to: ids between them do not
--- exist yet (later ones of a batch); null: none. Exact: a scan of the scope's vectors. p_scope_key null: of the bucket;
--- of the whole bucket, by an approximate index, if there is one (create_vector_index) and the bucket has more than the
--- newest texts. scan_ended: the index scan gave up.
+-- The p_max_texts texts nearest to a unit vector, with a cosine of at least p_threshold, among the p_newest of a scope,
+-- or of the bucket if p_scope_key is null; most similar first, ties to the older text; null: none. A bucket with more
+-- texts than p_newest is searched whole if it has an index (create_vector_index). scan_ended: the index scan gave up.
+-- Ids above p_hidden_after up to p_hidden_to are skipped: later texts of the batch; null: none.
 create or replace function memfold_internal._near_texts(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding vector, p_embedding_model text,
     p_newest bigint, p_max_texts bigint, p_threshold double precision, p_hidden_after uuid, p_hidden_to uuid,
@@ -40,7 +39,7 @@ declare
     v_similarities double precision[];
 begin
     scan_ended := false;
-    -- Two statements, because one with "or scope_key is null" would read the whole tenant.
+    -- separate statements: "or p_scope_key is null" in one would make it read the whole tenant
     if p_scope_key is not null then
         select array_agg(s.memory_id), array_agg(s.similarity) into memory_ids, similarities
         from (
@@ -62,7 +61,7 @@ begin
             p_hidden_after, p_hidden_to, v_index) as i;
         scan_ended := (cardinality(v_ids) = p_max_texts) is not true;
     end if;
-    -- An index scan gives up if nearly everything near belongs to others: then the newest are searched as well.
+    -- An index scan gives up if nearly all near vectors belong to other buckets; then the newest are searched as well.
     select array_agg(s.memory_id), array_agg(s.similarity) into memory_ids, similarities
     from (
         select u.memory_id, u.similarity
@@ -94,10 +93,10 @@ begin
 end;
 $$;
 
--- The active memories near a unit vector (_near_texts), one row each: the p_max_results nearest by any of their texts,
--- and the p_max_results nearest by their own. place: the smaller of both ranks. similarity: of the own text, which is
--- the text shown; null: it has no vector of the model. matched: the nearest of its texts, its own if none is nearer.
--- p_except_root: omits this memory. p_is_active: omits former values, which are neighbours for tier 2 only. scan_ended: as in _near_texts(), the same in each row. Most similar first.
+-- The memories near a unit vector (_near_texts), one row each, most similar first: the p_max_results nearest by any of
+-- their texts, and as many by the root's own text. place: the smaller of both ranks. similarity: of the root's text;
+-- null: it has no vector of the model. matched_...: the nearest text of the memory. p_except_root: a memory to omit.
+-- p_is_active: omit former values too, which are neighbours for tier 2 only.
 create or replace function memfold_internal._knn_dedup(
     p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding vector, p_embedding_model text,
     p_newest bigint, p_max_results bigint, p_threshold double precision, p_except_root uuid,
@@ -110,7 +109,7 @@ create or replace function memfold_internal._knn_dedup(
 language plpgsql stable rows 20
 as $$
 declare
-    -- Usually each text is a memory of its own. A memory that is compared has its aliases among its own neighbours.
+    -- Usually each text is a memory of its own, but the aliases of p_except_root are near it.
     v_texts bigint := 20 + 2 * p_max_results + case when p_except_root is null then 0 else 100 end;
     v_ids uuid[];
     v_similarities double precision[];
@@ -128,7 +127,7 @@ begin
             return;
         end if;
         if cardinality(v_ids) = 1 then
-            -- usually one text is near, and it is a memory
+            -- common case: one text is near, and it is a root
             return query
             select m.memory_id, v_similarities[1], m.content::text, m.object::text, m.memory_id, v_similarities[1], m.content::text,
                 m.object::text, 1::bigint, v_scan_ended
@@ -139,7 +138,7 @@ begin
                 return;
             end if;
         end if;
-        -- from each to its text, whatever the statistics say: there may be none yet
+        -- Look up each text by its key; do not let missing statistics choose a scan.
         select array_agg(m.root_id order by i.rank),
             count(distinct m.root_id) filter (where m.root_id is distinct from p_except_root),
             count(*) filter (where m.root_id = i.id and m.root_id is distinct from p_except_root)
@@ -156,9 +155,9 @@ begin
                 where o.tenant_id = p_tenant_id collate "C" and o.memory_id = r.root_id and o.status = 'active'
             )
         ) as m on true;
-        -- Aliases take no places: it continues until there are enough memories, by any of their texts and by their own.
+        -- Aliases do not count as results: continue until there are enough memories by both ranks.
         exit when cardinality(v_ids) < v_texts or v_trees >= p_max_results and v_own >= p_max_results
-            -- an index finds as many in one scan
+            -- the most that one scan finds: 400 by the index, else all of the newest
             or v_texts >= case when p_scope_key is null and not p_is_active
                 and memfold_internal._vector_index(p_embedding_model) is not null then 400 else p_newest end;
         v_texts := 16 * v_texts;
@@ -175,7 +174,7 @@ begin
         from (
             select n.root_id, n.matched_id, n.matched_similarity,
                 case when n.matched_id = n.root_id then n.matched_similarity else (
-                    -- its own vector may be farther away than all results, or older
+                    -- the root's own vector may be too far away, or too old, to be among the results
                     select memfold_internal._similarity(v.embedding, p_embedding)
                     from memfold.memory_vectors as v
                     where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.root_id

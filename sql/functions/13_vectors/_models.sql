@@ -1,5 +1,5 @@
--- Raises MF013 for an unknown embedding model; if replaced is false, MF047 for one that has been replaced; if it is
--- true, MF048 for one that has not.
+-- Raises MF013 for an unknown embedding model. p_replaced false: also MF047 for a model that has been replaced; true:
+-- MF048 for one that has not.
 create or replace function memfold_internal._check_model(p_model text, p_replaced boolean) returns void
 language plpgsql stable
 as $$
@@ -25,8 +25,8 @@ begin
 end;
 $$;
 
--- Whether tier 2 accepts an embedding of a model with these dimensions, replaced by the given model (null: not
--- replaced). One expression, which its callers inline; _check_embedding() says what is wrong.
+-- Whether an embedding is valid for a model with p_dimensions (null: unknown model) that p_replaced_by has replaced
+-- (null: in use). A null embedding fits. Inlined by its callers; _check_embedding() raises the error.
 create or replace function memfold_internal._fits_model(p_embedding vector, p_dimensions bigint, p_replaced_by text) returns boolean
 language sql immutable parallel safe
 return p_replaced_by is null and p_dimensions is not null and (
@@ -34,8 +34,8 @@ return p_replaced_by is null and p_dimensions is not null and (
     or memfold_internal._dimensions(p_embedding) = p_dimensions and memfold_internal._norm(p_embedding) between 1e-30 and 1e30
 );
 
--- Raises MF012 (no model), MF013 (unknown model), MF014 (wrong number of dimensions), MF015 (zero vector), MF047
--- (replaced model).
+-- Raises an error unless the embedding is valid for its model: MF012 (no model), MF013 (unknown model), MF014 (wrong
+-- number of dimensions), MF015 (zero vector), MF047 (replaced model).
 create or replace function memfold_internal._check_embedding(p_embedding vector, p_embedding_model text) returns void
 language plpgsql stable
 as $$
@@ -73,8 +73,7 @@ begin
 end;
 $$;
 
--- Raises MF017 if tier 2 would merge below the judge threshold: by these thresholds, or by one of them (null: not set)
--- and the other of an embedding model in use.
+-- Raises MF017 if the judge threshold is above the merge threshold. Null stands for that of each model in use.
 create or replace function memfold_internal._check_thresholds(p_merge_threshold double precision, p_judge_threshold double precision)
 returns void
 language plpgsql stable
@@ -87,7 +86,6 @@ begin
             format('merge_threshold is %s, judge_threshold %s.', p_merge_threshold, p_judge_threshold),
             'A judge is asked between the two thresholds: pass a judge_threshold that is not above merge_threshold.');
     elsif num_nulls(p_merge_threshold, p_judge_threshold) = 1 then
-        -- the other threshold is that of the embedding model
         select m.model, m.merge_threshold, m.judge_threshold into v_crossed
         from memfold.embedding_models as m
         where m.replaced_by is null and coalesce(p_judge_threshold, m.judge_threshold)

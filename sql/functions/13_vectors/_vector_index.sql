@@ -1,17 +1,16 @@
--- How many active vectors tier 2 compares one by one: all of a scope up to this number, above it only the newest, unless
--- there is an index (create_vector_index).
+-- How many vectors tier 2 compares one by one: the newest of a scope, or of a bucket whose model has no index.
 create or replace function memfold_internal._exact_limit() returns bigint
 language sql immutable parallel safe
 return 10000;
 
--- The name of an embedding model's index: names of models may be longer than names of indexes.
+-- The name of an embedding model's index. Hashed, because a model's name may be too long for an index.
 create or replace function memfold_internal._vector_index_name(p_model text) returns text
 language sql immutable parallel safe
 return 'memory_vectors_hnsw_' || pg_catalog.left(
     pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_model, 'UTF8')), 'hex'), 32
 );
 
--- The valid index of an embedding model. Null: there is none.
+-- The valid index of an embedding model; null: none.
 create or replace function memfold_internal._vector_index(p_model text) returns oid
 language sql stable parallel safe
 begin atomic
@@ -22,13 +21,13 @@ begin atomic
         and i.indisvalid and i.indrelid = 'memfold.memory_vectors'::pg_catalog.regclass;
 end;
 
--- Whether a bucket has more active vectors of a model than newest. Reads that many entries of an index: a tenth of the
--- time that comparing as many vectors takes.
+-- Whether a bucket has more than p_newest vectors of a model. Reads that many index entries, in a tenth of the time that
+-- comparing the vectors takes.
 create or replace function memfold_internal._exceeds_exact_limit(
     p_tenant_id text, p_bucket_id text, p_embedding_model text, p_newest bigint, p_hidden_after uuid, p_hidden_to uuid
 ) returns boolean
 language plpgsql stable
--- by the index, whatever the statistics say: this runs for each candidate
+-- Do not let missing statistics choose a scan: this runs for each candidate.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -56,25 +55,25 @@ begin atomic
     where a.attrelid = p_index_id and a.attnum = 1;
 end;
 
--- The settings that _scan_far() changes.
+-- The parameters that _scan_far() sets.
 create or replace function memfold_internal._scan_settings() returns text[]
 language sql immutable parallel safe
 return array['hnsw.iterative_scan', 'hnsw.ef_search', 'hnsw.max_scan_tuples', 'hnsw.scan_mem_multiplier', 'enable_sort'];
 
--- Makes scans of an index of vectors continue until p_max_results have passed, or p_max_scanned entries (at least 40 per
--- result) were read. Returns the previous values of _scan_settings().
+-- Makes scans of a vector index continue until p_max_results rows have passed the filters, or p_max_scanned entries (at
+-- least 40 per result) were read. Returns the previous values of _scan_settings().
 create or replace function memfold_internal._scan_far(p_embedding vector, p_max_results bigint, p_max_scanned bigint) returns text[]
 language plpgsql volatile
 as $$
 begin
+    -- loads pgvector's library, which defines the settings
     perform memfold_internal._norm(p_embedding);
     return memfold_internal._swap_settings(memfold_internal._scan_settings(), array['relaxed_order',
         greatest(400, least(1000, 2 * p_max_results))::text, greatest(p_max_scanned, 40 * p_max_results)::text, '8', 'off']);
 end;
 $$;
 
--- The p_max_results active texts of a bucket nearest to a unit vector, by an index (_vector_index), which rarely misses
--- one. Fewer if the scan gave up.
+-- The p_max_results texts of a bucket nearest to a unit vector, by an approximate index; fewer if the scan gave up.
 create or replace function memfold_internal._indexed_knn_dedup(
     p_tenant_id text, p_bucket_id text, p_embedding vector, p_embedding_model text, p_max_results bigint,
     p_hidden_after uuid, p_hidden_to uuid, p_index_id oid,
@@ -89,7 +88,7 @@ declare
 begin
     select t.type, t.schema into strict v_type, v_schema from memfold_internal._vector_type(p_index_id) as t;
     v_before := memfold_internal._scan_far(p_embedding, p_max_results, 4000);
-    -- the model as written in the index's predicate, else the index could not be used
+    -- the model as a literal, as in the index's predicate: otherwise the index could not be used
     execute format(
         'select array_agg(s.memory_id), array_agg(s.similarity)'
         ' from ('

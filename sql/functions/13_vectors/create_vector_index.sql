@@ -7,7 +7,6 @@ declare
     v_schema regnamespace;
 begin
     if drop_index then
-        -- without a model there is no index name, and no such index
         return query select s.* from memfold_internal._index_ddl(memfold_internal._vector_index_name(embedding_model), null) as s;
         return;
     end if;
@@ -50,7 +49,7 @@ create or replace function memfold.create_vector_index(embedding_model text) ret
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- first, so that the result of a concurrent build is only seen when complete
+    -- before the index is looked up, because a concurrent build must have ended
     lock table memfold.memory_vectors in share mode;
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.vector_index_ddl(embedding_model) as s (statement);
 end;

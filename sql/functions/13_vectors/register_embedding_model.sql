@@ -1,5 +1,4 @@
--- Whether a model uses the default thresholds, which were measured with another one: all-MiniLM-L6-v2
--- (docs/error-rates.md).
+-- Whether a model other than all-MiniLM-L6-v2 has the default thresholds, which were measured with that one (docs/error-rates.md).
 create or replace function memfold_internal._is_unmeasured(
     p_embedding_model text, p_merge_threshold double precision, p_judge_threshold double precision
 ) returns boolean

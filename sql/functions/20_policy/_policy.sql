@@ -1,10 +1,9 @@
--- How specific the key of a policy, or of options, is: of those that apply, only the highest is used. Inlined.
+-- How specific the key of a policy or of options is; the highest of those that match applies. Inlined by its callers.
 create or replace function memfold_internal._specificity(p_tenant_id text, p_bucket_id text, p_memory_type text) returns integer
 language sql immutable parallel safe
 return (p_tenant_id <> '*')::integer * 4 + (p_bucket_id <> '*')::integer * 2 + (p_memory_type <> '*')::integer;
 
--- The policy that applies: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default. Quotes (type
--- quote) are never lemmatised: prose/1 instead of lemma/1.
+-- The policy of a type in a bucket. Quotations (type quote) are never lemmatised: prose/1 instead of lemma/1.
 create or replace function memfold_internal._policy(p_tenant_id text, p_bucket_id text, p_memory_type text) returns memfold.policies
 language plpgsql stable
 as $$
@@ -13,7 +12,7 @@ declare
     v_policy memfold.policies;
     v_rank integer := -1;
 begin
-    -- At most eight rows, usually one: a loop is cheaper than a sort.
+    -- usually one row, at most eight: a loop is cheaper than a sort
     for v_row in
         select p as policy, memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type) as rank
         from memfold.policies as p
@@ -27,21 +26,19 @@ begin
         end if;
     end loop;
     if p_memory_type = 'quote' and v_policy.canonicalizer like 'lemma/%' then
-        -- a quotation is defined by its words
         v_policy.canonicalizer := 'prose/1';
     end if;
     return v_policy;
 end;
 $$;
 
--- Whether by a policy the hash or the neighbours of a text extend beyond its p_scope: the lock must then do so too.
--- Inlined.
+-- Whether a policy compares texts across scopes, so that writers must lock the bucket. p_scope, p_key_fields,
+-- p_rehash_run: columns of the policy. Inlined by its callers.
 create or replace function memfold_internal._is_wide(p_scope text, p_key_fields text, p_rehash_run uuid) returns boolean
 language sql immutable parallel safe
 return p_scope = 'bucket' or p_key_fields <> 'type,subject,predicate' or p_rehash_run is not null;
 
--- The options that apply: the most specific of (tenant, bucket, type), (tenant, bucket), tenant, default, as in
--- _policy().
+-- The options of a type in a bucket.
 create or replace function memfold_internal._options(p_tenant_id text, p_bucket_id text, p_memory_type text) returns memfold.options
 language plpgsql stable
 as $$
@@ -59,8 +56,8 @@ begin
 end;
 $$;
 
--- How memories of a type decay; protected types do not. Also for the view memory_audit, which must not depend on the row
--- type of options: Citus would see a circular dependency, and no node could be added.
+-- How memories of a type decay; protected types have the rate 0. Columns, because the view memory_audit must not depend
+-- on the row type of options: Citus would see a circular dependency, and no node could be added.
 create or replace function memfold_internal._decay(
     p_tenant_id text, p_bucket_id text, p_memory_type text,
     out decay_rate double precision, out decay_floor double precision, out decay_interval interval
@@ -76,7 +73,7 @@ begin
 end;
 $$;
 
--- How many values a predicate has at a time: one or many. Null: nobody has said, which counts as many. Only reads.
+-- How many values a predicate has at a time: one or many; null, which counts as many: nobody has declared it.
 create or replace function memfold_internal._cardinality(p_tenant_id text, p_predicate text) returns text
 language sql stable
 begin atomic
@@ -89,8 +86,7 @@ begin atomic
     limit 1;
 end;
 
--- Those of some predicates of which nobody has said how many values they have at a time (_cardinality), in one query.
--- Only reads.
+-- The distinct predicates among p_predicates that nobody has declared (_cardinality).
 create or replace function memfold_internal._undeclared(p_tenant_id text, p_predicates text[]) returns text[]
 language plpgsql stable
 as $$
@@ -112,7 +108,7 @@ create or replace function memfold_internal._is_single(p_tenant_id text, p_predi
 language sql stable
 return coalesce(memfold_internal._cardinality(p_tenant_id, p_predicate) = 'one', false);
 
--- The conflict policy of a p_predicate: its own, else (conflict) that of the bucket.
+-- The conflict policy of a predicate: its own, else p_conflict, the bucket's.
 create or replace function memfold_internal._conflict(p_tenant_id text, p_predicate text, p_conflict text) returns text
 language sql stable
 begin atomic
@@ -127,8 +123,8 @@ begin atomic
     ), p_conflict);
 end;
 
--- Whether two statements with a predicate of one value at a time name different values: they are not compared, whatever
--- their texts say.
+-- Whether two statements name different values of a predicate that has one value at a time; null if an object is null.
+-- Tier 2 does not compare such texts.
 create or replace function memfold_internal._are_two_values(p_tenant_id text, p_predicate text, p_object text, p_other_object text)
 returns boolean
 language plpgsql stable
@@ -139,8 +135,7 @@ begin
 end;
 $$;
 
--- Whether subjects have one value of this predicate at a time, and another value takes its place (conflict is not
--- keep_both). Only reads.
+-- Whether a scope with this predicate is a slot: it has one value at a time, deduplication is on, and the conflict policy is not keep_both.
 create or replace function memfold_internal._is_slot(
     p_tenant_id text, p_bucket_id text, p_memory_type text, p_predicate text
 ) returns boolean

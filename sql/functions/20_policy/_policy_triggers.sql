@@ -1,7 +1,6 @@
--- Sets canonicalizer and key fields of a row that comes without them (a plain INSERT) from its policy, so that its hash
--- is computed like any other, and the names that its subject and predicate are linked to. A row with only key fields has
--- opted out. Raises MF003 for a tenant, bucket, type, subject, predicate or object that ingest_memory() would refuse,
--- MF061 for such content.
+-- BEFORE INSERT on memories, for a row without canonicalizer (a plain INSERT): sets the rules of its policy and resolves
+-- its names, so that it is hashed like any other text. A row with key_fields has opted out of that. Raises MF003 for
+-- names and MF061 for content that ingest_memory() would refuse.
 create or replace function memfold_internal._fill_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -9,7 +8,7 @@ declare
     v_policy memfold.policies;
     v_names record;
 begin
-    -- Opted out, by memfold or already when it was dumped: the rows of a dump may be loaded before its policies.
+    -- opted out by memfold, now or before a dump, whose rows may be loaded before its policies
     if new.key_fields is not null then
         return new;
     end if;
@@ -37,9 +36,8 @@ begin
 end;
 $$;
 
--- CREATE EXTENSION inserts the rows that memfold ships before those of a dump are loaded.
-
--- A policy of tenant '*' that is inserted again, as from a dump, replaces the one that memfold ships; likewise options.
+-- BEFORE INSERT on policies and options, for tenant '*': the row replaces the one that memfold ships. CREATE EXTENSION
+-- inserts the shipped rows before those of a dump are loaded.
 create or replace function memfold_internal._replace_policy() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -50,7 +48,7 @@ begin
 end;
 $$;
 
--- An antonym of tenant '*' that is inserted again, as from a dump, replaces the one that memfold ships.
+-- BEFORE INSERT on antonyms, for tenant '*': the row replaces the one that memfold ships, as in _replace_policy().
 create or replace function memfold_internal._replace_antonym() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$

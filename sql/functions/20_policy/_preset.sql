@@ -1,4 +1,4 @@
--- A policy and options with the columns' defaults and the values of a preset. Raises MF017.
+-- Changes a policy and options with the columns' defaults to the values of a preset. Raises MF017 for an unknown preset.
 create or replace function memfold_internal._preset(
     p_preset text, inout policy memfold.policies, inout options memfold.options
 )
@@ -12,7 +12,7 @@ begin
     if p_preset = 'three_tier' then
         null;
     elsif p_preset = 'store_and_load' then
-        -- never without a judge, who writes one text for similar ones
+        -- no merge without a judge, who writes one text for similar ones
         p.scope := 'bucket';
         p.merge_threshold := 1;
         p.judge_threshold := 0.65;
@@ -35,7 +35,7 @@ begin
         p.neighbours := 1;
         p.merge_threshold := 0.95;
         p.merge_inclusive := true;
-        -- texts this similar are the same, by definition
+        -- texts above the threshold are the same by definition
         p.merge_veto := 0;
         p.judge_threshold := 0.9;
         p.on_merge := 'replace';
@@ -75,7 +75,7 @@ begin
 end;
 $$;
 
--- For set_policy() and rehash_bucket(): raises MF017 unless both may be part of a content hash; null keeps what is set.
+-- Raises MF017 unless both lists may be part of a content hash. Null, which keeps the present list, is allowed.
 create or replace function memfold_internal._check_key_fields(p_key_fields text[], p_metadata_keys text[]) returns void
 language plpgsql immutable
 as $$
@@ -90,7 +90,7 @@ begin
 end;
 $$;
 
--- Stores the words of all memories of a bucket ('*': of all), for a policy that has begun to compare them.
+-- Stores the words of all memories of a bucket or type ('*': of all), for a policy that has begun to compare words.
 create or replace function memfold_internal._add_tokens(p_tenant_id text, p_bucket_id text, p_memory_type text) returns void
 language plpgsql volatile
 as $$

@@ -1,4 +1,4 @@
--- Sets the options of a key to the columns' defaults, and returns them.
+-- Resets the options of a key to the columns' defaults, and returns them.
 create or replace function memfold_internal._reset_options(p_tenant_id text, p_bucket_id text, p_memory_type text) returns memfold.options
 language plpgsql volatile
 as $$
@@ -16,7 +16,7 @@ begin
 end;
 $$;
 
--- Writes the options of a key, replacing existing ones. Raises MF017.
+-- Writes the options of a key, replacing existing ones. Raises MF017 for values that are not allowed.
 create or replace function memfold_internal._store_options(p_options memfold.options) returns void
 language plpgsql volatile
 as $$
@@ -30,7 +30,7 @@ exception when check_violation or not_null_violation then
 end;
 $$;
 
--- Looks up a text search configuration by name. Raises MF017.
+-- Looks up a text search configuration by name. Raises MF017 if there is none.
 create or replace function memfold_internal._text_search(p_text_search text) returns regconfig
 language plpgsql stable
 as $$
@@ -79,7 +79,7 @@ begin
         perform memfold_internal._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
             'Pass at most 1,000 years; with a decay_rate of 0 nothing decays.');
     end if;
-    -- of two concurrent calls for one bucket, the later keeps what the earlier has set
+    -- the later of two concurrent calls for one bucket keeps what the earlier has set
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     v_new := memfold_internal._options(tenant_id, bucket_id, memory_type);
     v_new.tenant_id := tenant_id;
@@ -88,7 +88,7 @@ begin
     v_new.min_confidence := coalesce(min_confidence, v_new.min_confidence);
     v_new.search_threshold := coalesce(search_threshold, v_new.search_threshold);
     v_new.touch := coalesce(touch, v_new.touch);
-    -- values that would underflow, which is an error, count as 0
+    -- smaller values count as 0, because a product would underflow, which is an error
     v_new.rank_confidence := coalesce(case when abs(rank_confidence) < 1e-50 then 0 else rank_confidence end, v_new.rank_confidence);
     v_new.rank_feedback := coalesce(case when abs(rank_feedback) < 1e-50 then 0 else rank_feedback end, v_new.rank_feedback);
     v_new.consolidate_threshold := coalesce(consolidate_threshold, v_new.consolidate_threshold);

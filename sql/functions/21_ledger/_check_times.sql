@@ -1,11 +1,26 @@
--- Where intervals, status and flags of a tenant's roots are not what the statements in force say: for
--- check_invariants(). Only reads.
+-- The ledger, and the state that follows from it. memory_events is append-only; its rows in force, in the order of their
+-- ids, determine all else about a memory: status, the tree of texts merged into it, counters, source turns, intervals.
+--
+-- Modules that change memories call it under the locks of 12_locks: they write ledger rows (_record.sql), then call
+-- derive_scope(), which recomputes trees and times of all memories concerned. A restatement of an active memory only adds
+-- to counters (_counters.sql), and a merge or its undo moves sums (_moved.sql). The module writes memory_events,
+-- memory_counters, memory_sources, memory_intervals, runs, and the derived columns of memories and memory_vectors.
+--
+-- What must stay true: counters are locked before they change, roots by id, then aliases by id; a later event has a
+-- higher id; and what is added must equal what is derived. check_invariants() recomputes a tenant from the ledger.
+--
+-- Statements are written for tables without statistics: a LATERAL subquery with OFFSET 0 is one index lookup per id, and a
+-- range of pairs (memory_id, event_id) in index order reads the rows of one text, where for a join or a plain condition
+-- the planner may read the whole tenant. Arrays of ids tempt it to replan, which takes longer: hence force_generic_plan.
+
+-- The intervals, status and flags of a tenant's roots that differ from those that follow from the statements in force,
+-- one row each: the part of check_invariants() about times.
 -- Longer than 150 lines: the three sentences of docs/rules.md once more, at each moment in which one of their conditions changes.
 create or replace function memfold_internal._check_times(p_tenant_id text)
 returns table (memory_id uuid, invariant text, expected text, actual text)
 language plpgsql stable
 set jit = off
--- its steps look as if they had one row each
+-- the planner expects one row from each step
 set enable_nestloop = off
 as $$
 #variable_conflict use_column
@@ -45,7 +60,7 @@ begin
         where a.value <> b.value
         order by a.value, b.value, w.event_id desc
     ),
-    -- what a run has not taken up yet, and what that contradicts
+    -- the memories that an open run of a changed rule concerns, and the memories that contradict them
     waiting as materialized (
         select r.id, r.value
         from memfold.runs as o
@@ -59,7 +74,7 @@ begin
         union
         select r.id from roots as r join words as o on o.one = r.value join waiting as w on w.value = o.other
     ),
-    -- slots in which nothing but the order of the statements counts
+    -- slots in which only the order of the statements counts
     plain as materialized (
         select r.slot from roots as r where r.slot is not null
         except
@@ -92,7 +107,7 @@ begin
     timed as materialized (
         select distinct s.id from said as s where s.is_timed
     ),
-    -- all others, with the values that exclude them
+    -- the other roots on a timeline, and the values that exclude them
     special as materialized (
         select r.id, r.value, r.slot from roots as r
         where r.slot is not null and r.slot not in (select p.slot from plain as p)

@@ -1,6 +1,6 @@
--- Each text has one row of counters, from its first observation on; the row of a root also sums up its aliases (alias_*). So a merge adds
--- and an undo subtracts, however many observations there are. Only a withdrawn observation is counted again from the ledger, for its text
--- alone. docs/decisions/0011.
+-- Each text has one row of counters, from its first observation on; the row of a root also has the sums over its aliases (alias_*). So
+-- a merge adds and its undo subtracts, however many observations there are. Only the text of a withdrawn observation is counted again
+-- from the ledger. docs/decisions/0011 has the reasons.
 
 create or replace view memfold.memory_totals with (security_invoker = true) as
 select
@@ -33,8 +33,7 @@ comment on column memfold.memory_totals.independent is
 'Observations with a source turn that no earlier observation had, or without source turns: n + 1 of the confidence formula.';
 comment on column memfold.memory_totals.first_seen is 'Null, like last_seen: no observation is in force.';
 
--- Adds the source turns (sorted, distinct) of one observation to those of its text. Returns those that the text did not
--- have (null: none).
+-- Adds the source turns (sorted, distinct) of one observation to those of its text. Returns the turns that are new to the text; null: none.
 create or replace function memfold_internal._add_turns(
     p_tenant_id text, p_memory_id uuid, p_source_turn_ids text[], p_event_id uuid
 ) returns text[]
@@ -55,8 +54,8 @@ begin
 end;
 $$;
 
--- For an observation of a batch, which may have a lower id than one written before it: makes it the first with those of
--- its turns that the other had.
+-- Makes an event the first one of its text in those of its turns whose first event has a higher id. Events of a batch may
+-- be written after events with higher ids.
 create or replace function memfold_internal._precede(
     p_tenant_id text, p_memory_id uuid, p_source_turn_ids text[], p_event_id uuid
 ) returns void
@@ -74,16 +73,15 @@ begin
 end;
 $$;
 
--- Whether no other text of the tree has one of these turns. Only reads.
+-- Whether at least one of these turns is in no other text of the tree.
 create or replace function memfold_internal._is_new_to_tree(
     p_tenant_id text, p_memory_id uuid, p_root_id uuid, p_turns text[]
 ) returns boolean
 language plpgsql stable
--- an array of turns tempts the planner to replan, which takes longer than the statement does
 set plan_cache_mode = force_generic_plan
 as $$
 begin
-    -- from each turn to the few texts that have it, not from the root to its aliases
+    -- Start from the turns: few texts have one, but the root may have many aliases.
     return exists (
         select from unnest(p_turns) as t (turn)
         where not exists (
@@ -100,8 +98,8 @@ begin
 end;
 $$;
 
--- Adds one observation to the counters and source turns of its text, whose row the caller holds, or which is new.
--- p_root_id: null for a root. Returns the turns that the text did not have (null: none).
+-- Adds one observation to the counters and source turns of its text. The caller holds the text's row, or the text is new.
+-- p_root_id: null for a root. Returns the turns that are new to the text; null: none.
 create or replace function memfold_internal._count_statement(
     p_tenant_id text, p_memory_id uuid, p_root_id uuid, p_source_turn_ids text[], p_source_confidence double precision,
     p_extractor_confidence double precision, p_observed_at timestamptz, p_event_id uuid, p_has_metadata boolean, p_has_validity boolean
@@ -136,8 +134,8 @@ begin
 end;
 $$;
 
--- Counts texts again from their ledger rows, of which some were undone, changed or erased. The caller holds the rows of
--- their roots, and derives the sums of these.
+-- Counts texts again from their ledger rows, after some of these were undone, changed or erased. The caller holds the
+-- rows of the texts' roots, and then derives the sums of the roots.
 create or replace function memfold_internal._recount(p_tenant_id text, p_memory_ids uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -151,7 +149,6 @@ begin
         from (select distinct x.id from unnest(p_memory_ids) as x (id) where x.id is not null) as i
         cross join lateral (
             with observed as materialized (
-                -- pairs and their order: for memory_id alone the planner might search all rows of the tenant
                 select e.* from memfold_internal._observed as e
                 where e.tenant_id = p_tenant_id collate "C"
                     and (e.memory_id, e.event_id) >= (i.id, '00000000-0000-0000-0000-000000000000')
@@ -171,7 +168,7 @@ begin
             from observed as o
         ) as o
         cross join lateral (
-            -- a manual supersession states the newer value
+            -- a manual supersession also states the newer value
             select max(e.observed_at) as stated_at from memfold_internal._decisions as e
             where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id and e.action = 'superseded' and e.tier = 3
                 and not e.undone
@@ -187,9 +184,9 @@ begin
 end;
 $$;
 
--- For ledger rows of texts that no longer state them in these turns, or do so again, because they were undone, restored
--- or erased: each turn of which one of them was or is the first observation gets its first one, or is removed from the
--- text. turns null: the row has none. Counts the texts again. The caller holds the rows of their roots.
+-- Corrects memory_sources after ledger rows were undone, restored or erased, and counts their texts again. Each turn of
+-- such a row gets the first observation that is in force now, or is removed from the text. The arrays have an element for
+-- each row and turn; turn null: the row has none. The caller holds the rows of the texts' roots.
 create or replace function memfold_internal._restate_turns(
     p_tenant_id text, p_memory_ids uuid[], p_turns text[], p_event_ids uuid[]
 ) returns void
@@ -237,8 +234,8 @@ begin
 end;
 $$;
 
--- How many observations of each tree are independent in their own text, but not in the tree: other texts of it had their
--- turns before. p_memory_ids: all texts of the trees, each with its root. Only reads.
+-- For each tree, the number of observations that are independent in their own text but not in the tree, because other
+-- texts had their turns before; no row: none. p_memory_ids, p_root_ids: all texts of the trees, with their roots.
 create or replace function memfold_internal._repeated_evidence(p_tenant_id text, p_memory_ids uuid[], p_root_ids uuid[])
 returns table (root_id uuid, observations bigint)
 language plpgsql stable rows 1
@@ -256,7 +253,7 @@ begin
             offset 0
         ) as k
     ),
-    -- the turns of all texts of a tree but the one stated most often, in which each of these is looked up
+    -- the turns of all texts of a tree except the one stated most often: only turns in two texts matter
     turns as materialized (
         select distinct s.root, t.turn
         from texts as s
@@ -283,7 +280,7 @@ begin
         ) as s
         join texts as x on x.id = s.memory_id and x.root = t.root
     )
-    -- observations that another text's precedes in one turn, and in each other turn that was new to their own text
+    -- observations that are preceded by another text's in each turn that was new to their own text
     select l.root, count(*)
     from (select distinct h.root, h.memory_id, h.event_id from holders as h where h.event_id > h.first_event) as l
     where not exists (

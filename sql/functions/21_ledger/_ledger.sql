@@ -6,7 +6,7 @@ select
 from (
     select
         e.*,
-        -- the last word about it: one lookup; not a join, which might hash the rows of a whole tenant
+        -- the last row about the event, by one lookup: a join might hash all rows of the tenant
         (
             select u.action
             from memfold.memory_events as u
@@ -21,8 +21,7 @@ comment on view memfold_internal._ledger is
 with a tier-1 event the observation goes too, with any other it stays with its own text, unless all of the event was withdrawn. undo_state:
 undone, withdrawn, restored, or null.';
 
--- What holds of an event, or held before a row about it: undone, withdrawn, or restored (also if nobody has undone it).
--- Only reads.
+-- The state of an event, or its state before the ledger row p_before: undone, withdrawn, or restored, also if it was never undone.
 create or replace function memfold_internal._undo_state(p_tenant_id text, p_event_id uuid, p_before uuid default null) returns text
 language plpgsql stable
 as $$
@@ -54,7 +53,7 @@ where
 comment on view memfold_internal._statements is
 'The statements in force: observations, and what a person states who retires a memory in favour of another.';
 
--- Whether a ledger row of this kind, of which this holds (_undo_state), no longer states anything (_statements).
+-- Whether a ledger row with these columns makes a statement (_statements) that is withdrawn in this state (_undo_state).
 create or replace function memfold_internal._withdraws(
     p_state text, p_action text, p_tier integer, p_observation boolean, p_observed_at timestamptz
 ) returns boolean
@@ -68,12 +67,12 @@ end;
 create or replace view memfold_internal._decisions with (security_invoker = true) as
 select e.*
 from memfold_internal._ledger as e
--- the condition of memory_events_decisions_idx
+-- must be the condition of memory_events_decisions_idx
 where e.tier > 1;
 comment on view memfold_internal._decisions is
 'The decisions about texts in tier 2 or 3: found without reading their observations (memory_events_decisions_idx).';
 
--- Whether undo() can undo a ledger row of this kind.
+-- Whether undo() can undo a ledger row with these columns.
 create or replace function memfold_internal._is_undoable(p_action text, p_tier integer, p_observation boolean) returns boolean
 language sql immutable parallel safe
 return coalesce(
@@ -83,7 +82,7 @@ return coalesce(
 );
 grant execute on function memfold_internal._is_undoable to memfold_app, memfold_auditor;
 
--- Rows of the ledger by id, in the order of the ids. Inlined by its callers.
+-- The ledger rows with these ids, in the order of the array. Inlined by its callers.
 create or replace function memfold_internal._events(p_tenant_id text, p_event_ids uuid[]) returns setof memfold.memory_events
 language sql stable
 begin atomic
@@ -93,15 +92,15 @@ begin atomic
         lateral (
             select e.* from memfold.memory_events as e
             where e.tenant_id = p_tenant_id collate "C" and e.event_id = i.id
-            -- Only the primary key has this order. Where most tenants have one row, memory_events_memory_idx looks as suitable, and is
-            -- read from the tenant's first row to its last: 64 pages an event after 7,500.
+            -- Only the primary key has this order. If most tenants have one row, the planner would also accept
+            -- memory_events_memory_idx, and read it from the tenant's first row to its last.
             order by e.recorded_at
             offset 0
         ) as e
     order by i.place;
 end;
 
--- A row of the ledger. All null if there is none. Only reads.
+-- The ledger row with this id; all null if there is none.
 create or replace function memfold_internal._event(p_tenant_id text, p_event_id uuid) returns memfold.memory_events
 language plpgsql stable
 as $$
@@ -111,13 +110,13 @@ begin
     select v.* into e
     from memfold.memory_events as v
     where v.tenant_id = p_tenant_id collate "C" and v.event_id = p_event_id
-    -- as in _events
+    -- as in _events()
     order by v.recorded_at;
     return e;
 end;
 $$;
 
--- The ledger row that last stated a root. Only reads.
+-- The id of the ledger row that last stated a memory, by any of its texts. No row: no statement is in force.
 create or replace function memfold_internal._last_statement(p_tenant_id text, p_root_id uuid) returns setof uuid
 language plpgsql stable rows 1
 as $$
@@ -131,7 +130,6 @@ begin
         where m.tenant_id = p_tenant_id collate "C" and m.root_id = p_root_id
         offset 0
     ) as t
-    -- from each to its own: a join read the whole ledger of the tenant
     cross join lateral (
         select e.event_id, e.observed_at from memfold_internal._statements as e
         where e.tenant_id = p_tenant_id collate "C" and e.memory_id = t.memory_id
@@ -142,13 +140,13 @@ begin
 end;
 $$;
 
--- Refuses UPDATE of immutable columns, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. memfold's own
--- maintenance (rehash, erasure, retention) runs with memfold.maintenance = on.
+-- Trigger that refuses UPDATE of immutable columns, DELETE and TRUNCATE: MF020 on memories, MF021 on the ledger. Allowed
+-- for members of memfold_owner while memfold.maintenance is on (_maintain): rehash, erasure, retention.
 create or replace function memfold_internal._refuse() returns trigger
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-    -- on Citus it is a row trigger of a shard, whose name ends in a number
+    -- on Citus, the trigger is on a shard, whose name ends in a number
     v_table constant text := rtrim(tg_table_name, '_0123456789');
 begin
     if current_setting('memfold.maintenance', true) = 'on' and pg_has_role(current_user, 'memfold_owner', 'member') then

@@ -1,11 +1,10 @@
--- Takes the lock that a decision about memories of one bucket needs: their scope's, or the bucket's if their trees and
--- timelines span scopes. Checks again once it has it. Raises MF025, and 40001 if it would have to wait twice. wait
--- false: never waits, and returns whether it has the lock.
+-- Locks the scope of memories of one bucket for a decision about them, or the bucket if their trees or timelines span
+-- scopes, which it checks again under the lock. Returns true; if p_wait is false, it never waits, and returns whether it
+-- has the lock. Raises MF025, and 40001 if it would have to wait twice.
 create or replace function memfold_internal._lock_memories(
     p_tenant_id text, p_memory_ids uuid[], p_wait boolean default true
 ) returns boolean
 language plpgsql volatile
--- arrays of ids tempt the planner to replan
 set plan_cache_mode = force_generic_plan
 as $$
 declare
@@ -17,12 +16,12 @@ declare
     v_locked_key uuid;
 begin
     loop
-        -- everything the call may change: their trees, and the memories on a timeline with them
+        -- all memories that the call may change: their roots, and the memories on a timeline with their trees
         v_roots := array(select r.memory_id from memfold_internal._roots(p_tenant_id, p_memory_ids) as r);
         if exists (
             select from memfold.memory_counters as k where k.tenant_id = p_tenant_id collate "C" and k.is_related
         ) and (
-            -- without such decisions, other values of a slot are of its scope
+            -- otherwise, only values of their slots are on a timeline with them, and a slot is a scope
             memfold_internal._related(p_tenant_id, v_roots) <> '{}' or exists (select from memfold_internal._slots(p_tenant_id,
                 p_memory_ids))
         ) then
@@ -32,7 +31,7 @@ begin
             a.elsewhere or memfold_internal._is_wide(p.scope, p.key_fields, p.rehash_run))
         into strict v_bucket_id, v_scope_key, v_wide
         from memfold_internal._roots(p_tenant_id, v_roots) as r
-        -- two lookups, however many aliases there are
+        -- the lowest and the highest scope key of the aliases, by two lookups
         cross join lateral (
             select coalesce(bool_or(a.scope_key <> r.scope_key), false) as elsewhere
             from (
@@ -52,11 +51,11 @@ begin
             ) as a
         ) as a
         cross join lateral memfold_internal._policy(r.tenant_id, r.bucket_id, r.memory_type) as p;
-        -- no bucket: they were erased
+        -- no bucket: the memories were erased
         exit when v_bucket_id is null or v_locked = 'bucket' or v_locked = 'scope' and not v_wide
-            -- a link may have moved them into another one
+            -- a link may have moved them into another scope
             and v_scope_key = v_locked_key;
-        -- In a second pass it already holds the scope's key: it must not wait for the bucket's.
+        -- a second pass already holds a key, and must not wait for another
         if p_wait then
             perform memfold_internal._lock(p_tenant_id, v_bucket_id, case when not v_wide then v_scope_key end, v_locked is null);
         elsif not memfold_internal._try_lock(p_tenant_id, v_bucket_id, case when not v_wide then v_scope_key end) then
@@ -69,8 +68,8 @@ begin
 end;
 $$;
 
--- All texts that derive_scope() of p_memory_ids may change and others may restate, in the order in which every caller
--- locks. Only reads.
+-- The texts whose counters derive_scope() of p_memory_ids changes, or restatements may change at the same time, in the
+-- order of locking: roots by id, then aliases by id.
 create or replace function memfold_internal._texts_to_lock(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -80,7 +79,7 @@ declare
 begin
     -- in parts, because the time grows faster than the size
     for v_from in 1..cardinality(p_memory_ids) by 200 loop
-        -- except those of trees already found
+        -- texts of trees that were found already are left out
         v_texts := v_texts || memfold_internal._trees(p_tenant_id, array(
             select i.id from unnest(p_memory_ids[v_from:v_from + 199]) as i (id) where i.id <> all(v_texts)
         )) || memfold_internal._restated_with(p_tenant_id, p_memory_ids[v_from:v_from + 199]);

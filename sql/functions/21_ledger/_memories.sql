@@ -1,10 +1,10 @@
--- Tier 1's lookup: the stored text of a bucket with this hash (root_id null: a root). Inlined by its callers.
+-- Tier 1's lookup: the stored text of a bucket with this hash. root_id null: it is a root. Inlined by its callers.
 create or replace function memfold_internal._known_text(p_tenant_id text, p_bucket_id text, p_content_hash bytea)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language sql stable parallel safe rows 1
 begin atomic
--- A range, and in order: whatever the statistics, even none, no other index ends as soon. (As a range of rows it would, in a batch, be
--- read from the index's beginning.)
+-- Do not let missing statistics choose another index: only the one on the hash ends at once for a range in this order. (As a range of
+-- row values it would, in a batch, be read from its beginning.)
     select m.memory_id, m.root_id, m.status, m.predicate, m.scope_key
     from memfold.memories as m
     where
@@ -16,12 +16,12 @@ begin atomic
     limit 1;
 end;
 
--- How tier 1 has found a memory: by its own text, or by an alias. One expression, which its callers inline.
+-- How tier 1 found a memory: by its own text (hash) or by an alias. Inlined by its callers.
 create or replace function memfold_internal._hit_method(p_memory_id uuid, p_root_id uuid) returns text
 language sql immutable parallel safe
 return case when p_memory_id = p_root_id then 'hash' else 'alias' end;
 
--- Raises MF018.
+-- Raises MF018: there is no such memory.
 create or replace function memfold_internal._no_memory(p_memory_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -32,7 +32,7 @@ begin
 end;
 $$;
 
--- The root of an id, which must not have one of the refused statuses. Raises MF018, MF034. Only reads.
+-- The root of a memory. Raises MF018 if there is no such memory, MF034 if the root's status is one of p_refused.
 create or replace function memfold_internal._memory_root(
     p_tenant_id text, p_memory_id uuid, p_refused text[]
 ) returns memfold.memories
@@ -43,7 +43,7 @@ declare
 begin
     select o.* into r
     from memfold.memories as m
-    -- apart: joined, the root was looked for among all memories of the tenant where statistics know only small ones
+    -- A separate query: joined, the planner may scan the tenant.
     cross join lateral (
         select o.* from memfold.memories as o
         where o.tenant_id = m.tenant_id and o.memory_id = memfold_internal._root(m.memory_id, m.root_id)

@@ -1,12 +1,12 @@
--- The one text among p_memory_ids whose merge was added (into_id) or removed (into_id null) since the trees were
--- derived; root_id: the memory that it joins or leaves; texts: it and its aliases, which come along. text_id null: there
--- are several, or none. Only reads.
+-- The single text among p_memory_ids whose merge was added (into_id) or removed (into_id null) since the trees were
+-- derived. root_id: the memory that it joins or leaves. texts: the text and its own aliases, which move with it. text_id
+-- null: there is no such text, or more than one.
 create or replace function memfold_internal._moved(
     p_tenant_id text, p_memory_ids uuid[], out text_id uuid, out into_id uuid, out root_id uuid, out texts uuid[]
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
--- with one large tree, every index on roots looks useless
+-- if one tree is large, the planner considers every index on roots useless
 set enable_seqscan = off
 set jit = off
 as $$
@@ -29,7 +29,7 @@ begin
         offset 0
     ) as x
     cross join lateral memfold_internal._memory(p_tenant_id, x.other_id) as o
-    -- it enters a tree or leaves one: not both
+    -- it joins a tree or leaves one, not both
     having count(*) = 1 and bool_and(num_nonnulls(x.merged_into, x.into_id) = 1);
     text_id := v_texts[1];
     texts := array(
@@ -49,7 +49,7 @@ begin
 end;
 $$;
 
--- Whether all that changes with a text that joins or leaves a memory (_moved) is the sums over its aliases. Only reads.
+-- Whether a text that joins or leaves a memory (_moved) changes only sums over aliases there.
 create or replace function memfold_internal._is_plain_move(p_tenant_id text, p_text_id uuid, p_root_id uuid, p_texts uuid[]) returns boolean
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -58,7 +58,7 @@ set jit = off
 as $$
 #variable_conflict use_column
 begin
-    -- both sides alive, stated and in no timeline, and nothing that comes along has metadata or a validity
+    -- both sides are active, stated and on no timeline, and no text that moves has metadata or a validity
     return not exists (
         select
         from unnest(p_texts || p_root_id) as i (id)
@@ -85,9 +85,8 @@ begin
 end;
 $$;
 
--- How many observations of a memory's tree are independent among those of texts, which are part of it, or among the
--- others, but not in the tree, because both sides have their turns. p_side: the texts of the side whose turns are looked
--- up. Only reads.
+-- The number of observations in a memory's tree that are independent on their own side (p_texts, or the other texts of
+-- the tree), but not in the tree, because both sides have their turns. p_side: the side whose turns are looked up.
 create or replace function memfold_internal._shared_evidence(p_tenant_id text, p_texts uuid[], p_side uuid[], p_root_id uuid)
 returns bigint
 language plpgsql stable
@@ -112,7 +111,7 @@ begin
             ) as e
             cross join lateral unnest(e.source_turn_ids) as t (turn)
         ),
-        -- does another text's observation precede in each turn that was new to theirs?
+        -- for each observation: whether others precede it in every turn that was new to its text, in the tree and on its side
         repeated as (
             select bool_and(n.precedes) as in_tree, bool_and(n.precedes_beside) as beside
             from (
@@ -137,7 +136,7 @@ begin
 end;
 $$;
 
--- The texts of a memory's tree that have a turn, with their first observations that do. Inlined by its callers.
+-- The texts of a memory's tree that have a turn, each with its first event in that turn. Inlined by its callers.
 create or replace function memfold_internal._holders(p_tenant_id text, p_turn text, p_root_id uuid)
 returns table (memory_id uuid, event_id uuid)
 language sql stable rows 2
@@ -156,8 +155,8 @@ begin atomic
     offset 0;
 end;
 
--- The common case of _derive_trees() for a merge or its undo: one text, with its aliases, joins the tree of a memory or
--- leaves it (_moved, _is_plain_move). The caller holds the rows of the roots.
+-- _derive_trees() in the common case of a merge or its undo: one text and its aliases join the tree of a memory, or leave
+-- it (_moved, _is_plain_move). The caller holds the rows of the roots.
 create or replace function memfold_internal._move(
     p_tenant_id text, p_text_id uuid, p_into_id uuid, p_root_id uuid, p_texts uuid[]
 ) returns void
@@ -174,7 +173,7 @@ declare
     v_shared bigint;
     v_side uuid[] := p_texts;
     v_id uuid;
-    -- what moves: sums over the texts, and over the aliases among them
+    -- sums over the texts that move, and over the aliases among them
     m record;
 begin
     select count(*) as n, sum(k.observations)::bigint as observations, sum(k.independent)::bigint as independent,
@@ -197,7 +196,7 @@ begin
         order by n.event_id desc
         limit 1
     ) as n;
-    -- of the texts that share turns, those with fewer statements
+    -- Look up the turns of the side with fewer statements.
     if m.observations > (
         select k.observations + coalesce(k.alias_observations, 0) - case when v_leaves then m.observations else 0 end
         from memfold.memory_counters as k
@@ -253,7 +252,7 @@ begin
             alias_independent = case when k.alias_observations > m.observations then k.alias_independent - v_independent + v_shared end,
             last_event = greatest(k.last_event, m.last_event)
         where k.tenant_id = v_tenant_id and k.memory_id = p_root_id;
-        -- extremes that were its own: the one thing for which all other aliases are read
+        -- only if an extreme may have come from the text that leaves, all remaining aliases are read
         update memfold.memory_counters as k
         set alias_source_confidence = o.source_confidence, alias_extractor_confidence = o.extractor_confidence,
             alias_first_seen = o.first_seen, alias_last_seen = o.last_seen
@@ -275,14 +274,14 @@ begin
                 from memfold.memory_counters as k
                 where k.tenant_id = v_tenant_id and k.memory_id = p_root_id
             )
-            -- not: no row of nulls
+            -- no row instead of a row of nulls
             having count(*) > 0
         ) as o
         where k.tenant_id = v_tenant_id and k.memory_id = p_root_id;
         update memfold.memory_counters as k
         set alias_source_confidence = null, alias_extractor_confidence = null, alias_first_seen = null, alias_last_seen = null
         where k.tenant_id = v_tenant_id and k.memory_id = p_root_id and not exists (
-            -- a text that was only recalled has no counters
+            -- (a text that was only recalled has no counters)
             select from memfold.memory_counters as y where y.tenant_id = v_tenant_id and y.root_id = p_root_id
         );
     end if;

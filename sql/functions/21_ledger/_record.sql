@@ -1,5 +1,5 @@
--- Writes the ledger row of an accepted candidate and returns its event_id. Called with all locks held, so that the order
--- of event ids is the order of events in a scope.
+-- Writes the ledger row of an accepted candidate, and returns its id. Called with all locks held, so that ids are in the
+-- order of events in a scope.
 create or replace function memfold_internal._record(
     c memfold_internal.candidate, d memfold_internal.decision, p_memory_id uuid, p_observation boolean, p_judgement_id uuid
 ) returns uuid
@@ -20,15 +20,14 @@ begin
         c.observed_at, c.valid_from, c.valid_until, p_judgement_id, memfold_internal._actor()
     );
     if c.last_event_id is not null and p_observation then
-        -- its id may be below those of later candidates that were written before it
+        -- later candidates of its batch, with higher ids, may have been written before
         perform memfold_internal._precede(c.tenant_id, p_memory_id, c.source_turn_ids, v_event_id);
     end if;
     return v_event_id;
 end;
 $$;
 
--- _record() for the candidates of a batch that only add: new texts, and restatements of active memories. Called with all
--- locks held.
+-- _record() for the candidates of a batch that only add: new texts, and restatements of active memories.
 create or replace function memfold_internal._record_batch(b memfold_internal.batch) returns void
 language plpgsql volatile
 as $$
@@ -59,8 +58,8 @@ begin
 end;
 $$;
 
--- Writes the ledger row of a row that a plain INSERT left: an observation at the time it was written. The caller derives
--- its state.
+-- Writes the ledger row of a memory from a plain INSERT, unless it has one: an observation at the time of the INSERT, which
+-- it also counts. The caller derives the state.
 create or replace function memfold_internal._adopt_row(p_tenant_id text, p_memory_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -78,7 +77,7 @@ begin
     where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id and not exists (
         select from memfold.memory_events as e
         where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
-            -- a question about a row that is not ingested yet may exist already: attach_embedding() asks it
+            -- attach_embedding() may already have written a row with a question about it
             and (e.observation or m.is_ingested)
     )
     returning * into v_event;
@@ -90,10 +89,10 @@ begin
 end;
 $$;
 
--- Tier 3: records what a judge or a person (no model) decided about two roots, or the fallback if the judge failed
--- (dead), and derives their state: merged (p_memory_id is merged into p_target_id), replaced (p_target_id into
--- p_memory_id), superseded (p_memory_id retires p_target_id), rejected, judged (nothing changes). p_content: the text of
--- a memory that this creates. p_stated_at: a person states p_memory_id, at this time. The caller holds the lock.
+-- Records a decision of tier 3 about two roots, derives their state, and returns the event. p_action: merged (p_memory_id
+-- into p_target_id), replaced (p_target_id into p_memory_id), superseded (p_memory_id retires p_target_id), rejected, or
+-- judged (nothing changes). p_content: the text, if p_memory_id is new. p_stated_at: a person states p_memory_id as of this
+-- time. The caller holds the lock.
 create or replace function memfold_internal._record_relation(
     j memfold.judgements, p_action text, p_memory_id uuid, p_target_id uuid, p_content text, p_stated_at timestamptz
 ) returns uuid
@@ -109,7 +108,7 @@ begin
         perform memfold_internal._adopt_row(j.tenant_id, p_target_id);
     end if;
     if p_stated_at is not null then
-        -- counted again below: under the rows of counters, as a restatement writes them
+        -- a restatement must not count at the same time
         insert into memfold.memory_counters (tenant_id, memory_id) values (j.tenant_id, p_memory_id) on conflict do nothing;
         perform memfold_internal._lock_texts(j.tenant_id, memfold_internal._texts_to_lock(j.tenant_id, array[p_memory_id, p_target_id]));
     end if;
@@ -126,7 +125,7 @@ begin
     if p_stated_at is not null then
         perform memfold_internal._recount(j.tenant_id, array[p_memory_id]);
     end if;
-    -- rows of plain INSERTs wait until they are ingested
+    -- memories from a plain INSERT wait until they are ingested
     if p_action <> 'judged' or j.verdict = 'distinct' and j.model is null and not exists (
         select from memfold_internal._roots(j.tenant_id, array[p_memory_id, p_target_id]) as r where not r.is_ingested
     ) then
@@ -137,10 +136,9 @@ begin
 end;
 $$;
 
--- Records of each of these events, in their order, that it is undone, withdrawn or restored (states), unless it already
--- is. Returns which were concerned (undone; null: none), the rows that say so (undo_ids), and what held before
--- (earlier). Corrects turns and counters of the texts whose statements change. The caller derives the state, and holds
--- the locks; for observations also the rows of their roots.
+-- Sets events to the states undone, withdrawn or restored (p_states), by one ledger row for each that is in another state, and corrects
+-- turns and counters of texts whose statements change. undone: the events that changed, in their order (null: none); undo_ids: the rows
+-- written; earlier: the previous states. The caller holds the locks, for observations also the rows of their roots, and derives the state.
 create or replace function memfold_internal._record_undone(
     p_tenant_id text, p_event_ids uuid[], p_states text[], p_reason text, p_run_id uuid, out undone uuid[], out undo_ids uuid[],
     out earlier text[]
@@ -178,15 +176,14 @@ begin
 end;
 $$;
 
--- Who decided in tier 3, as the ledger stores it.
+-- The ledger's method for a decision of tier 3: judge, person, or fallback if the judge has failed.
 create or replace function memfold_internal._method(j memfold.judgements) returns text
 language sql immutable parallel safe
 return case when j.status = 'dead' then 'fallback' when j.model is null then 'person' else 'judge' end;
 
--- Merges each of p_memory_ids into the element of p_into_ids at the same position, as events of a run (p_action: merged,
--- or replaced if a newer text replaces an older), and derives their state together. Returns the positions that were
--- merged: not those in which one of the two is no longer an active root, or was merged at an earlier position. The
--- caller holds the bucket's lock.
+-- Merges each of p_memory_ids into the element of p_into_ids at the same position, as events of a run, and derives their state together.
+-- p_action: merged, or replaced if a newer text replaces an older. Skips a pair if one of the two is not an active root or was merged at an
+-- earlier position, and returns the positions of the others. The caller holds the bucket's lock.
 create or replace function memfold_internal._merge_all(
     r memfold.runs, p_tier integer, p_method text, p_action text, p_memory_ids uuid[], p_into_ids uuid[],
     p_similarities double precision[], p_reasons text[], p_judgement_ids uuid[], p_verdict text

@@ -1,6 +1,6 @@
--- The common case of _derived_times() for a merge or its undo: between values of one slot it changes whose the
--- statements are, and nothing else. What the trees of members were current together is divided among their present
--- roots. Null: it is not that simple. Only reads.
+-- _derived_times() in the common case of a merge or its undo between values of one slot. Only the owners of statements
+-- change, so the times at which the trees were current are divided among their present roots. p_members: all texts of the
+-- trees. Null: the case is not that simple.
 create or replace function memfold_internal._regrouped(p_tenant_id text, p_members uuid[]) returns memfold_internal.derived_time[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -13,7 +13,7 @@ declare
     v_open uuid[];
     v_said memfold_internal.statement[];
 begin
-    -- all texts of one slot, all roots alive (or never stated), no validity
+    -- Required: all texts are in one slot, all roots are alive or were never stated, and no text has a validity.
     select array_agg(r.memory_id) filter (where r.status in ('active', 'superseded')),
         min(memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key)::text)::uuid
     into v_roots, v_slot
@@ -26,7 +26,7 @@ begin
             select k.has_validity from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.memory_id = i.id
             offset 0
         ) as k
-        -- a dead root keeps the statements of its aliases from counting; one that was never stated has none
+        -- statements about a dead root do not count; a root that was never stated has none
         where m.scope_key <> v_slot or k.has_validity or m.status = 'rejected' or m.status = 'withdrawn' and exists (
             select from memfold.memory_events as e
             where e.tenant_id = v_tenant_id and e.memory_id = i.id and (e.observation or e.action in ('pruned', 'superseded'))
@@ -35,7 +35,7 @@ begin
     ) or memfold_internal._related(v_tenant_id, v_roots) <> '{}' then
         return null;
     end if;
-    -- the slot ends plainly
+    -- Required: one value of the slot is current for ever, and was stated last.
     v_open := array(
         select i.memory_id from memfold.memory_intervals as i
         where i.tenant_id = v_tenant_id and i.slot_key = v_slot
@@ -62,7 +62,7 @@ begin
             select distinct on (u.observed_at) u.root_id, u.observed_at from unnest(v_said) as u
             order by u.observed_at, u.event_id desc
         ),
-        -- each holds until the next
+        -- each statement holds until the next one
         segments as (
             select s.root_id, tstzrange(s.observed_at, lead(s.observed_at) over (order by s.observed_at)) as r from said as s
         ),

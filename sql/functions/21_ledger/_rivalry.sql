@@ -1,4 +1,4 @@
--- The current memories of a rivalry. Only reads.
+-- The memories of a rivalry that are current now.
 create or replace function memfold_internal._current_of(p_tenant_id text, r memfold_internal.rivalry) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -23,8 +23,8 @@ begin
 end;
 $$;
 
--- The slots of some memories, what contradicts them, and what of all that is current now: for _current_again(). Only
--- reads.
+-- The slots of p_memory_ids, the memories that contradict them, and which of all these are current now: the argument of a
+-- later _current_again().
 create or replace function memfold_internal._rivalry(p_tenant_id text, p_memory_ids uuid[]) returns memfold_internal.rivalry
 language plpgsql stable
 as $$
@@ -54,7 +54,7 @@ begin
 end;
 $$;
 
--- What has become current since _rivalry(), by what was taken away. Only reads.
+-- The memories of a rivalry that have become current since _rivalry() was called.
 create or replace function memfold_internal._current_again(p_tenant_id text, r memfold_internal.rivalry) returns uuid[]
 language plpgsql stable
 as $$

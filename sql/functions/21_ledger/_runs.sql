@@ -15,7 +15,7 @@ begin
 end;
 $$;
 
--- Identifies the rules that a run plans by: policies and options of the bucket, and embedding models. Only reads.
+-- A checksum of the rules by which a run plans: policies and options of the bucket, and embedding models.
 create or replace function memfold_internal._rules_stamp(p_tenant_id text, p_bucket_id text) returns text
 language plpgsql stable
 as $$
@@ -35,8 +35,7 @@ begin
 end;
 $$;
 
--- For a run that has planned and then waited for the bucket's lock: raises 40001 if the rules that it planned by have
--- changed (_rules_stamp).
+-- Raises 40001 if the rules by which a run has planned have changed (_rules_stamp). Called once it has the bucket's lock.
 create or replace function memfold_internal._check_rules_stamp(p_tenant_id text, p_bucket_id text, p_stamp text) returns void
 language plpgsql volatile
 as $$
@@ -47,7 +46,7 @@ begin
 end;
 $$;
 
--- Returns a run. Raises MF038. Only reads.
+-- The run with this id. Raises MF038 if there is none.
 create or replace function memfold_internal._run(p_tenant_id text, p_run_id uuid) returns memfold.runs
 language plpgsql stable
 as $$
@@ -66,7 +65,8 @@ begin
 end;
 $$;
 
--- Records the results of an open run so far, and marks it done, unless judgements of it wait.
+-- Adds p_report and the counts of decisions and questions to the report of an open run, and marks the run done unless
+-- some of its questions wait for an answer.
 create or replace function memfold_internal._end_run(p_tenant_id text, p_run_id uuid, p_report jsonb) returns void
 language plpgsql volatile
 as $$

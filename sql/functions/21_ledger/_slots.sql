@@ -1,5 +1,5 @@
--- Takes columns, because on Citus a row of a table has its shard's type.
--- The slot of a memory: its scope, if that has one value at a time. Only reads.
+-- The slot of a memory with these columns: its scope key if that scope has one value at a time (_is_slot), else null.
+-- Not a row as the argument: on Citus, a row has the type of its shard.
 create or replace function memfold_internal._slot_key(
     p_tenant_id text, p_bucket_id text, p_memory_type text, p_predicate text, p_scope_key uuid
 ) returns uuid
@@ -10,7 +10,7 @@ begin
 end;
 $$;
 
--- The roots of memories. Inlined by its callers.
+-- The roots of memories, each once. Inlined by its callers.
 create or replace function memfold_internal._roots(p_tenant_id text, p_memory_ids uuid[]) returns setof memfold.memories
 language sql stable rows 3
 begin atomic
@@ -33,7 +33,7 @@ begin atomic
         ) as r;
 end;
 
--- The slots of memories, by their own texts and by their roots. Only reads.
+-- The slots that memories, or their roots, are in.
 create or replace function memfold_internal._slots(p_tenant_id text, p_memory_ids uuid[])
 returns table (slot_key uuid, bucket_id text)
 language plpgsql stable rows 1
@@ -59,7 +59,7 @@ begin
 end;
 $$;
 
--- The roots of memories, and all values of their slots (_slots). Only reads.
+-- The roots of memories, and all values of their slots (_slots).
 create or replace function memfold_internal._with_slots(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -80,8 +80,8 @@ begin
 end;
 $$;
 
--- The roots whose times may change with those of memories: all values of their slots, and of what somebody has decided
--- about one of these (another text of the same value may be excluded by it). Only reads.
+-- The roots whose times may change with those of memories: the values of their slots, the memories that a decision
+-- relates to one of these (_last_words), and the values of their slots, because a decision concerns all texts of a value.
 create or replace function memfold_internal._timed_with(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -103,8 +103,7 @@ begin
 end;
 $$;
 
--- The roots of which some text contradicts another one by what was decided, or holds together with it (_last_words).
--- Only reads.
+-- Those of p_root_ids with a text that, by a decision, contradicts another one or holds together with it (_last_words).
 create or replace function memfold_internal._related(p_tenant_id text, p_root_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
@@ -123,8 +122,7 @@ begin
 end;
 $$;
 
--- The active values of a slot: one, unless a validity ends or begins later, or a person has said that several hold. Only
--- reads.
+-- The active values of a slot: one, unless a validity ends or begins later, or a person has decided that several hold.
 create or replace function memfold_internal._slot_values(p_tenant_id text, p_slot_key uuid) returns uuid[]
 language plpgsql stable
 as $$
@@ -132,7 +130,7 @@ declare
     v_value record;
     v_values uuid[] := array[]::uuid[];
 begin
-    -- those whose intervals end last, until one is history
+    -- the values whose intervals end last, up to the first that is history
     for v_value in
         select i.memory_id, m.status
         from memfold.memory_intervals as i
@@ -147,8 +145,8 @@ begin
 end;
 $$;
 
--- The last statement about p_memory_ids, about their slots and p_slot_key, and about what contradicts them: a statement
--- of now comes after it. Null: there is none. Only reads.
+-- The time of the last statement about p_memory_ids, about the values of their slots and of p_slot_key, and about what
+-- contradicts these; null: there is none. A statement without a time must come after it.
 create or replace function memfold_internal._last_said(
     p_tenant_id text, p_bucket_id text, p_memory_ids uuid[], p_slot_key uuid
 ) returns timestamptz
@@ -169,7 +167,7 @@ begin
         continue when v_slot is null;
         v_values := memfold_internal._slot_values(p_tenant_id, v_slot);
         if not exists (
-            -- usually the slot's last statement is that of its current value
+            -- common case: the slot's last statement is about its current value
             select from memfold.memory_counters as k
             where k.tenant_id = p_tenant_id collate "C" and k.memory_id = v_values[1] and k.is_additive
         ) then
@@ -196,8 +194,8 @@ begin
 end;
 $$;
 
--- The one of the current values of a slot, and of p_memory_ids, that was stated last: what another statement would take
--- the place of. No row: none is current. Only reads.
+-- The current value that a new statement would replace: of the values of a slot and of p_memory_ids, the one stated last,
+-- with its canonical object. No row: none is current.
 create or replace function memfold_internal._current_value(p_tenant_id text, p_memory_ids uuid[], p_slot_key uuid)
 returns table (memory_id uuid, object text, last_seen timestamptz)
 language plpgsql stable rows 1
@@ -218,7 +216,7 @@ begin
 end;
 $$;
 
--- The one of these roots that was stated last, ties by ledger order. Only reads.
+-- The one of these roots that was stated last; ties by the order of the ledger.
 create or replace function memfold_internal._stated_last(p_tenant_id text, p_members memfold.memories[]) returns uuid
 language plpgsql stable
 as $$
@@ -234,7 +232,7 @@ begin
 end;
 $$;
 
--- The texts of the trees that contain p_memory_ids, and of all whose times may change with theirs. Only reads.
+-- The texts of the trees that contain p_memory_ids, and of all trees whose times may change with theirs.
 create or replace function memfold_internal._timeline_texts(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 as $$
@@ -244,7 +242,7 @@ begin
 end;
 $$;
 
--- Texts that a judge or a person has found to contradict a root, whether its slot has several values or not. Only reads.
+-- The texts that a judge or a person has found to contradict a text of this root, in a slot or not.
 create or replace function memfold_internal._rivals(p_tenant_id text, p_root_id uuid) returns uuid[]
 language plpgsql stable
 as $$
@@ -260,9 +258,9 @@ begin
 end;
 $$;
 
--- What has been decided about texts and others, whether they are values of a slot or not: they contradict each other
--- (tier 3), or they hold together (is_apart): a person has said distinct, or undone that one superseded the other. Of
--- two values the last row (event_id) applies. Only reads.
+-- The decisions in force about p_memory_ids and other texts, in a slot or not. The two contradict each other (superseded
+-- in tier 3), or hold together (is_apart): a person has answered distinct, or undone that one superseded the other. Of
+-- several decisions about two values, the one with the highest event_id applies.
 create or replace function memfold_internal._last_words(p_tenant_id text, p_memory_ids uuid[])
 returns table (memory_id uuid, other_id uuid, event_id uuid, is_apart boolean)
 language plpgsql stable rows 3
@@ -278,7 +276,7 @@ begin
         where e.tenant_id = p_tenant_id collate "C" and e.memory_id = i.id and e.tier > 1
             and e.action in ('superseded', 'historical', 'judged')
         union all
-        -- pairs and their order: of a list of actions each is a descent of the index on the target
+        -- one descent of the index on the target per action
         select e.*
         from unnest(array['superseded', 'historical', 'judged']) as a (action)
         cross join lateral (
@@ -302,8 +300,7 @@ begin
 end;
 $$;
 
--- The memories that others may restate without a lock on the scope, and whose times may change with those of
--- p_memory_ids. Only reads.
+-- The memories whose times may change with those of p_memory_ids, and which others may restate without the scope's lock.
 create or replace function memfold_internal._restated_with(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan

@@ -1,5 +1,5 @@
--- The statements in force about roots, each with the time in which it says that its value holds (may be empty); by slot,
--- the last one first. p_root_values, p_slot_keys: those of the roots. Only reads.
+-- The statements in force about roots, each with the time for which it decides that its value holds (may be empty), by
+-- slot or value, the last one first. p_root_values, p_slot_keys: value and slot of each root.
 create or replace function memfold_internal._said(p_tenant_id text, p_root_ids uuid[], p_root_values text[], p_slot_keys uuid[])
 returns setof memfold_internal.statement
 language plpgsql stable rows 10
@@ -21,7 +21,6 @@ begin
             offset 0
         ) as t
         cross join lateral (
-            -- Pairs and their order: by memory_id alone, and without statistics, the tenant's 22,900 rows were read for each of 622 texts.
             select e.* from memfold_internal._statements as e
             where e.tenant_id = p_tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (t.text_id, '00000000-0000-0000-0000-000000000000')
@@ -30,7 +29,7 @@ begin
             offset 0
         ) as e
     ),
-    -- Sentence 1 (docs/rules.md): a statement says whether its value holds until one that was made later begins.
+    -- Sentence 1 of docs/rules.md: a statement decides whether its value holds until a statement that was made later begins.
     deciding as (
         select s.*, least(s.ends, min(s.begins) over (
             partition by s.value order by s.observed_at desc, s.event_id desc rows between unbounded preceding and 1 preceding
@@ -44,8 +43,8 @@ begin
 end;
 $$;
 
--- When each of p_root_ids is current, by the three sentences of docs/rules.md, and what follows for its status and
--- flags. p_root_ids: with all that may exclude one of them (_timed_with); dead ones have no row. Only reads.
+-- The times at which each root is current, by the three sentences of docs/rules.md, and the status and flags that follow.
+-- p_root_ids must include all roots that may exclude another of them (_timed_with). Only active and superseded roots count.
 create or replace function memfold_internal._derived_times(p_tenant_id text, p_root_ids uuid[])
 returns setof memfold_internal.derived_time
 language plpgsql stable rows 3
@@ -82,7 +81,7 @@ begin
     ) as r;
     v_said := array(select u from memfold_internal._said(p_tenant_id, v_roots, v_values, v_slots) as u);
 
-    -- Sentence 2: values of one slot exclude each other, and so do others about which somebody has said so, but for the last word.
+    -- Sentence 2: values of one slot exclude each other, and so do values found to contradict each other; the last decision counts.
     v_related := memfold_internal._related(p_tenant_id, v_roots);
     if v_related <> '{}' then
         with words as (
@@ -112,7 +111,7 @@ begin
         from last as l;
     end if;
 
-    -- Sentence 3, from the last statement to the first: what those before have not covered.
+    -- Sentence 3: from the last statement to the first, each is current where later ones have not covered its time.
     foreach s in array v_said loop
         if v_group is distinct from coalesce(s.slot_key::text, s.value) then
             v_group := coalesce(s.slot_key::text, s.value);
@@ -155,7 +154,7 @@ begin
     rivals as (
         select w.one, w.other from unnest(v_ones, v_others, v_apart) as w (one, other, is_apart) where not w.is_apart
     ),
-    -- the last statement of the slot, or of what contradicts it
+    -- the last statement about a root's slot or value, or about a value that contradicts it
     last as (
         select distinct on (r.id) r.id, u.root_id, u.observed_at
         from (

@@ -1,6 +1,4 @@
--- Here and below: LATERAL with OFFSET 0 is one index lookup per id. Without it the planner reads the whole tenant if statistics are
--- new, or if most tenants are small and this one is not.
--- Every stored text of the trees that contain p_memory_ids. Only reads.
+-- All texts of the trees that contain p_memory_ids, in ascending order.
 create or replace function memfold_internal._trees(p_tenant_id text, p_memory_ids uuid[]) returns uuid[]
 language plpgsql stable
 as $$
@@ -28,8 +26,8 @@ begin
 end;
 $$;
 
--- What the ledger merges each of p_memory_ids into: of several rows of one text the latest event applies, the others
--- wait until it is undone. Only reads.
+-- The merges in force of p_memory_ids into other memories. If a text has several, the one with the highest event_id
+-- applies; another one applies once that is undone.
 create or replace function memfold_internal._merges_in_force(p_tenant_id text, p_memory_ids uuid[])
 returns table (memory_id uuid, into_id uuid, event_id uuid)
 language plpgsql stable rows 3
@@ -58,7 +56,6 @@ end;
 $$;
 
 -- The validity of a tree with texts p_memory_ids: that of the latest observation in force, by (observed_at, event_id).
--- Only reads.
 create or replace function memfold_internal._validity(
     p_tenant_id text, p_memory_ids uuid[], out valid_from timestamptz, out valid_until timestamptz
 )
@@ -81,8 +78,8 @@ begin
 end;
 $$;
 
--- What the ledger rows in force say about whole trees (p_memory_ids: every member of them, each with its own counters):
--- edges, roots, flags, and for roots the sums over the aliases, metadata and validity. Only reads.
+-- The state of whole trees that follows from the ledger rows in force: edges, roots and flags, and for roots the sums over
+-- their aliases, metadata and validity. p_memory_ids: all texts of the trees, whose own counters are correct.
 create or replace function memfold_internal._derived_trees(p_tenant_id text, p_memory_ids uuid[])
 returns table (
     memory_id uuid, merged_into uuid, root_id uuid, rejected boolean,
@@ -96,8 +93,7 @@ as $$
 begin
     return query
     with recursive edges as (
-        -- Of two merges of one text the later one applies. There are two if a rehash has merged an alias: otherwise only roots are
-        -- merged.
+        -- The later of two merges of a text applies. Only a rehash merges a text that is already an alias.
         select distinct on (x.memory_id) x.memory_id as child, x.into_id as parent
         from memfold_internal._merges_in_force(p_tenant_id, p_memory_ids) as x
         order by x.memory_id, x.event_id desc
@@ -148,7 +144,6 @@ begin
         select c.root, e.metadata, p.metadata_merge, p.metadata_max, e.observed_at, e.event_id
         from counted as c
         cross join lateral (
-            -- Pairs and their order. Separate: under row-level security an index can only be used for conditions on a column.
             select e.metadata, e.observed_at, e.event_id from memfold_internal._observed as e
             where e.tenant_id = p_tenant_id collate "C"
                 and (e.memory_id, e.event_id) >= (c.id, '00000000-0000-0000-0000-000000000000')
@@ -205,7 +200,7 @@ begin
     left join lateral (
         select v.* from memfold_internal._validity(p_tenant_id, array(select t.id from members as t where t.root = m.id)) as v
         where s.has_validity
-        -- otherwise it would be checked for every tree
+        -- or the function would run for every tree
         offset 0
     ) as y on true;
 end;

@@ -3,9 +3,9 @@ create or replace function memfold.check_invariants(
     tenant_id text default current_setting('memfold.tenant_id', true)
 ) returns table (memory_id uuid, invariant text, expected text, actual text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
--- compiling its queries takes twenty times as long as running them
+-- compiling the queries takes twenty times as long as running them
 set jit = off
--- where the statistics are old, its steps look as if they had one row each
+-- with old statistics, the planner expects one row from each step
 set enable_nestloop = off
 as $$
 #variable_conflict use_column
@@ -16,7 +16,7 @@ begin
     perform memfold_internal._authorize_tenant(v_tenant_id);
     select coalesce(array_agg(m.memory_id), '{}') into v_ids from memfold.memories as m where m.tenant_id = v_tenant_id;
 
-    -- state and edges match the ledger, and a root's sums its texts
+    -- state and edges match the ledger, and a root's sums match its texts
     return query
     with derived as materialized (
         select * from memfold_internal._derived_trees(v_tenant_id, v_ids)
@@ -25,7 +25,7 @@ begin
         select d.memory_id, to_jsonb(d) - '{memory_id,rejected,observations}'::text[] || jsonb_build_object(
             'status', case when d.root_id is not null then 'merged' when d.rejected then 'rejected'
                 when d.observations = 0 or memfold_internal._is_pruned(v_tenant_id, d.memory_id) then 'withdrawn'
-                -- see the times below
+                -- _check_times() checks superseded
                 when m.status = 'superseded' then 'superseded' else 'active' end) as state
         from derived as d
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = d.memory_id
@@ -47,9 +47,9 @@ begin
     -- no row: the merges in force form a cycle
     left join lateral jsonb_each(e.state) as x on true
     where (e.memory_id is null or x.value is distinct from coalesce(a.state -> x.key, 'null'))
-        -- a row of a plain INSERT is active, with its metadata, before ingest_plain_rows() writes its ledger row
+        -- except a row of a plain INSERT, which is active, with its metadata, before ingest_plain_rows() writes its ledger row
         and not (a.waits and (x.key = 'metadata' or x.key = 'status' and x.value = '"withdrawn"' and a.state ->> 'status' = 'active'))
-        -- nor one that the run of a policy has not reached yet
+        -- except metadata that the run of a changed policy has not reached yet
         and not (x.key = 'metadata' and exists (
             select from memfold.runs as o
             where o.tenant_id = v_tenant_id and o.kind = 'predicate' and o.status = 'open'
@@ -57,7 +57,7 @@ begin
                 and (o.report ->> 'last' is null or a.memory_id > (o.report ->> 'last')::uuid)
         ));
 
-    -- counters match the observations in force: of each text, and of each root with its aliases
+    -- counters match the observations in force, of each text and of each root with its aliases
     return query
     with stated as materialized (
         select x.kind, x.id, e.event_id, e.observed_at, e.source_turn_ids, e.source_confidence, e.extractor_confidence, e.observation
@@ -123,7 +123,7 @@ begin
     ) as x (name, expected, actual)
     where v.tenant_id = v_tenant_id and x.expected <> x.actual;
 
-    -- there is no foreign key (it would check each new row once more)
+    -- counters and vectors belong to a memory (there is no foreign key)
     return query
     select x.memory_id, x.name || ': memory exists', x.memory_id::text, null
     from (
@@ -184,7 +184,7 @@ begin
     where e.tenant_id = v_tenant_id and e.memory_id is not null and e.action <> 'erased' and not exists (
         select from memfold.memories as m where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
     );
-    -- undo() had looked before an erasure changed the row
+    -- an undone row can be undone (an erasure may have changed it after undo() had checked it)
     return query
     select u.memory_id, 'ledger: what is undone can be', e.event_id::text, concat_ws(', tier ', e.action, e.tier)
     from memfold.memory_events as u
@@ -197,13 +197,13 @@ begin
     where i.tenant_id = v_tenant_id and not exists (
         select from memfold_internal._ledger as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
     );
-    -- an open judgement asks about two roots
+    -- an open judgement asks about memories of its bucket
     return query
     select m.memory_id, 'open judgement: both sides are roots', null, j.judgement_id::text
     from memfold.judgements as j
     join memfold.memories as m on m.tenant_id = j.tenant_id and m.memory_id in (j.memory_id, j.other_id)
     where j.tenant_id = v_tenant_id and j.status = 'open' and j.kind = 'write' and m.bucket_id <> j.bucket_id;
-    -- a question about a cluster names 3 to 10 memories of its bucket, oldest to newest, and has a row for each but the oldest
+    -- an open question about a cluster names 3 to 10 memories of its bucket, oldest to newest, and has a row for each but the oldest
     return query
     select j.memory_id, 'open cluster: its members', e.members::text, j.member_ids::text
     from memfold.judgements as j

@@ -1,4 +1,4 @@
--- Whether a root was pruned, and not stated since. Only reads.
+-- Whether a root was pruned and has not been stated since.
 create or replace function memfold_internal._is_pruned(p_tenant_id text, p_root_id uuid) returns boolean
 language plpgsql stable
 as $$
@@ -22,8 +22,8 @@ begin
 end;
 $$;
 
--- Derives edges, roots, sums over aliases, metadata, and whether a root is alive, for all texts of some trees. The
--- caller holds their rows.
+-- Derives edges, roots, sums over aliases, metadata, validity, and whether a root is alive. p_members: all texts of some
+-- trees. The caller holds their rows.
 create or replace function memfold_internal._derive_trees(p_tenant_id text, p_members uuid[]) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -36,7 +36,7 @@ declare
     d record;
 begin
     for d in
-        -- unchanged rows are not written: in a large tree that is most of them
+        -- unchanged rows, most of a large tree, are not written
         select t.*, n.status
         from memfold_internal._derived_trees(v_tenant_id, p_members) as t
         cross join lateral (
@@ -73,7 +73,7 @@ begin
         set merged_into = d.merged_into, root_id = d.root_id, metadata = d.metadata, status = d.status
         where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id;
     end loop;
-    -- the next restatement must come after this
+    -- the next restatement must get a higher id
     for d in
         select x.root_id as memory_id, x.event_id
         from (
@@ -104,7 +104,7 @@ begin
         set last_event = d.event_id
         where k.tenant_id = v_tenant_id and k.memory_id = d.memory_id;
     end loop;
-    -- whether they were stated since depends on the present trees
+    -- last, because it depends on the new trees whether a pruned memory was stated since
     for v_id in
         select i.id from unnest(p_members) as i (id) where memfold_internal._is_pruned(v_tenant_id, i.id) order by i.id
     loop
@@ -115,8 +115,8 @@ begin
 end;
 $$;
 
--- Derives when the roots among members are current, and all whose times may change with theirs: intervals, status and
--- flags. p_regroups: the caller has only added or removed merges. The caller holds the rows of all that are current.
+-- Derives intervals, status and flags of the roots of p_members, and of all roots whose times may change with theirs.
+-- p_regroups: the caller has only added or removed merges. The caller holds the rows of p_members and of current roots.
 create or replace function memfold_internal._derive_times(p_tenant_id text, p_members uuid[], p_regroups boolean) returns void
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -134,14 +134,14 @@ begin
     if p_regroups then
         v_derived := memfold_internal._regrouped(v_tenant_id, p_members);
     end if;
-    -- of all others the times are known without their statements
+    -- only for roots in a slot or a contradiction do times depend on statements
     v_timed := array(
         select r.memory_id
         from memfold_internal._roots(v_tenant_id, p_members) as r
         where v_derived is null and (memfold_internal._is_slot(r.tenant_id, r.bucket_id, r.memory_type, r.predicate)
             or memfold_internal._related(v_tenant_id, array[r.memory_id]) <> '{}')
         union
-        -- and those that were on a timeline, with what they leave behind there
+        -- memories that were on a timeline, because others there may become current
         select k.memory_id
         from unnest(p_members) as i (id)
         cross join lateral (
@@ -160,7 +160,7 @@ begin
         );
         v_roots := array(select x.id from unnest(v_roots || v_timed) as x (id) group by x.id);
     end if;
-    -- in a long timeline nearly everything is unchanged, and not written again
+    -- unchanged intervals, most of a long timeline, are not written
     for d in
         select o.memory_id, o.valid_from
         from unnest(v_roots || p_members) as i (id)
@@ -176,7 +176,7 @@ begin
             and t.slot_key is not distinct from o.slot_key
         where t.memory_id is null
     loop
-        -- each by its key: a join read all intervals of the tenant
+        -- by its key: a join would read all intervals of the tenant
         delete from memfold.memory_intervals as o
         where o.tenant_id = v_tenant_id and o.memory_id = d.memory_id and o.valid_from = d.valid_from;
     end loop;
@@ -214,12 +214,11 @@ begin
 end;
 $$;
 
--- derive_scope(). p_regroups: the caller has only added or removed merges, so that the statements are the same.
+-- derive_scope() without the hook. p_regroups: the caller has only added or removed merges.
 create or replace function memfold_internal._derive(p_tenant_id text, p_memory_ids uuid[], p_regroups boolean) returns void
 language plpgsql volatile
--- replanning these statements, as their arrays of ids tempt the planner to, takes longer than they do
 set plan_cache_mode = force_generic_plan
--- Ranges of pairs look expensive: compiling the plan takes seconds, and the scope is locked.
+-- ranges of pairs look expensive enough to compile, which takes seconds while the scope is locked
 set jit = off
 as $$
 #variable_conflict use_column
@@ -236,8 +235,8 @@ begin
     if p_regroups then
         select m.* into v_text_id, v_into_id, v_root_id, v_texts from memfold_internal._moved(v_tenant_id, p_memory_ids) as m;
     end if;
-    -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; instead of a removed one an
-    -- older one may apply again, which points to another tree.
+    -- Whole trees, as they are stored. The caller names both sides of an edge that was added or removed; in place of a removed one, an
+    -- older merge into another tree may apply again.
     v_members := case when v_text_id is not null then v_texts || v_root_id else memfold_internal._trees(v_tenant_id, array(
         -- not by ||, which fails for an array of two dimensions
         select i.id from unnest(p_memory_ids) as i (id)
@@ -270,7 +269,7 @@ begin
     elsif memfold_internal._is_plain_move(v_tenant_id, v_text_id, v_root_id, v_texts) then
         perform memfold_internal._move(v_tenant_id, v_text_id, v_into_id, v_root_id, v_texts);
     else
-        -- who holds the roots has all of their aliases
+        -- the locks of the roots cover all of their aliases
         v_members := memfold_internal._trees(v_tenant_id, v_members);
         perform memfold_internal._derive_trees(v_tenant_id, v_members);
     end if;

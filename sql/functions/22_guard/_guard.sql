@@ -1,7 +1,13 @@
--- The guard: the cheap facts of two texts, compared. It reads no locale: no class of regular expressions that depends
--- on one, comparisons under collation "C", upper case by an explicit list of letters.
--- Its parts: _guard_text (words and what they are), _guard_facts (negations, numbers, dates, units, identifiers), _guard_says (time, mode,
--- quantity, person), _guard_names (names, order, prefixes), _guard_roles, _guard_turned (who does what), _guard_exchange (the words that are left).
+-- The comparison of two texts: the guard, which finds differences in facts that are cheap to extract, the veto, and the
+-- features of a pair for calibrated scores. Tier 2 uses them before an automatic merge, recall before it shows two
+-- memories as one, reports and calibration for pairs. They read the lexicon, antonyms and links, and no memories.
+--
+-- _guard_text splits texts into words with classes. _guard_facts compares negations, numbers, dates, units and
+-- identifiers; _guard_says time, mode, quantity and person; _guard_names names, order and prefixes; _guard_roles and
+-- _guard_turned who does what; _guard_exchange the other words.
+--
+-- What must stay true: nothing depends on the server's locale. No regular expression has a class that does, comparisons use collation "C",
+-- and upper case is a list of letters. Scores are fitted to the features as they are, so that a change of these requires new calibrations.
 
 -- Maximum size in bytes of a text that the guard compares; the maximum number of words is a quarter of it.
 create or replace function memfold_internal._guard_limit() returns integer

@@ -1,5 +1,11 @@
--- Questions about names, not about a pair of memories. Kind identity: do two names of a bucket mean the same? Kind cardinality: has a
--- predicate one value at a time?
+-- The queue of questions: queueing one, whether it was asked before, whether it is still open, closing it. Ingest, maintenance and manual
+-- actions queue questions; 40_judging leases them and applies the answers. The module writes only judgements, and wakes judges by NOTIFY.
+--
+-- A question is about a pair of memories, a cluster of three to ten, or names: whether two names mean the same (kind identity), or whether
+-- a predicate has one value at a time (kind cardinality). A cluster also has a row of status part for each member but the oldest.
+--
+-- What must stay true: a pair has at most one open question, and while that waits, nothing is merged, linked or declared.
+-- Before an answer applies, _refresh_judgement() finds the present roots of its memories.
 
 -- A key of two names, in either order and any spelling. A hash, because names may be longer than an index entry.
 create or replace function memfold_internal._names_key(p_kind text, p_alias text, p_name text) returns text
@@ -15,7 +21,7 @@ begin
 end;
 $$;
 
--- The names of a suggestion (_names_key).
+-- The key of the names of a suggestion (_names_key).
 create or replace function memfold_internal._suggestion_key(p_suggestion memfold.link_suggestion) returns text
 language plpgsql immutable parallel safe
 as $$
@@ -25,14 +31,13 @@ begin
 end;
 $$;
 
--- For a question about names: a memory about the name, and one about the alias.
+-- Two example memories for a question about names: one about the name, one about the alias.
 create or replace function memfold_internal._examples(p_link jsonb) returns uuid[]
 language sql immutable parallel safe
 return array[(p_link #>> '{name_told,0}')::uuid, (p_link #>> '{told,0}')::uuid];
 grant execute on function memfold_internal._examples to memfold_app, memfold_auditor;
 
--- What a judge or a person is shown of a question about names, with statements instead of ids. Null: it is about
--- memories. Only reads.
+-- A question about names as a judge or a person sees it: with statements instead of ids. Null: it is about memories.
 create or replace function memfold_internal._shown_link(p_tenant_id text, p_link jsonb) returns jsonb
 language plpgsql stable set search_path = pg_catalog, pg_temp
 as $$
@@ -52,8 +57,8 @@ end;
 $$;
 grant execute on function memfold_internal._shown_link to memfold_app, memfold_auditor;
 
--- Queues the question whether two names mean the same, and returns its id; null if it was already asked, or if no memory
--- is left about one of them.
+-- Queues the question whether two names mean the same, and returns its id; null if it was asked before, or if no memory
+-- about one of the names is left.
 create or replace function memfold_internal._ask_about_names(
     p_tenant_id text, p_bucket_id text, p_suggestion memfold.link_suggestion
 ) returns uuid
@@ -64,7 +69,7 @@ declare
     v_name_told uuid[];
     v_judgement_id uuid;
 begin
-    -- a memory that is being erased is not evidence: the question would keep the erased name
+    -- memories that are being erased are skipped, because the question would keep their names
     with evidence as (
         select e.side, e.id::uuid, e.place
         from (
@@ -103,7 +108,7 @@ begin
         || jsonb_build_object(
             'kind', case when p_suggestion.alias is null then 'beginning' else p_suggestion.kind end,
             'key', memfold_internal._suggestion_key(p_suggestion), 'told', v_told, 'name_told', v_name_told,
-            -- it does not show ids of memories that may be erased while the question is open
+            -- without ids of memories that may be erased while the question is open
             'evidence', p_suggestion.evidence - array['pairs', 'memory_ids', 'name_memory_ids']
         ))
     on conflict do nothing
@@ -112,7 +117,7 @@ begin
 end;
 $$;
 
--- Records that two names that were linked are distinct: they are not suggested again, nor asked about.
+-- Records that two names that were linked are distinct, so that they are neither suggested nor asked about again.
 create or replace function memfold_internal._keep_names_apart(
     p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text, p_run_id uuid
 ) returns void
@@ -133,7 +138,7 @@ begin
 end;
 $$;
 
--- Closes the open questions about a name (canonical) that has been linked and so is no longer a name.
+-- Closes the open questions about an alias (canonical) that has been linked, in the bucket ('*': in all).
 create or replace function memfold_internal._close_questions_about(
     p_tenant_id text, p_bucket_id text, p_kind text, p_alias text
 ) returns void
@@ -152,13 +157,13 @@ begin
 end;
 $$;
 
--- scope_key of the question about a p_predicate: an index of link could not be used below RLS.
+-- The scope_key of a question about a predicate. Row-level security would leave an index on link unusable.
 create or replace function memfold_internal._predicate_key(p_predicate text) returns uuid
 language sql immutable parallel safe
 return memfold_internal._scope_key('*', '*', null, p_predicate);
 
 -- Queues the question whether a predicate has one value at a time, with two values of a subject, and returns its id;
--- null if it was asked before, or is being asked by another transaction.
+-- null if it was asked before, is being asked by another transaction, or would need one lock too many.
 create or replace function memfold_internal._ask_cardinality(
     p_tenant_id text, p_bucket_id text, p_predicate text, p_memory_id uuid, p_other_id uuid
 ) returns uuid
@@ -173,7 +178,7 @@ begin
     if memfold_internal._was_asked_about(p_tenant_id, v_key) or memfold_internal._has_too_many_locks(1) then
         return null;
     end if;
-    -- not waiting, as a unique index would make it: another call is asking this at the moment, and may wait for this one
+    -- A call that is asking this now may wait for this one, so it must not wait, as it would for the unique index.
     perform memfold_internal._note_scope(v_lock);
     if not pg_try_advisory_xact_lock(v_lock) or memfold_internal._was_asked_about(p_tenant_id, v_key) then
         return null;
@@ -189,7 +194,7 @@ begin
 end;
 $$;
 
--- Whether it was asked how many values a predicate has (_predicate_key). Only reads.
+-- Whether the number of values of a predicate (_predicate_key) is or was in question.
 create or replace function memfold_internal._was_asked_about(p_tenant_id text, p_predicate_key uuid) returns boolean
 language plpgsql stable
 set plan_cache_mode = force_generic_plan

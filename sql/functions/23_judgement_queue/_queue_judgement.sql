@@ -1,5 +1,5 @@
--- Takes columns, because on Citus a row of a table has its shard's type.
--- The memories that a judgement with these columns is about, oldest to newest.
+-- The memories that a judgement with these columns is about, oldest to newest. Not a row as the argument: on Citus, a row
+-- has the type of its shard.
 create or replace function memfold_internal._member_ids(p_memory_id uuid, p_other_id uuid, p_member_ids uuid[]) returns uuid[]
 language sql immutable parallel safe
 return coalesce(p_member_ids, array[least(p_memory_id, p_other_id), greatest(p_memory_id, p_other_id)]);
@@ -9,7 +9,7 @@ create or replace function memfold_internal._members(j memfold.judgements) retur
 language sql immutable parallel safe
 return memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids);
 
--- Adds a row of status part for each member, except the oldest, of those judgements that are about a cluster.
+-- Adds a row of status part for each member, except the oldest, of the judgements that are about a cluster.
 create or replace function memfold_internal._add_parts(p_tenant_id text, p_judgement_ids uuid[]) returns void
 language plpgsql volatile
 as $$
@@ -29,9 +29,8 @@ begin
 end;
 $$;
 
--- Closes the parts of a question about a cluster, j with its answer: done for members (those that were still there),
--- with the verdict for those that it is about, distinct for the others; obsolete for the rest. members empty: all become
--- obsolete.
+-- Closes the parts of a question about a cluster. j: the judgement with its answer. Parts of p_members, the memories that were still there,
+-- are done: with j's verdict if p_about contains them and the oldest (or for unsure), else distinct. All other parts are obsolete.
 create or replace function memfold_internal._close_parts(j memfold.judgements, p_members uuid[], p_about uuid[]) returns void
 language plpgsql volatile
 as $$
@@ -51,8 +50,8 @@ begin
 end;
 $$;
 
--- The judgement on the present state: obsolete if nothing is left to decide, else about the two present roots of its
--- memories; for a cluster, about those of its members that are active roots. Only reads.
+-- The judgement as it should be now: obsolete if nothing is left to decide, else about the present roots of its two
+-- memories, or about the members of its cluster that are active roots.
 create or replace function memfold_internal._refresh_judgement(j memfold.judgements) returns memfold.judgements
 language plpgsql stable
 as $$
@@ -61,10 +60,9 @@ declare
     b memfold.memories;
 begin
     if j.link is not null then
-        -- a link of a name, or a rule of a predicate, closes the questions that wait about it
+        -- the link or rule that decides a question about names closes it
         return j;
     elsif j.member_ids is not null then
-        -- a memory that is no longer a root or was erased is left out
         j.member_ids := array(
             select i.id
             from unnest(j.member_ids) as i (id)
@@ -100,7 +98,6 @@ begin
             case when a.status in ('rejected', 'withdrawn') then a.memory_id else b.memory_id end,
             case when a.status in ('rejected', 'withdrawn') then a.status else b.status end);
     elsif (a.memory_id, b.memory_id) <> (j.memory_id, j.other_id) then
-        -- one of them was merged: the question is now about its root
         if (case j.kind
             when 'review' then memfold_internal._is_in_question(j.tenant_id, a.memory_id, b.memory_id)
             else memfold_internal._was_asked(j.tenant_id, a.memory_id, b.memory_id)
@@ -115,13 +112,13 @@ begin
 end;
 $$;
 
--- Whether a judgement is now about other memories (_refresh_judgement) than before.
+-- Whether the refreshed judgement n (_refresh_judgement) is about other memories than j.
 create or replace function memfold_internal._has_changed(n memfold.judgements, j memfold.judgements) returns boolean
 language sql immutable parallel safe
 return (n.memory_id, n.other_id, n.member_ids) is distinct from (j.memory_id, j.other_id, j.member_ids);
 
--- Whether a pair, in either order and alone or in a cluster, is already queued or judged, or was separated when a run
--- was undone: no question is asked about it again, and no run merges it. Only reads.
+-- Whether a pair, in either order and alone or in a cluster, is queued or judged, or was separated when a run was undone.
+-- Such a pair is not asked about again, and no run merges it.
 create or replace function memfold_internal._was_asked(p_tenant_id text, p_memory_id uuid, p_other_id uuid) returns boolean
 language plpgsql stable
 as $$
@@ -135,7 +132,7 @@ begin
         where j.tenant_id = p_tenant_id collate "C"
             and j.memory_id = p_other_id and j.other_id = p_memory_id and j.status <> 'obsolete'
     ) or exists (
-        -- in the same cluster
+        -- in one cluster
         select from memfold.judgements as j
         cross join lateral (
             select from memfold.judgements as o
@@ -149,7 +146,7 @@ begin
 end;
 $$;
 
--- Whether an open question is about both of these memories. Only reads.
+-- Whether an open or leased question is about both of these memories.
 create or replace function memfold_internal._is_in_question(p_tenant_id text, p_memory_id uuid, p_other_id uuid) returns boolean
 language plpgsql stable
 as $$
@@ -172,7 +169,7 @@ begin
 end;
 $$;
 
--- The kind of judgement that p_on_ambiguous of a policy asks for.
+-- The kind of judgement for a policy's on_ambiguous.
 create or replace function memfold_internal._judgement_kind(p_on_ambiguous text) returns text
 language sql immutable strict parallel safe
 return case p_on_ambiguous when 'judge' then 'write' when 'synthesise' then 'synthesis' else 'review' end;
@@ -182,23 +179,22 @@ create or replace function memfold_internal._notify_judges() returns void
 language plpgsql volatile
 as $$
 begin
-    -- any login may fill the queue, and a full one would refuse the COMMIT; judges look for work without it too
+    -- any login may fill the queue, and a full queue would make the COMMIT fail; judges also look for work without notifications
     if pg_notification_queue_usage() < 0.9 then
-        -- (no tenant in it: any connected role may listen)
+        -- without the tenant, because any connected role may listen
         perform pg_notify('memfold_judgements', '');
     end if;
 end;
 $$;
 
--- For a caller that is about to queue a judgement: notifies waiting judges, if the policy says so (notify) and none is
--- queued yet.
+-- Notifies waiting judges, if the policy has notify and no question for them is queued yet. Called before one is queued.
 create or replace function memfold_internal._wake_judges(
     p_tenant_id text, p_bucket_id text, p_memory_type text, p_review boolean
 ) returns void
 language plpgsql volatile
 as $$
 begin
-    -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
+    -- NOTIFY makes commits wait for one another; judges with work in the queue need none
     if (memfold_internal._policy(p_tenant_id, p_bucket_id, p_memory_type)).notify and not exists (
         select from memfold.judgements as j
         where j.tenant_id = p_tenant_id collate "C" and j.status in ('open', 'leased')
@@ -209,8 +205,8 @@ begin
 end;
 $$;
 
--- Queues the question whether two memories say the same, and returns its id; null if the pair, in either order, is
--- queued, or (unless again) was judged. again null: one of the two is new, and has never been in a question.
+-- Queues a question about two memories, in either order, and returns its id; null if the pair is queued, or, unless
+-- p_again, was judged. p_again null: one of the two is new, and cannot have been asked about.
 create or replace function memfold_internal._queue_judgement(
     p_tenant_id text, p_kind text, p_memory_id uuid, p_other_id uuid, p_similarity double precision, p_guard text[], p_again boolean
 ) returns uuid
@@ -242,8 +238,8 @@ begin
 end;
 $$;
 
--- Queues a question about members (oldest to newest) that follows from j, under its run, and returns its id; null if it
--- is already queued.
+-- Queues a question about p_members (oldest to newest) that follows from judgement j, under j's run, and returns its id;
+-- null if it is already queued.
 create or replace function memfold_internal._queue_rest(j memfold.judgements, p_kind text, p_members uuid[]) returns uuid
 language plpgsql volatile
 as $$
@@ -265,8 +261,8 @@ begin
 end;
 $$;
 
--- Closes a judgement whose memories have changed, and queues a new one about j's memories; returns its id, null if they
--- are already queued. A new id, so that a late answer about the old memories gets MF027.
+-- Closes a judgement whose memories have changed, and queues a new one about those of j (_refresh_judgement). Returns its
+-- id, so that a late answer to the old one gets MF027; null if the question is already queued.
 create or replace function memfold_internal._requeue_judgement(j memfold.judgements) returns uuid
 language plpgsql volatile
 as $$
@@ -279,9 +275,9 @@ begin
 end;
 $$;
 
--- Queues judgements of a run and returns how many; omits those already queued, and those with an erased member.
--- p_questions: an array of objects with kind, members (two memories: a pair; more: a cluster), similarity and guard (the
--- guard's signals). The caller holds the bucket's lock, or the members' rows, so that none is being erased.
+-- Queues questions of a run, and returns their number; omits those already queued, and those with an erased member.
+-- p_questions: objects with kind, members (two memories, or a cluster), similarity and guard (its signals). The caller
+-- holds the bucket's lock or the members' rows, so that no member is being erased.
 create or replace function memfold_internal._ask_all(r memfold.runs, p_questions jsonb) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -289,7 +285,7 @@ as $$
 declare
     v_ids uuid[];
 begin
-    -- NOTIFY makes commits wait for one another: only if the policy wants it, and a judge may be waiting.
+    -- as in _wake_judges()
     if (memfold_internal._policy(r.tenant_id, r.bucket_id, '*')).notify and exists (
         select from jsonb_array_elements(p_questions) as q (question)
         where not exists (
@@ -319,7 +315,7 @@ begin
             where m.tenant_id = r.tenant_id and m.memory_id = i.ids[cardinality(i.ids)]
             offset 0
         ) as m
-        -- one was erased since the plan
+        -- a member may have been erased since the run planned
         where not exists (
             select from unnest(i.ids) as e (id)
             left join lateral memfold_internal._memory(r.tenant_id, e.id) as o on true
@@ -329,7 +325,7 @@ begin
         on conflict do nothing
         returning j.judgement_id
     )
-    -- not by ROW_COUNT: Citus counts skipped rows as inserted
+    -- not ROW_COUNT: Citus counts skipped rows as inserted
     select coalesce(array_agg(a.judgement_id), '{}') into v_ids from asked as a;
     perform memfold_internal._add_parts(r.tenant_id, v_ids);
     return cardinality(v_ids);

@@ -1,5 +1,17 @@
--- For a caller that has read the policy, checked the vectors' models and then waited for the lock, in a separate
--- statement: raises 40001 if a rule has changed since, or a model was replaced. (Predicates are read under the lock.)
+-- Changes of rules for what is stored: policies, predicates, links of names, and other rules for hashes (rehash_bucket); and tier 1's
+-- lookup during such a change. Ingest and decisions call the lookup and _check_rules(); undo, unlinking and maintenance call the rest.
+--
+-- A rehash goes through the texts of a bucket. A text that it has not reached is stale, and found by its old hash and by
+-- its future one. If two texts are equal under the new rules, one becomes an alias of the other, without a hash (its twin).
+-- After a link, texts stored under the alias are taken up in the same way: each gets the name, and the hash and scope that
+-- follow. After a change of a predicate or policy, the memories concerned are derived again. Maintenance finishes the rest.
+--
+-- The module locks buckets, or a tenant's rules, and writes policies, predicates, links, runs, the ledger, and names and
+-- hash columns of memories. What must stay true: no two texts of a bucket have the same hash; a merge never closes a cycle
+-- (_is_beneath); a writer that read a policy before it waited for a lock calls _check_rules().
+
+-- Raises 40001 if the policy of a type is no longer p_policy, or if one of p_models was replaced. Called after waiting
+-- for a lock, in a separate statement. (Predicates are only read under the lock.)
 create or replace function memfold_internal._check_rules(
     p_tenant_id text, p_bucket_id text, p_memory_type text, p_policy memfold.policies, p_models text[]
 ) returns void
@@ -36,9 +48,8 @@ begin
 end;
 $$;
 
--- _known_text() in a bucket that is being rehashed: the text that has, or will have, the candidate's hash. Only reads. A
--- text that will become equal to the candidate's for the first time is not found; it is merged when the rehash reaches
--- it.
+-- _known_text() in a bucket that is being rehashed: the text that has, or will have, the candidate's hash. Does not find
+-- a text that only becomes equal by the new rules; the rehash merges it when it gets there.
 create or replace function memfold_internal._known_in_rehash(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql stable rows 1
@@ -49,7 +60,7 @@ declare
     m memfold.memories;
     p memfold.policies;
 begin
-    -- by the new hash, then by the old one; a stale text counts by its future hash
+    -- by the new hash, then by the old one; a stale text matches by its future hash
     for v_turn in 1..2 loop
         select t.* into m
         from memfold.memories as t
@@ -76,8 +87,7 @@ begin
 end;
 $$;
 
--- Tier 1's lookup for a candidate, whether or not its bucket is being rehashed, and whether or not the texts under an
--- alias of its name have been taken up.
+-- Tier 1's lookup for a candidate, also while its bucket is rehashed or texts under an alias wait to be taken up.
 create or replace function memfold_internal._known_candidate(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql stable rows 1
@@ -86,7 +96,7 @@ begin
     if (c.policy).rehash_run is null then
         return query select * from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash);
         if not found and (c.given_subject, c.given_predicate) is distinct from (c.subject, c.predicate) then
-            -- under the name that it came with: take_up_links() has not reached it yet
+            -- under the name that the candidate came with: take_up_links() may not have reached that text
             return query select k.* from memfold_internal._known_text(c.tenant_id, c.bucket_id, memfold_internal._content_hash(
                 c.memory_type, c.given_subject, c.given_predicate, c.content, (c.policy).canonicalizer, (c.policy).key_fields,
                 c.metadata_signature)) as k;
@@ -97,8 +107,7 @@ begin
 end;
 $$;
 
--- _known_candidate() for a caller that stores the text if it is not known, with no stale hash left in its way. The
--- caller holds the lock.
+-- _known_candidate() for a caller that will store the text if it is not known: no stale text keeps its hash. The caller holds the lock.
 create or replace function memfold_internal._known_before_insert(c memfold_internal.candidate)
 returns table (memory_id uuid, root_id uuid, status text, predicate text, scope_key uuid)
 language plpgsql volatile rows 1
@@ -111,9 +120,8 @@ begin
 end;
 $$;
 
--- In a rehash (else it does nothing): if a different, stale text has the hash of the candidate, gives it its own hash.
--- Returns whether it did: texts that were merged into it may then be separate again, and one of them may be the
--- candidate's. The caller holds the bucket's lock.
+-- Rehashes a stale text that has the candidate's hash. Returns whether there was one: texts that were merged into it may
+-- be separate again, and one of them may be the candidate's. The caller holds the bucket's lock.
 create or replace function memfold_internal._displace_stale_hash(c memfold_internal.candidate) returns boolean
 language plpgsql volatile
 as $$

@@ -1,12 +1,8 @@
--- A rehash (rehash_bucket) applies other rules for the hash to the texts of a bucket, one by one. Until it has reached a text, that
--- text is stale: it is found by its old hash, and by its future hash. Of two texts that are equal under the new rules only one has the
--- hash; the other, if it is merged, is an alias without a hash (its twin).
-
 -- Whether the rehash in progress has not reached this text yet.
 create or replace function memfold_internal._is_stale(m memfold.memories, p_policy memfold.policies) returns boolean
 language plpgsql stable
 as $$
--- Not as an expression, whose dependencies Citus would see as a circle: the table, this function, that one, the table.
+-- not an SQL expression: Citus would see its dependencies as a circle
 begin
     return p_policy.rehash_run is not null and m.canonicalizer is not null and (
         (m.canonicalizer, m.key_fields) is distinct from (p_policy.canonicalizer, p_policy.key_fields)
@@ -15,8 +11,8 @@ begin
 end;
 $$;
 
--- Applies the rules of its policy to one text, and to those merged into it by an earlier rehash. p_pending: see
--- _assign_hash(). The caller holds the bucket's lock.
+-- Applies the rules of its policy to one text, and to the texts that an earlier rehash merged into it. p_pending and the
+-- result: see _assign_hash(). The caller holds the bucket's lock.
 create or replace function memfold_internal._rehash_text(p_tenant_id text, p_memory_id uuid, p_run_id uuid, p_pending uuid[]) returns uuid[]
 language plpgsql volatile
 as $$
@@ -27,7 +23,7 @@ declare
     v_ids uuid[];
     v_event_ids uuid[];
 begin
-    -- Released first: another text may need the hash, and this one may need that text's.
+    -- the hash is released first: another text may need it, and this one may need that text's
     perform memfold_internal._maintain(true);
     update memfold.memories as t
     set canonicalizer = null, metadata_signature = null
@@ -47,8 +43,8 @@ begin
 end;
 $$;
 
--- Whether a text was merged into another one, or into a text beneath that one, by merges in force, including those that
--- apply only once a later one is undone. A merge in the opposite direction would create a cycle. Only reads.
+-- Whether a text was merged into p_ancestor_id, directly or through others, by merges in force, also those that apply only
+-- once a later one is undone. A merge in the opposite direction would close a cycle.
 create or replace function memfold_internal._is_beneath(p_tenant_id text, p_memory_id uuid, p_ancestor_id uuid) returns boolean
 language plpgsql stable
 as $$
@@ -69,10 +65,9 @@ begin
 end;
 $$;
 
--- Gives a stored text without a hash the hash that it has by the policy. If another text has it, the two are equal: the
--- newer is merged into the older (a withdrawn one into the other, regardless of age), and has no hash; a rejected one is
--- left unchanged, and has none either. p_pending: memories that the caller will derive; returned with those of this
--- merge. Null: state is derived at once. The caller holds the bucket's lock.
+-- Gives a text without a hash its hash by the policy. If another text has that hash, the newer is merged into the older (a withdrawn one
+-- into the other, regardless of age), and has no hash; a rejected one is not merged, and has none either. p_pending: memories that the
+-- caller will derive, returned with those of this merge; null: the state is derived at once. The caller holds the bucket's lock.
 create or replace function memfold_internal._assign_hash(
     m memfold.memories, p_policy memfold.policies, p_run_id uuid, p_pending uuid[]
 ) returns uuid[]
@@ -93,7 +88,7 @@ declare
     v_event_id uuid;
     v_pending uuid[] := p_pending;
 begin
-    -- a text that has the hash by the old rules is rehashed first
+    -- a stale text that has the hash is rehashed first
     for v_turn in 1..2 loop
         select t.* into h
         from memfold.memories as t
@@ -106,7 +101,7 @@ begin
         v_pending := memfold_internal._rehash_text(h.tenant_id, h.memory_id, p_run_id, v_pending);
     end loop;
     if h.memory_id is not null then
-        -- A merge of two valid roots changes nothing that the next one depends on: it may be derived with the others.
+        -- A merge of two active or superseded roots may be derived later, with others: the next merge does not depend on it.
         for v_turn in 1..2 loop
             v_m_root := memfold_internal._memory_root(m.tenant_id, m.memory_id, '{}');
             v_h_root := memfold_internal._memory_root(h.tenant_id, h.memory_id, '{}');
@@ -174,7 +169,7 @@ begin
 end;
 $$;
 
--- _assign_hash() for stored texts, by id and in their order.
+-- _assign_hash() for texts, in the order of p_memory_ids.
 create or replace function memfold_internal._assign_hashes(
     p_tenant_id text, p_memory_ids uuid[], p_run_id uuid, p_pending uuid[]
 ) returns uuid[]
@@ -189,7 +184,7 @@ begin
         select t.* into strict m
         from memfold.memories as t
         where t.tenant_id = p_tenant_id collate "C" and t.memory_id = v_id;
-        -- an earlier one may have reached it
+        -- the rehash of an earlier text may have included it
         continue when m.canonicalizer is not null;
         v_pending := memfold_internal._assign_hash(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type), p_run_id,
             v_pending);
@@ -198,7 +193,7 @@ begin
 end;
 $$;
 
--- Derives postponed memories, and returns an empty list; null stays null.
+-- Derives the postponed memories, and returns an empty list; null: nothing is postponed.
 create or replace function memfold_internal._derive_pending(p_tenant_id text, p_pending uuid[]) returns uuid[]
 language plpgsql volatile
 as $$
@@ -233,8 +228,8 @@ begin
 end;
 $$;
 
--- Of the texts that a rehash has merged into this one, whose hash by the present rules is p_content_hash, and into those
--- in turn, the ones that are different texts by these rules.
+-- The texts that a rehash has merged into this one, or into those in turn, and that are different texts by the present
+-- rules. p_content_hash: the hash of this text by these rules.
 create or replace function memfold_internal._parting_twins(p_tenant_id text, p_memory_id uuid, p_content_hash bytea)
 returns table (twin_id uuid, event_id uuid)
 language plpgsql stable rows 1
@@ -253,7 +248,7 @@ begin
         from memfold.memories as t
         where t.tenant_id = p_tenant_id collate "C" and t.memory_id = v_twin.twin_id;
         v_hash := memfold_internal._hash_under(m, memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type));
-        -- those beneath it first: a caller that takes a few at a time finds them through it
+        -- texts merged into it come first: a caller that takes a few at a time finds them through it
         return query select t.* from memfold_internal._parting_twins(p_tenant_id, v_twin.twin_id, v_hash) as t;
         if v_hash is distinct from p_content_hash then
             return query select v_twin.twin_id, v_twin.event_id;
@@ -262,7 +257,8 @@ begin
 end;
 $$;
 
--- Undoes what earlier rehashes did to texts without a hash. The caller then assigns their present hashes (_assign_hash).
+-- Undoes the events by which rehashes merged texts or left them without a hash. The caller assigns their present hashes
+-- next (_assign_hash).
 create or replace function memfold_internal._split_alias(p_tenant_id text, p_event_ids uuid[], p_run_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -280,7 +276,7 @@ begin
 end;
 $$;
 
--- After an undo: compares again the texts that a rehash has left without a hash because they were rejected.
+-- After an undo: compares again those of p_memory_ids that a rehash has left without a hash, unmerged.
 create or replace function memfold_internal._settle_rehash_aliases(p_tenant_id text, p_memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
@@ -302,7 +298,7 @@ begin
             offset 0
         ) as e
     loop
-        -- it may become equal to a text of another scope
+        -- the bucket's lock, because the text may be equal to one of another scope
         perform memfold_internal._lock(p_tenant_id, v_text.bucket_id, null, false);
         perform memfold_internal._split_alias(p_tenant_id, array[v_text.event_id], v_text.run_id);
         perform memfold_internal._assign_hashes(p_tenant_id, array[v_text.id], v_text.run_id, null);

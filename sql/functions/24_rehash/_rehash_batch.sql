@@ -1,11 +1,11 @@
--- Rehashes a few texts of a run, in the order of their hashes, from a position on, for about the given time. The caller
--- holds the bucket's lock.
+-- Rehashes a few texts of a run, in the order of their hashes after p_position, until about p_until, and returns how far it
+-- got. Raises 55P03 if another transaction holds a row. The caller holds the bucket's lock.
 create or replace function memfold_internal._rehash_rows(
     p_run memfold.runs, p_position bytea, p_rows_at_most bigint, p_until timestamptz
 ) returns memfold_internal.rehash_step
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
--- Writers may wait for the holder of a row, who waits for the bucket: it is tried again later.
+-- the transaction that holds a row may be waiting for the bucket
 set lock_timeout = '100ms'
 as $$
 declare
@@ -42,7 +42,7 @@ begin
         v_hashes := v_hashes || array[memfold_internal._hash_under(m, v_policy)];
     end loop;
     if v_again and v_texts <> '{}' then
-        -- those that are separated first, and only a few at a time, however many are merged into one
+        -- First the separated ones, in small batches.
         select coalesce(array_agg(t.twin_id order by t.twin_id), '{}'), array_agg(t.event_id) into v_twins, v_events
         from (
             select t.*
@@ -62,7 +62,7 @@ begin
     end if;
     for v_i in 1..cardinality(v_texts) loop
         if v_i > 1 and clock_timestamp() > p_until then
-            -- deriving merged texts takes as long again
+            -- deriving merged texts takes as long again, so it stops early
             v_step."position" := m.content_hash;
             exit;
         end if;
@@ -73,13 +73,13 @@ begin
         if v_hash is not null and not exists (
             select from memfold_internal._known_text(p_run.tenant_id, p_run.bucket_id, v_hash) as h where h.memory_id <> m.memory_id
         ) then
-            -- most are separate, before and after
+            -- common case: no other text has the hash
             perform memfold_internal._maintain(true);
             update memfold.memories as t
             set canonicalizer = v_policy.canonicalizer, key_fields = v_policy.key_fields,
                 metadata_signature = memfold_internal._stored_signature(m, v_policy.metadata_keys)
             where t.tenant_id = m.tenant_id and t.memory_id = m.memory_id
-                -- an earlier one may have included it
+                -- unless the rehash of an earlier text has included it
                 and t.canonicalizer = m.canonicalizer and t.content_hash = m.content_hash;
             perform memfold_internal._maintain(false);
         else
@@ -95,8 +95,7 @@ begin
 end;
 $$;
 
--- Rehashes a few of the texts that earlier runs have left without a hash and not merged. The caller holds the bucket's
--- lock.
+-- Rehashes a few of the texts that earlier runs have left without a hash, unmerged; returns how many. The caller holds the bucket's lock.
 create or replace function memfold_internal._rehash_unhashed(p_run memfold.runs, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 set lock_timeout = '100ms'
@@ -122,8 +121,8 @@ begin
 end;
 $$;
 
--- For rehash_bucket(): continues a run for at most p_batch_size texts or about 50 ms, under the bucket's lock. Returns
--- whether the run has ended. Raises 55P03 if another transaction holds a row: nothing is done then.
+-- Continues a run of rehash_bucket() for at most batch_size texts or about 50 ms, under the bucket's lock. Returns whether
+-- the run has ended. Raises 55P03 if another transaction holds a row.
 create or replace function memfold_internal._rehash_batch(tenant_id text, run_id uuid, batch_size bigint) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -154,13 +153,13 @@ begin
         select from memfold.policies as p
         where p.tenant_id = v_run.tenant_id and p.bucket_id = v_run.bucket_id and p.rehash_run = v_run.run_id
     ) then
-        -- another session has ended it, or undone it
+        -- another session has ended or undone the run
         return true;
     end if;
     v_position := decode(v_run.report ->> 'position', 'hex');
     v_unhashed := v_position is null and (v_run.arguments ->> 'again')::boolean;
     v_position := coalesce(v_position, '');
-    -- blocks writers of the bucket
+    -- not longer, because writers of the bucket wait
     while v_seen < batch_size and clock_timestamp() < v_locked_at + interval '50 milliseconds' loop
         if v_unhashed then
             v_changed := v_changed + memfold_internal._rehash_unhashed(v_run, least(batch_size - v_seen, 20));

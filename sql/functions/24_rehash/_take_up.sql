@@ -1,16 +1,12 @@
--- Texts stored under an alias when it is linked are taken up: each gets the name, and the hash and the scope that follow from it. Texts
--- that become equal are merged as in a rehash (the newer becomes an alias without a hash). It needs no position: a text still under an
--- alias's name is left to do. Until then it is found by the name that it came with (_known_candidate).
-
--- Gives a stored text another subject and predicate, with the hash and the scope that follow, and derives its state: if
--- another text has that hash they are merged (_assign_hash), and texts that a rehash or a link had merged with it are
--- separated. The caller holds the bucket's lock.
+-- Gives a text another subject and predicate, with the hash and the scope that follow, and derives its state. If another
+-- text has that hash, the two are merged (_assign_hash); texts that a rehash or a link had merged with it are separated
+-- if they differ now. The caller holds the bucket's lock.
 create or replace function memfold_internal._rename_text(
     p_tenant_id text, p_memory_id uuid, p_subject text, p_predicate text, p_run_id uuid
 )
 returns void
 language plpgsql volatile
--- by their index, even with a plan that was made when there were few rows
+-- the plan may date from when there were few rows
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set jit = off
@@ -28,7 +24,7 @@ begin
     where t.tenant_id = p_tenant_id collate "C" and t.memory_id = p_memory_id;
     v_is_hashed := m.canonicalizer is not null;
     if not v_is_hashed then
-        -- merged into another one by a rehash, or left without a hash: it is compared again
+        -- a rehash has merged the text into another one, or left it without a hash: it is compared again
         v_events := array(
             select e.event_id from memfold_internal._ledger as e
             where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and not e.undone
@@ -51,7 +47,7 @@ begin
             perform memfold_internal._split_alias(p_tenant_id, v_events, p_run_id);
         end if;
         v_policy := memfold_internal._policy(m.tenant_id, m.bucket_id, m.memory_type);
-        -- those that were equal to it under the old name
+        -- texts that were equal to it under the old name
         select coalesce(array_agg(t.twin_id order by t.twin_id), '{}'), array_agg(t.event_id)
         into v_ids, v_events
         from memfold_internal._parting_twins(p_tenant_id, p_memory_id, memfold_internal._hash_under(m, v_policy)) as t;
@@ -61,13 +57,12 @@ begin
         perform memfold_internal._assign_hash(m, v_policy, p_run_id, null);
         perform memfold_internal._assign_hashes(p_tenant_id, v_ids, p_run_id, null);
     end if;
-    -- the slot that it was in, and the one that it is now in; a text that was merged here is derived with it
+    -- its former timeline and its present one
     perform memfold.derive_scope(v_texts || p_memory_id, p_tenant_id);
 end;
 $$;
 
--- Some of the texts of a bucket that are stored under an alias of a kind of link. Only reads the bucket until it has
--- found enough.
+-- At most p_rows_at_most texts of a bucket that are stored under an alias. Reads the bucket until it has found them.
 create or replace function memfold_internal._texts_under_alias(
     p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_rows_at_most bigint
 ) returns uuid[]
@@ -98,12 +93,12 @@ begin
 end;
 $$;
 
--- Takes up some of the texts under an alias; returns how many. The caller holds the bucket's lock.
+-- Takes up at most p_rows_at_most texts under an alias; returns how many. The caller holds the bucket's lock.
 create or replace function memfold_internal._take_up(
     p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_run_id uuid, p_rows_at_most bigint
 ) returns bigint
 language plpgsql volatile
--- writers may wait for the holder of a row, who waits for the bucket
+-- the transaction that holds a row may be waiting for the bucket
 set lock_timeout = '500ms'
 as $$
 declare
@@ -123,13 +118,12 @@ begin
 end;
 $$;
 
--- Records in the run of a link how many texts it has taken up, and how many of them were merged; p_is_done: none is
--- left.
+-- Adds p_texts to the texts that the run of a link has taken up, counts its merges, and, if p_is_done, ends the run.
 create or replace function memfold_internal._note_taken_up(p_tenant_id text, p_run_id uuid, p_texts bigint, p_is_done boolean) returns void
 language plpgsql volatile
 as $$
 declare
-    -- not in the UPDATE: Citus allows no volatile function there, nor a stable one (jsonb_build_object) of a column
+    -- not in the UPDATE: Citus allows no volatile function there, nor a stable one of a column (jsonb_build_object)
     v_now constant timestamptz := clock_timestamp();
     v_merged jsonb;
 begin
@@ -144,8 +138,8 @@ begin
 end;
 $$;
 
--- The subject, or predicate, that a stored text first came with, or the text that it first replaced. For one without
--- either, p_own_name. Only reads.
+-- The subject or predicate (p_kind) with which a text first came; for a text without an observation, that of the first
+-- text that it replaced, else p_own_name.
 create or replace function memfold_internal._given_name(p_tenant_id text, p_memory_id uuid, p_own_name text, p_kind text) returns text
 language plpgsql stable
 as $$
@@ -153,7 +147,7 @@ declare
     e memfold.memory_events;
     v_id uuid := p_memory_id;
 begin
-    -- a text that a person or a judge wrote has no observation: it is about whom the first text was that it replaced
+    -- a text that a person or a judge wrote has no observation: it has the names of the first text that it replaced
     for v_step in 1..100 loop
         select o.* into e
         from memfold.memory_events as o
@@ -171,7 +165,7 @@ begin
 end;
 $$;
 
--- After a link is removed: restores the names of those texts under its name that came under another one, resolved by the
+-- After a link was removed: gives texts under its name that came under another one that name again, resolved by the
 -- present links. Returns how many. The caller holds the bucket's lock.
 create or replace function memfold_internal._give_back(
     p_tenant_id text, p_bucket_id text, p_kind text, p_name text, p_run_id uuid

@@ -1,12 +1,12 @@
--- Raises MF063 if an alias (canonical) cannot be linked to a p_name: to itself, to a name other than the one it already
--- stands for, or if links of a bucket and of all buckets would form a chain. Only reads.
+-- Raises MF063 if an alias (canonical) cannot be linked to p_name: it is that name, it stands for another name already, or
+-- a link of a bucket and a link of all buckets would form a chain.
 create or replace function memfold_internal._check_link(
     p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text
 ) returns void
 language plpgsql stable
 as $$
 declare
-    -- when a subject is looked for by words, names of subjects count
+    -- the name of a beginning is that of a subject
     v_kind constant text collate "C" := case p_kind when 'beginning' then 'subject' else p_kind end;
     v_target constant text collate "C" := memfold_internal._link_key(p_kind, p_name);
     v_other memfold.links;
@@ -44,14 +44,14 @@ begin
 end;
 $$;
 
--- Takes the lock of a tenant's links, and that of the bucket ('*': none). Raises MF003, MF025.
+-- Locks a tenant's links, then the bucket (none for '*'). Raises MF003, MF025.
 create or replace function memfold_internal._lock_links(p_tenant_id text, p_bucket_id text) returns void
 language plpgsql volatile
 as $$
 begin
     perform memfold_internal._check_identifier('bucket_id', p_bucket_id, true);
     perform memfold_internal._check_wildcard('tenant_id', p_tenant_id);
-    -- only one call links or unlinks at a time: no writer takes this lock
+    -- only one call links or unlinks at a time; writers do not take this lock
     perform memfold_internal._lock(p_tenant_id, '*', null, true);
     if p_bucket_id <> '*' then
         perform memfold_internal._lock(p_tenant_id, p_bucket_id, null, true);
@@ -59,8 +59,8 @@ begin
 end;
 $$;
 
--- Links an alias to a name, or to the name that it stands for, and takes up at most 1,000 texts that the bucket has
--- under the alias. Returns the run. The caller holds the locks (_lock_links). Raises MF063.
+-- Links an alias to a name, or to the name which that stands for, and takes up at most 1,000 texts that the bucket has
+-- under the alias. Returns the run. The caller holds the locks (_lock_links). Raises MF063, 55P03.
 create or replace function memfold_internal._link(p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text) returns uuid
 language plpgsql volatile
 as $$

@@ -1,5 +1,5 @@
--- For rehash_bucket(): adds the new rules to the policy, next to the old ones, and records the run. Returns the run, or
--- the one in progress; null: there is nothing to do. Raises MF011, MF017, MF022, MF032, MF033, MF041.
+-- Begins a run of rehash_bucket(): adds the new rules to the policy, next to the old ones, and records the run. Returns
+-- its id, or that of the run in progress; null: there is nothing to do. Raises the errors of rehash_bucket().
 create or replace function memfold_internal._rehash_begin(
     tenant_id text, bucket_id text, canonicalizer text, key_fields text[], metadata_keys text[], memory_type text,
     undo_run_id uuid, batch_size bigint
@@ -137,15 +137,15 @@ end;
 $$;
 grant execute on function memfold_internal._rehash_begin to memfold_app;
 
--- The rules by which content is hashed.
+-- The rules of a policy by which content is hashed.
 create or replace function memfold_internal._rules(p_policy memfold.policies) returns jsonb
 language sql immutable parallel safe
 return pg_catalog.jsonb_build_object(
     'canonicalizer', p_policy.canonicalizer, 'key_fields', p_policy.key_fields, 'metadata_keys', p_policy.metadata_keys
 );
 
--- A separate function, because if rules are on other nodes too it runs as a role that may write there.
--- Removes the old rules from the policy. The caller holds the bucket's lock.
+-- Removes the old rules of an ended run from the policy. The caller holds the bucket's lock. A separate function, because
+-- on Citus it runs as a role that may write to all nodes.
 create or replace function memfold_internal._rehash_end(p_run memfold.runs) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -169,7 +169,7 @@ create or replace procedure memfold.rehash_bucket(
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
+-- A procedure with a SET clause cannot commit, so search_path is not pinned and every name is qualified.
 declare
     v_run_id uuid;
     v_ended boolean := false;
@@ -187,7 +187,7 @@ begin
             v_ended := memfold_internal._rehash_batch(tenant_id, v_run_id, batch_size);
             v_failures := 0;
         exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
-            -- another transaction holds a row, or has just written one: retry for a minute
+            -- another transaction holds a row, or has just written one: retry for up to a minute
             v_failures := v_failures operator(pg_catalog.+) 1;
             if v_failures operator(pg_catalog.>) 300 then
                 raise;

@@ -1,7 +1,7 @@
--- Predicates that models use for facts about people, and how many values they have at a time: the starter list.
+-- The starter list: predicates that models use for facts about people, with the number of values at a time.
 create or replace function memfold_internal._common_predicates(out predicate text, out cardinality text) returns setof record
 language sql immutable parallel safe rows 150
--- not a parsed body: a dump would break its lines elsewhere
+-- not a parsed body, whose lines a dump would break differently
 as $$
     select regexp_split_to_table('lives_in home_address current_location hometown country city postal_code birthday
         date_of_birth birthplace age gender pronouns full_name first_name last_name preferred_name maiden_name marital_status

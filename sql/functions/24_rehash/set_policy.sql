@@ -48,7 +48,7 @@ begin
     if preset is null then
         v_new := v_old;
     else
-        -- every preset is the columns' defaults plus the values of _preset(), here and in the options
+        -- a preset changes the columns' defaults, of the policy and of the options
         delete from memfold.policies as p
         where p.tenant_id = set_policy.tenant_id and p.bucket_id = set_policy.bucket_id
             and p.memory_type = set_policy.memory_type;
@@ -146,7 +146,7 @@ begin
     if v_new.lexical_threshold is not null and (v_old.lexical_threshold is null or v_new.segmenter <> v_old.segmenter) then
         perform memfold_internal._add_tokens(tenant_id, bucket_id, memory_type);
     end if;
-    -- whether another value takes the place of a stored one, which texts have a hash, and what metadata follows from the ledger
+    -- these columns decide which values are current, which texts have a hash, and what metadata follows from the ledger
     if (v_new.conflict = 'keep_both', v_new.dedup, v_new.metadata_merge, v_new.metadata_max)
         <> (v_old.conflict = 'keep_both', v_old.dedup, v_old.metadata_merge, v_old.metadata_max)
     then

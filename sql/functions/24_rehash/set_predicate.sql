@@ -10,8 +10,8 @@ begin atomic
     where p.name is not null;
 end;
 
--- For memories that were stored with dedup => 'off' and whose policy has it on: they get their hash, which merges equal
--- texts, and wait for a vector if they have none.
+-- Hashes those of p_memory_ids that were stored with dedup => 'off' and whose policy has it on now. Equal texts are
+-- merged; texts without a vector wait for one. The caller holds the buckets' locks.
 create or replace function memfold_internal._opt_in(r memfold.runs, p_memory_ids uuid[]) returns void
 language plpgsql volatile
 as $$
@@ -34,13 +34,12 @@ begin
 end;
 $$;
 
--- For a run of kind predicate: derives some of the memories that it has not reached yet, in the order of their ids, by
--- the present rule; returns how many. Takes the keys of their buckets. Raises 40001, and 55P03 if another transaction
--- holds a row.
+-- Continues a run of kind predicate: locks the buckets of the next p_rows_at_most memories, in the order of their ids, and
+-- derives them by the present rules. Returns how many. Raises 40001, and 55P03 if another transaction holds a row.
 create or replace function memfold_internal._take_up_values(r memfold.runs, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
--- writers may wait for the holder of a row, who waits for the bucket
+-- the transaction that holds a row may be waiting for the bucket
 set lock_timeout = '500ms'
 as $$
 #variable_conflict use_column
@@ -68,7 +67,6 @@ begin
         end if;
         perform memfold_internal._derive_all(r.tenant_id, v_ids);
     end if;
-    -- not in the UPDATE: Citus allows no volatile function there
     v_now := memfold_internal._clock();
     update memfold.runs as o
     set report = o.report || jsonb_strip_nulls(jsonb_build_object('last', v_ids[cardinality(v_ids)],
@@ -80,8 +78,8 @@ begin
 end;
 $$;
 
--- A hook: what the call that has changed a rule takes up itself (_take_up_values). On Citus, where rules are changed on
--- any node: nothing.
+-- A hook: the part of a run that is done by the call that changed the rule (_take_up_values). On Citus none, because rules
+-- are changed on any node.
 create or replace function memfold_internal._take_up_now(r memfold.runs, p_rows_at_most bigint) returns bigint
 language plpgsql volatile
 as $$
@@ -90,7 +88,7 @@ begin
 end;
 $$;
 
--- Closes the questions how many values these predicates have: somebody has said so. predicates null: nothing.
+-- Closes the questions about the number of values of these predicates, which have been declared. Null: does nothing.
 create or replace function memfold_internal._close_cardinality(p_tenant_id text, p_predicates text[]) returns void
 language plpgsql volatile
 as $$
@@ -103,9 +101,8 @@ begin
 end;
 $$;
 
--- After a change of a rule: takes up to 1,000 memories that it concerns up, and leaves the rest to maintenance, in a run
--- of each tenant; returns the run of a single tenant. Null: nothing is stored that it concerns, or the rule is for all
--- tenants.
+-- After a change of a rule: takes up at most 1,000 of the memories that it concerns, and leaves the rest to maintenance, in
+-- one run per tenant. Returns the run; null: it concerns no stored memory, or all tenants (p_tenant_id '*').
 create or replace function memfold_internal._take_up_rule(p_tenant_id text, p_bucket_id text, p_arguments jsonb) returns uuid
 language plpgsql volatile
 as $$
@@ -124,7 +121,7 @@ begin
         if p_tenant_id = '*' then
             perform set_config('memfold.tenant_id', v_tenant_id, true);
             perform memfold_internal._lock_rules(v_tenant_id);
-            -- it has a rule of its own
+            -- the tenant has its own rule
             continue when exists (
                 select from memfold.predicates as p
                 where p.tenant_id = v_tenant_id collate "C" and p.predicate = (p_arguments ->> 'predicate') collate "C"
@@ -134,7 +131,7 @@ begin
         v_run := memfold_internal._start_run(v_tenant_id, p_bucket_id, 'predicate', p_arguments);
         v_number := memfold_internal._take_up_now(v_run, v_left);
         if v_number = 0 and v_left > 0 then
-            -- nothing is stored that it concerns
+            -- no stored memory is concerned
             delete from memfold.runs as r where r.tenant_id = v_run.tenant_id and r.run_id = v_run.run_id;
             v_run := null;
         end if;
@@ -148,8 +145,8 @@ begin
 end;
 $$;
 
--- Says how many values a predicate has, for set_predicate(), its undo, and the answer to a question of kind cardinality.
--- cardinality null: nobody says so any longer.
+-- Declares how many values a predicate has, or, if p_cardinality is null, that this is unknown, and takes up the memories
+-- that it concerns (_take_up_rule). Returns the run. For set_predicate(), its undo, and answers of kind cardinality.
 create or replace function memfold_internal._declare(p_tenant_id text, p_predicate text, p_cardinality text, p_conflict text) returns uuid
 language plpgsql volatile
 as $$
@@ -179,7 +176,7 @@ begin
             'cardinality', p_cardinality, 'conflict', p_conflict, 'was', to_jsonb(v_was),
             'for_all', nullif(p_tenant_id = '*', false)));
     end if;
-    -- again: goes on
+    -- the same declaration again continues the last run
     select r.* into v_run
     from memfold.runs as r
     where r.tenant_id = p_tenant_id collate "C" and r.kind = 'predicate' and r.arguments ->> 'predicate' = v_predicate

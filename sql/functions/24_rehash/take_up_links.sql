@@ -1,5 +1,5 @@
--- For take_up_links() and maintenance: takes up at most p_batch_size texts under an alias, under the lock of their
--- bucket. Returns how many; 0: none was left. Raises 55P03 if another transaction holds a row: nothing is done then.
+-- Takes up at most batch_size texts under an alias, under the lock of their bucket, for take_up_links() and maintenance.
+-- Returns how many; 0: none was left. Raises 55P03 if another transaction holds a row.
 create or replace function memfold_internal._take_up_batch(
     tenant_id text, bucket_id text, kind text, alias text, batch_size bigint
 ) returns bigint
@@ -36,7 +36,7 @@ begin
     where l.tenant_id = tenant_id collate "C" and l.bucket_id = bucket_id collate "C" and l.kind = kind collate "C"
         and l.alias = alias collate "C";
     if not found then
-        -- it has been unlinked
+        -- unlinked in the meantime
         return 0;
     end if;
     v_number := case when v_bucket_id is null then 0
@@ -54,7 +54,7 @@ create or replace procedure memfold.take_up_links(
 )
 language plpgsql
 as $$
--- It commits, so it may not pin search_path: every name is qualified, and the functions that it calls are pinned.
+-- A procedure with a SET clause cannot commit, so search_path is not pinned and every name is qualified.
 declare
     v_link record;
     v_number bigint;
@@ -75,7 +75,7 @@ begin
                 v_number := memfold_internal._take_up_batch(tenant_id, v_link.bucket_id, v_link.kind, v_link.alias, batch_size);
                 v_failures := 0;
             exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
-                -- another transaction holds a row, or has just written one: retry for a minute
+                -- another transaction holds a row, or has just written one: retry for up to a minute
                 v_failures := v_failures operator(pg_catalog.+) 1;
                 if v_failures operator(pg_catalog.>) 300 then
                     raise;
