@@ -18,7 +18,7 @@ from tests.support.concurrent_calls import together
 from tests.support.judging import answer
 from tests.support.maintenance import set_columns
 from tests.support.memories import check, ingest, model, vector
-from tests.support.queries import DB, one
+from tests.support.queries import DB
 from tests.support.server_statistics import function_calls, track_functions
 
 BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "20"))
@@ -296,7 +296,9 @@ def test_null_stands_for_the_default_but_not_of_a_bucket(db: DB) -> None:
             assert row[9] == "MF003", name
         [row, *_] = at_once(db, "acme", [{"content": "User likes tea", **nulls}, *others])
         assert row[0] == ("merged" if others else "inserted")
-    assert one(db, "select source_confidence from memory_audit where content = 'User likes tea'") == 0.5
+    assert db.execute(
+        "select source_confidence from memory_audit where content = 'User likes tea'"
+    ).fetchone() == (0.5,)
     check(db)
 
 

@@ -32,8 +32,8 @@ def history(db: DB) -> DB:
 def test_former_values_take_no_place(history: DB) -> None:
     for limit in (1, 5, 11, 20):
         found = history.execute(
-            "select content from memfold.search_memories(tenant_id => 'acme', query_embedding => '[1,0,0,0]', embedding_model => 'm',"
-            " max_results => %s, deduplicate => false)",
+            "select content from search_memories(tenant_id => 'acme', query_embedding => '[1,0,0,0]',"
+            " embedding_model => 'm', max_results => %s, deduplicate => false)",
             [limit],
         ).fetchall()
         expected = ["Lives in town 59", *(f"Likes dish {i}" for i in range(10))][:limit]
@@ -48,8 +48,8 @@ def test_expired_facts_take_no_place(db: DB) -> None:
     for i in range(6):
         ingest(db, f"Likes dish {i}", **vector(0.8 - i / 50))
     found = db.execute(
-        "select content from memfold.search_memories(tenant_id => 'acme', query_embedding => '[1,0,0,0]', embedding_model => 'm',"
-        " max_results => 5, deduplicate => false)"
+        "select content from search_memories(tenant_id => 'acme', query_embedding => '[1,0,0,0]',"
+        " embedding_model => 'm', max_results => 5, deduplicate => false)"
     ).fetchall()
     assert len(found) == 5
     check(db)
@@ -59,8 +59,8 @@ def test_find_similar_finds_the_active_ones(history: DB) -> None:
     for scope in ("", ", memory_type => 'fact', subject => 'ann', predicate => 'lives_in'"):
         for limit in (1, 5, 20):
             found = history.execute(
-                "select content, complete from memfold.find_similar('[1,0,0,0]', 'm', 'acme', threshold => 0.3, max_results => %s"
-                f"{scope})".encode(),
+                "select content, complete from find_similar('[1,0,0,0]', 'm', 'acme', threshold => 0.3,"
+                f" max_results => %s{scope})".encode(),
                 [limit],
             ).fetchall()
             assert found[0] == ("Lives in town 59", True)
@@ -78,8 +78,8 @@ def test_a_threshold_ends_no_search_of_several_buckets(db: DB) -> None:
     shown = {}
     for least in (None, 0.3):
         shown[least] = db.execute(
-            "select content from memfold.search_memories(tenant_id => 'acme', bucket_ids => '{a,b}', query_embedding => '[1,0,0,0]',"
-            " embedding_model => 'm', max_results => 2, min_similarity => %s)",
+            "select content from search_memories(tenant_id => 'acme', bucket_ids => '{a,b}',"
+            " query_embedding => '[1,0,0,0]', embedding_model => 'm', max_results => 2, min_similarity => %s)",
             [least],
         ).fetchall()
     assert len(shown[None]) == 2

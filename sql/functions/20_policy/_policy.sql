@@ -32,6 +32,55 @@ begin
 end;
 $$;
 
+-- The policy by which a candidate is hashed and decided: with dedup off it has no hash (canonicalizer null).
+create or replace function memfold_internal._candidate_policy(p_tenant_id text, p_bucket_id text, p_memory_type text)
+returns memfold.policies
+language plpgsql stable
+as $$
+declare
+    v_policy memfold.policies := memfold_internal._policy(p_tenant_id, p_bucket_id, p_memory_type);
+begin
+    if v_policy.dedup = 'off' then
+        v_policy.canonicalizer := null;
+    end if;
+    return v_policy;
+end;
+$$;
+
+-- Raises 40001 if the policy of a type is no longer p_policy (_candidate_policy), or if one of p_models was replaced. Called after waiting
+-- for a lock, in a separate statement. (Predicates are only read under the lock.)
+create or replace function memfold_internal._check_rules(
+    p_tenant_id text, p_bucket_id text, p_memory_type text, p_policy memfold.policies, p_models text[]
+) returns void
+language plpgsql volatile
+as $$
+declare
+    v_now memfold.policies;
+begin
+    -- Every write of a policy sets updated_at. A row that is less specific than the one that was read has no effect.
+    if exists (
+        select from memfold.policies as p
+        where p.tenant_id in (p_tenant_id collate "C", '*')
+            and p.bucket_id in (p_bucket_id collate "C", '*')
+            and p.memory_type in (p_memory_type collate "C", '*')
+            and p.updated_at <> p_policy.updated_at
+            and memfold_internal._specificity(p.tenant_id, p.bucket_id, p.memory_type)
+            >= memfold_internal._specificity(p_policy.tenant_id, p_policy.bucket_id, p_policy.memory_type)
+    ) then
+        v_now := memfold_internal._candidate_policy(p_tenant_id, p_bucket_id, p_memory_type);
+        v_now.updated_at := p_policy.updated_at;
+        if v_now is distinct from p_policy then
+            perform memfold_internal._retry('the rules of the bucket have changed', 'They changed while this call waited for a lock.');
+        end if;
+    end if;
+    if p_models is not null and exists (
+        select from memfold.embedding_models as m where m.model = any(p_models) and m.replaced_by is not null
+    ) then
+        perform memfold_internal._retry('the embedding model has been replaced', 'It was replaced while this call waited for a lock.');
+    end if;
+end;
+$$;
+
 -- Whether a policy compares texts across scopes, so that writers must lock the bucket. p_scope, p_key_fields,
 -- p_rehash_run: columns of the policy. Inlined by its callers.
 create or replace function memfold_internal._is_wide(p_scope text, p_key_fields text, p_rehash_run uuid) returns boolean

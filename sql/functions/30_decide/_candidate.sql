@@ -165,7 +165,7 @@ declare
     v_default constant memfold_internal.candidate := memfold_internal._candidate(null, null);
     v_names record;
 begin
-    c.policy := memfold_internal._policy(c.tenant_id, c.bucket_id, c.memory_type);
+    c.policy := memfold_internal._candidate_policy(c.tenant_id, c.bucket_id, c.memory_type);
     if not memfold_internal._is_surely_valid(c, c.policy) then
         c.source_confidence := coalesce(c.source_confidence, v_default.source_confidence);
         c.extractor_confidence := coalesce(c.extractor_confidence, v_default.extractor_confidence);
@@ -182,9 +182,6 @@ begin
     if c.embedding is not null or c.embedding_model is not null then
         perform memfold_internal._check_embedding(c.embedding, c.embedding_model);
         c.embedding := memfold_internal._unit(c.embedding);
-    end if;
-    if (c.policy).dedup = 'off' then
-        c.policy.canonicalizer := null;
     end if;
     if (c.policy).metadata_keys <> '{}' then
         c.metadata_signature := memfold_internal._metadata_signature(c.metadata, (c.policy).metadata_keys);

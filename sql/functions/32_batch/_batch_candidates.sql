@@ -21,26 +21,18 @@ language plpgsql stable
 as $$
 declare
     v_policies memfold.policies[];
-    v_policy memfold.policies;
 begin
     select array_agg(p.policy order by p.bucket_id, p.memory_type),
         array_agg(p.bucket_id order by p.bucket_id, p.memory_type),
         array_agg(p.memory_type order by p.bucket_id, p.memory_type)
     into v_policies, b.buckets, b.types
     from (
-        select t.bucket_id, t.memory_type, memfold_internal._policy(b.tenant_id, t.bucket_id, t.memory_type) as policy
+        select t.bucket_id, t.memory_type, memfold_internal._candidate_policy(b.tenant_id, t.bucket_id, t.memory_type) as policy
         from (
             select distinct e.bucket_id, e.memory_type
             from unnest(p_elements) as e
         ) as t
     ) as p;
-    for v_i in 1..cardinality(v_policies) loop
-        v_policy := v_policies[v_i];
-        if v_policy.dedup = 'off' then
-            v_policy.canonicalizer := null;
-            v_policies[v_i] := v_policy;
-        end if;
-    end loop;
     b.policies := v_policies;
     if cardinality(v_policies) = 1 then
         b.policy_of := array_fill(1, array[cardinality(p_elements)]);
