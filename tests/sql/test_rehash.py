@@ -137,6 +137,18 @@ def test_there_and_back(db: DB) -> None:
     assert ingest(db, "I use C++").memory_id == plus.memory_id
 
 
+@pytest.mark.parametrize("batch_size", [7, 10, 20])
+def test_texts_without_a_hash_in_batches_of_any_size(db: DB, batch_size: int) -> None:
+    """flat/1 leaves nothing of a text of signs; back under rules that do, each gets its hash."""
+    for i in range(30):
+        ingest(db, "+" * (i + 1))
+    rehash(db, canonicalizer="flat")
+    assert db.execute("select count(*) from memories where content_hash is null").fetchone() == (30,)
+    rehash(db, canonicalizer="exact", batch_size=batch_size)
+    assert db.execute("select count(*) from memories where content_hash is null").fetchone() == (0,)
+    settled(db)
+
+
 def test_undo_by_the_run(db: DB) -> None:
     for n in range(5):
         ingest(db, f"version 1.{n}", subject=f"s{n % 2}")

@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from tests.conftest import Connect, Make
+from tests.support.concurrent_calls import together
 from tests.support.memories import ingest
 from tests.support.queries import DB
 from tests.support.vectors import DIMENSIONS, LIMIT, Scans, limit, load, noise, text, unit
@@ -31,6 +32,14 @@ def wide(db: DB) -> DB:
     for tenant in ("acme", "globex"):
         db.execute("select set_policy(%s, 'wide', scope => 'bucket', guard => 'off')", [tenant])
     return db
+
+
+@pytest.mark.parametrize(
+    "statement", ["select memfold.create_vector_index('m')", "select memfold.create_text_index('english')"]
+)
+def test_two_at_a_time_build_one_index(wide: DB, connect: Connect, statement: str) -> None:
+    load(wide, "acme", noise(2000, 3))
+    together([connect() for _ in range(3)], lambda _, db: db.execute(statement.encode()) and None)
 
 
 def best(vectors: Any, query: Any) -> int:

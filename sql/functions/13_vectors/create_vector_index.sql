@@ -49,8 +49,9 @@ create or replace function memfold.create_vector_index(embedding_model text) ret
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- before the index is looked up, because a concurrent build must have ended
-    lock table memfold.memory_vectors in share mode;
+    -- Lock before the index is looked up, to wait for another build of it. (SHARE, which would do for an index, lets two
+    -- builders in.)
+    lock table memfold.memory_vectors in share row exclusive mode;
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.vector_index_ddl(embedding_model) as s (statement);
 end;
 $$;

@@ -133,6 +133,8 @@ declare
     v_position bytea;
     v_seen bigint := 0;
     v_changed bigint := 0;
+    v_few bigint;
+    v_number bigint;
     v_ended boolean := false;
     v_unhashed boolean;
     v_locked_at timestamptz;
@@ -162,9 +164,11 @@ begin
     -- not longer, because writers of the bucket wait
     while v_seen < batch_size and clock_timestamp() < v_locked_at + interval '50 milliseconds' loop
         if v_unhashed then
-            v_changed := v_changed + memfold_internal._rehash_unhashed(v_run, least(batch_size - v_seen, 20));
-            v_seen := v_seen + 20;
-            v_unhashed := v_changed = v_seen;
+            v_few := least(batch_size - v_seen, 20);
+            v_number := memfold_internal._rehash_unhashed(v_run, v_few);
+            v_changed := v_changed + v_number;
+            v_seen := v_seen + v_few;
+            v_unhashed := v_number = v_few;
             continue;
         end if;
         v_step := memfold_internal._rehash_rows(v_run, v_position, least(batch_size - v_seen, 50),

@@ -22,8 +22,9 @@ create or replace function memfold.create_text_index(text_search text default 's
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- Lock first, to wait for a concurrent build before its index is looked at.
-    lock table memfold.memories in share mode;
+    -- Lock before the index is looked up, to wait for another build of it. (SHARE, which would do for an index, lets two
+    -- builders in.)
+    lock table memfold.memories in share row exclusive mode;
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.text_index_ddl(text_search) as s (statement);
 end;
 $$;
