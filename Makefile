@@ -25,7 +25,7 @@ STAMP     := $(VENV)/$(MADE_FOR)
 DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 
 # The goals of `make lint`, what takes longest first.
-LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words
+LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words lint-blocking
 
 .DEFAULT_GOAL := all
 .PHONY: all deb dist tle docs help install uninstall install-to freeze setup server demo quick check test test-citus test-frameworks lint $(LINT) \
@@ -243,6 +243,9 @@ lint-spelling:
 # Phrases too, which codespell cannot find.
 lint-words:
 	$(PY) tools/check_words.py
+# The blocking client, which is made from the async one.
+lint-blocking:
+	$(PY) tools/gen_blocking.py --check
 
 docs: setup ## build the site of the docs into site/, links checked
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from memfold import Memfold
 from memfold.client._text import escape_line
 from memfold.client.judging import limits
 from memfold.tools import cli
@@ -270,15 +271,13 @@ def test_no_command_repeats_what_an_endpoint_says(
 def test_unexpected_errors_are_reported_without_their_text(
     run: Ran, monkeypatch: pytest.MonkeyPatch, dsn: str
 ) -> None:
-    from memfold.client.calls import blocking as client
-
     def fail(*_: Any, **__: Any) -> Any:
         try:
             raise KeyError(f"Bearer {KEY} {HOSTILE}")
         except KeyError as error:
             raise RuntimeError(f"Bearer {KEY} {HOSTILE}") from error
 
-    monkeypatch.setattr(client.Memfold, "stats", fail)
+    monkeypatch.setattr(Memfold, "stats", fail)
     result = run("stats", code=1, says="RuntimeError: ")
     assert result.stderr.count("Traceback (most recent call last)") == 2
     assert "KeyError: " in result.stderr

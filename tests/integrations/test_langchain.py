@@ -17,7 +17,6 @@ from memfold.agents import _items, _queries
 from memfold.agents.langchain import LangChainEmbedder, MemfoldVectorStore
 from memfold.agents.langgraph import MemfoldStore
 from memfold.client import errors, queries
-from memfold.client.calls.blocking_driver import BlockingDriver
 from memfold.client.calls.steps import Transact
 from tests.integrations.toys import at_once, memories, run_page, vector
 from tests.support.memories import check, ingest
@@ -216,13 +215,13 @@ def test_what_is_stored_takes_few_transactions(
     store: MemfoldVectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    transact = BlockingDriver._transact
+    transact = Memfold._transact
 
-    def counted(driver: BlockingDriver, step: Transact) -> Any:
+    def counted(driver: Memfold, step: Transact) -> Any:
         sent.append(step.statement)
         return transact(driver, step)
 
-    monkeypatch.setattr(BlockingDriver, "_transact", counted)
+    monkeypatch.setattr(Memfold, "_transact", counted)
     store.add_texts(["Alice has a cat.", "Zoe skis."])  # what a connection asks once
 
     def statements(texts: list[str], ids: list[str] | None = None) -> int:

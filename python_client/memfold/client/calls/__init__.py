@@ -1,6 +1,6 @@
-"""The clients: ``Memfold`` blocks, ``AsyncMemfold`` awaits."""
+"""The clients: ``Memfold``, blocking, and ``AsyncMemfold``. The calls of both are steps, which a driver carries out."""
 
-from memfold.client.calls.asynchronous import AsyncMemfold
-from memfold.client.calls.blocking import Memfold
+from memfold.client.calls.asynchronous.client import AsyncMemfold
+from memfold.client.calls.blocking.client import Memfold
 
 __all__ = ["AsyncMemfold", "Memfold"]

@@ -1,19 +1,15 @@
-"""The calls of both clients that link names. The steps are in ``memfold.client.calls.names``."""
+# Made by tools/gen_blocking.py from ../asynchronous/names.py: change that file, not this one.
+"""The client's calls that link names. The steps are in ``memfold.client.calls.names``."""
 
 from __future__ import annotations
 
-from typing import TypeVar
 from uuid import UUID
 
-from memfold.client.calls.blocking_driver import BlockingDriver
-from memfold.client.calls.driving import Client
-from memfold.client.calls.steps import Steps
+from memfold.client.calls.blocking_driver import Driver
 from memfold.client.types import LinkSuggestion, PredicateSuggestion
 
-T = TypeVar("T")
 
-
-class NameCalls(BlockingDriver):
+class NameCalls(Driver):
     """The part of ``Memfold`` for names."""
 
     def link_subject(
@@ -79,63 +75,3 @@ class NameCalls(BlockingDriver):
         Each batch is its own transaction; if it is interrupted, call it again.
         """
         return self._drive(self._core.take_up_links(bucket_id, batch_size, tenant_id))
-
-
-class AsyncNameCalls(Client):
-    """The part of ``AsyncMemfold`` for names."""
-
-    async def link_subject(
-        self, alias: str | None, subject: str, bucket_id: str = "default", tenant_id: str | None = None
-    ) -> UUID:
-        """As ``Memfold.link_subject``."""
-        return await self._drive(self._core.link_subject(alias, subject, bucket_id, tenant_id))
-
-    async def link_predicate(
-        self, alias: str, predicate: str, bucket_id: str = "default", tenant_id: str | None = None
-    ) -> UUID:
-        """As ``Memfold.link_predicate``."""
-        return await self._drive(self._core.link_predicate(alias, predicate, bucket_id, tenant_id))
-
-    async def unlink_subject(
-        self,
-        alias: str | None,
-        bucket_id: str = "default",
-        tenant_id: str | None = None,
-        *,
-        subject: str | None = None,
-    ) -> int:
-        """As ``Memfold.unlink_subject``."""
-        return await self._drive(self._core.unlink_subject(alias, subject, bucket_id, tenant_id))
-
-    async def unlink_predicate(
-        self, alias: str, bucket_id: str = "default", tenant_id: str | None = None
-    ) -> int:
-        """As ``Memfold.unlink_predicate``."""
-        return await self._drive(self._core.unlink_predicate(alias, bucket_id, tenant_id))
-
-    async def suggest_links(
-        self, bucket_id: str = "default", tenant_id: str | None = None, *, max_results: int = 100
-    ) -> tuple[LinkSuggestion, ...]:
-        """As ``Memfold.suggest_links``."""
-        return await self._drive(self._core.suggest_links(bucket_id, max_results, tenant_id))
-
-    async def suggest_predicates(
-        self, bucket_id: str = "default", tenant_id: str | None = None, *, max_results: int = 100
-    ) -> tuple[PredicateSuggestion, ...]:
-        """As ``Memfold.suggest_predicates``."""
-        return await self._drive(self._core.suggest_predicates(bucket_id, max_results, tenant_id))
-
-    async def ask_links(
-        self, bucket_id: str = "default", tenant_id: str | None = None, *, max_questions: int = 20
-    ) -> int:
-        """As ``Memfold.ask_links``."""
-        return await self._drive(self._core.ask_links(bucket_id, max_questions, tenant_id))
-
-    async def take_up_links(
-        self, bucket_id: str | None = None, tenant_id: str | None = None, *, batch_size: int = 20
-    ) -> int:
-        """As ``Memfold.take_up_links``."""
-        return await self._drive(self._core.take_up_links(bucket_id, batch_size, tenant_id))
-
-    async def _drive(self, steps: Steps[T]) -> T:
-        raise NotImplementedError

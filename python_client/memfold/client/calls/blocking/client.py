@@ -1,22 +1,19 @@
-"""``Memfold``, the blocking client. The calls themselves are in ``memfold.client.calls.core``."""
+# Made by tools/gen_blocking.py from ../asynchronous/client.py: change that file, not this one.
+"""``Memfold``: what programs call. The calls themselves are in ``memfold.client.calls.core``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
 
 import psycopg
 
-from memfold.client import queries
 from memfold.client.calls import recall as _recall
 from memfold.client.calls.batch import Batches
+from memfold.client.calls.blocking.memories import MemoryCalls
 from memfold.client.calls.entries import Entry
-from memfold.client.calls.subject_calls import SubjectCalls
 from memfold.client.errors import MemfoldError
 from memfold.client.found import (
     FoundMemory,
@@ -31,31 +28,26 @@ from memfold.client.types import (
     CandidateFields,
     Cardinality,
     Conflict,
-    CurrentMemory,
     Embedding,
     EmbedReport,
-    Erasure,
-    Feedback,
     IngestResult,
     KnownMemory,
-    ListFields,
-    Memory,
-    MemoryStatus,
     OnError,
     ProbeFields,
     Row,
     Rows,
     SimilarFields,
     SimilarMemory,
-    UndoneMemory,
 )
 
 
-class Memfold(SubjectCalls):
-    """The blocking client. It has one connection; threads that share it take turns.
+class Memfold(MemoryCalls):
+    """The blocking client. It has one connection; threads that share it take turns at the connection, but not at the
+    embedder.
 
     >>> with Memfold(dsn, tenant_id="acme") as memfold:
-    ...     memfold.ingest("Alice has a cat.", subject="Alice").action
+    ...     result = memfold.ingest("Alice has a cat.", subject="Alice")
+    >>> result.action
     'inserted'
     """
 
@@ -88,16 +80,16 @@ class Memfold(SubjectCalls):
     ) -> Iterator[BatchItem]:
         """Submit any number of facts in batches. The result is that of ``ingest`` for each, in order, but faster.
 
-        Returns an iterator, which must be exhausted: it reads a batch of candidates, stores them in one transaction,
-        yields an item for each, and continues. candidates: texts, or mappings of ``content`` and the arguments of
-        ``ingest``; None in a mapping means the server's default. defaults: arguments for all candidates that do not
-        give their own. A candidate that cannot be stored yields an item with ``error`` set; with on_error 'abort',
-        its error is raised, which names its index, and nothing of its batch is stored. If the connection is lost,
-        even during COMMIT, the batch is sent again and counts once. With an embedder, the distinct texts of a batch
-        that tier 1 does not know are embedded together, while the previous batch is stored; for that it reads one
-        batch ahead (not with wait). wait: as for ``ingest``, for each candidate, with ten judgements at a time.
-        progress: called after each batch with the number of candidates so far, and the number per action ('error' for
-        those that failed).
+        Returns an iterator, which must be exhausted: it reads a batch of candidates, stores them in one
+        transaction, yields an item for each, and continues. candidates: texts, or
+        mappings of ``content`` and the arguments of ``ingest``; None in a mapping means the server's default.
+        defaults: arguments for all candidates that do not give their own. A candidate that cannot be stored yields an
+        item with ``error`` set; with on_error 'abort', its error is raised, which names its index, and nothing of its
+        batch is stored. If the connection is lost, even during COMMIT, the batch is sent again and counts once. With
+        an embedder, the distinct texts of a batch that tier 1 does not know are embedded together, while the previous
+        batch is stored; for that it reads one batch ahead (not with wait). wait: as for ``ingest``, for each
+        candidate, with ten judgements at a time. progress: called after each batch with the number of candidates so
+        far, and the number per action ('error' for those that failed).
         """
         batches = Batches(
             self._core,
@@ -115,25 +107,25 @@ class Memfold(SubjectCalls):
         if not batches.embeds_ahead:
             for entries in taken:
                 self._drive(batches.embed(self._drive(batches.look_up(entries))))
-                yield from self._drive(batches.store(entries))
+                for item in self._drive(batches.store(entries)):
+                    yield item
             return
-        # Another thread stores a batch while this one embeds the next.
+        # A batch is stored while the next one is embedded.
         entries = next(taken, [])
         self._drive(batches.embed(self._drive(batches.look_up(entries))))
-        with ThreadPoolExecutor(1, "memfold-store") as thread:
+        with self._beside() as start:
             while entries:
                 following: list[Entry] = []
-                failed, storing = None, None
+                failed, stored = None, None
                 try:
                     following = next(taken, [])
                     missing = self._drive(batches.look_up(following))
-                    storing = thread.submit(copy_context().run, self._drive, batches.store(entries))
+                    stored = start(batches.store(entries))
                     self._drive(batches.embed(missing))
                 except Exception as error:  # raised in its place, after this batch
                     failed = error
-                yield from (
-                    storing or thread.submit(copy_context().run, self._drive, batches.store(entries))
-                ).result()
+                for item in (stored or start(batches.store(entries)))():
+                    yield item
                 if failed is not None:
                     raise failed
                 entries = following
@@ -201,10 +193,6 @@ class Memfold(SubjectCalls):
             )
         )  # fmt: skip
 
-    def record_feedback(self, memory_id: UUID | str, helpful: bool, tenant_id: str | None = None) -> Feedback:
-        """Record that a memory helped or harmed; ``search`` uses it for ranking. Returns both counts."""
-        return self._drive(self._core.record_feedback(memory_id, helpful, tenant_id))
-
     def attach_embedding(
         self, memory_id: UUID | str, embedding: Embedding, embedding_model: str, tenant_id: str | None = None
     ) -> IngestResult:
@@ -217,123 +205,9 @@ class Memfold(SubjectCalls):
         """Embed memories that were stored without a vector, and attach the vectors. Stops when the embedder is down."""
         return self._drive(self._core.embed_pending(tenant_id, bucket_id, batch))
 
-    def explain(self, memory_id: UUID | str, tenant_id: str | None = None) -> str:
-        """The complete history of a memory, as text."""
-        return self._drive(self._core.explain(memory_id, tenant_id))
-
     def stats(self, tenant_id: str | None = None, bucket_id: str | None = None) -> tuple[BucketStats, ...]:
         """What deduplication did, per bucket."""
         return self._drive(self._core.stats(tenant_id, bucket_id))
-
-    def undo(
-        self, event_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
-    ) -> tuple[UndoneMemory, ...]:
-        """Undo one event: a merge, a supersession, a rejection or a restatement. Returns its memories as they are
-        now."""
-        return self._drive(self._core.undo(event_id, reason, tenant_id))
-
-    def merge(
-        self,
-        memory_id: UUID | str,
-        into_id: UUID | str,
-        reason: str | None = None,
-        tenant_id: str | None = None,
-    ) -> IngestResult:
-        """Merge a memory into another one, to which its observations count from now on."""
-        given = {"memory_id": memory_id, "into_id": into_id, "reason": reason}
-        return self._drive(self._core.manual_action(queries.MERGE, given, tenant_id))
-
-    def supersede(
-        self,
-        memory_id: UUID | str,
-        by_id: UUID | str,
-        reason: str | None = None,
-        tenant_id: str | None = None,
-    ) -> IngestResult:
-        """Supersede a memory by another one, from now on."""
-        given = {"memory_id": memory_id, "by_id": by_id, "reason": reason}
-        return self._drive(self._core.manual_action(queries.SUPERSEDE, given, tenant_id))
-
-    def update(
-        self,
-        memory_id: UUID | str,
-        content: str,
-        object: str | None = None,  # noqa: A002 (its name in every interface of memfold)
-        reason: str | None = None,
-        tenant_id: str | None = None,
-        *,
-        embedding: Embedding | None = None,
-        embedding_model: str | None = None,
-    ) -> IngestResult:
-        """Give a memory another text: a new memory, into which the old one is merged, compared by tier 2."""
-        given = {
-            "object": object,
-            "embedding": embedding,
-            "embedding_model": embedding_model,
-            "reason": reason,
-        }
-        return self._drive(self._core.update(memory_id, content, given, tenant_id))
-
-    def current_memories(
-        self,
-        bucket_id: str = "default",
-        as_of: datetime | None = None,
-        tenant_id: str | None = None,
-        *,
-        known_at: datetime | None = None,
-    ) -> tuple[CurrentMemory, ...]:
-        """The memories that were current at a time (None: now), according to what is known today.
-
-        known_at: according to what the ledger had at that time; as_of None then means known_at.
-        """
-        return self._drive(self._core.current_memories(bucket_id, as_of, known_at, tenant_id))
-
-    def get(self, memory_id: UUID | str, tenant_id: str | None = None) -> Memory:
-        """A memory by its id, whatever its status. Raises MemoryNotFoundError."""
-        return self._drive(self._core.get(memory_id, tenant_id))
-
-    def list(
-        self,
-        bucket_id: str | None = "default",
-        tenant_id: str | None = None,
-        *,
-        status: MemoryStatus | None = "active",
-        after: UUID | str | None = None,
-        limit: int = 100,
-        **options: Unpack[ListFields],
-    ) -> tuple[Memory, ...]:
-        """A page of at most ``limit`` (1 to 1000) memories, oldest first.
-
-        bucket_id None: all buckets. status None: any. after: the last memory_id of the previous page; the page after
-        the last one is empty.
-
-        >>> page = memfold.list("notes", limit=500)
-        >>> while page:
-        ...     page = memfold.list("notes", limit=500, after=page[-1].memory_id)
-        """
-        given = {"bucket_id": bucket_id, "status": status, **options}
-        return self._drive(self._core.list(given, after, limit, tenant_id))
-
-    def erase(
-        self,
-        *,
-        memory_id: UUID | str | None = None,
-        source_turn_id: str | None = None,
-        bucket_id: str | None = None,
-        whole_tenant: bool = False,
-        reason: str | None = None,
-        tenant_id: str | None = None,
-    ) -> Erasure:
-        """Erase texts, their vectors and their contents in the ledger. It cannot be undone.
-
-        Takes one of: memory_id, with all texts merged into it; source_turn_id, a conversation turn (a fact that other
-        turns support stays); bucket_id; whole_tenant=True (as a member of memfold_owner). Larger erasures take
-        several calls, each in its own transaction. To refuse a text when it is stated again, use ``reject`` instead.
-        """
-        given = {"memory_id": memory_id, "source_turn_id": source_turn_id, "bucket_id": bucket_id}
-        return self._drive(
-            self._core.erase(given, whole_tenant=whole_tenant, reason=reason, tenant_id=tenant_id)
-        )
 
     def set_predicate(
         self,

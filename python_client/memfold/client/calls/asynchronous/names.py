@@ -1,0 +1,78 @@
+"""The client's calls that link names. The steps are in ``memfold.client.calls.names``."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from memfold.client.calls.async_driver import AsyncDriver
+from memfold.client.types import LinkSuggestion, PredicateSuggestion
+
+
+class AsyncNameCalls(AsyncDriver):
+    """The part of ``AsyncMemfold`` for names."""
+
+    async def link_subject(
+        self, alias: str | None, subject: str, bucket_id: str = "default", tenant_id: str | None = None
+    ) -> UUID:
+        """Link two names of one subject; returns the run, which undo_run() can undo.
+
+        alias None: for texts that come without a subject and begin with this name. bucket_id '*': in all buckets. Up
+        to 1,000 texts stored under the alias are moved to the name; ``take_up_links``, or maintenance, moves the
+        rest. Raises LinkError.
+        """
+        return await self._drive(self._core.link_subject(alias, subject, bucket_id, tenant_id))
+
+    async def link_predicate(
+        self, alias: str, predicate: str, bucket_id: str = "default", tenant_id: str | None = None
+    ) -> UUID:
+        """Link two names of one predicate, as ``link_subject`` does for subjects."""
+        return await self._drive(self._core.link_predicate(alias, predicate, bucket_id, tenant_id))
+
+    async def unlink_subject(
+        self,
+        alias: str | None,
+        bucket_id: str = "default",
+        tenant_id: str | None = None,
+        *,
+        subject: str | None = None,
+    ) -> int:
+        """Remove a link; returns the number of texts whose name has changed.
+
+        alias None: for texts without a subject that begin with ``subject``. The two names are not suggested again.
+        Raises UnknownLinkError.
+        """
+        return await self._drive(self._core.unlink_subject(alias, subject, bucket_id, tenant_id))
+
+    async def unlink_predicate(
+        self, alias: str, bucket_id: str = "default", tenant_id: str | None = None
+    ) -> int:
+        """Remove a link of predicates, as ``unlink_subject`` does for subjects."""
+        return await self._drive(self._core.unlink_predicate(alias, bucket_id, tenant_id))
+
+    async def suggest_links(
+        self, bucket_id: str = "default", tenant_id: str | None = None, *, max_results: int = 100
+    ) -> tuple[LinkSuggestion, ...]:
+        """Pairs of names of a bucket that may mean the same, best first. Links nothing."""
+        return await self._drive(self._core.suggest_links(bucket_id, max_results, tenant_id))
+
+    async def suggest_predicates(
+        self, bucket_id: str = "default", tenant_id: str | None = None, *, max_results: int = 100
+    ) -> tuple[PredicateSuggestion, ...]:
+        """Predicates of a bucket that may have one value at a time, best first. Declares nothing."""
+        return await self._drive(self._core.suggest_predicates(bucket_id, max_results, tenant_id))
+
+    async def ask_links(
+        self, bucket_id: str = "default", tenant_id: str | None = None, *, max_questions: int = 20
+    ) -> int:
+        """Queue the best suggestions as questions for a judge or a person; returns the number of new ones."""
+        return await self._drive(self._core.ask_links(bucket_id, max_questions, tenant_id))
+
+    async def take_up_links(
+        self, bucket_id: str | None = None, tenant_id: str | None = None, *, batch_size: int = 20
+    ) -> int:
+        """Move texts stored under aliases to their names, in one bucket or (None) in all; returns the number of
+        texts.
+
+        Each batch is its own transaction; if it is interrupted, call it again.
+        """
+        return await self._drive(self._core.take_up_links(bucket_id, batch_size, tenant_id))
