@@ -155,7 +155,7 @@ def test_what_all_share(plain: Memfold, db: DB) -> None:
     candidates = [
         "a",
         {"content": "b", "subject": None},
-        {"content": "c", "subject": "Bob", "bucket_id": None},
+        {"content": "c", "subject": "Bob", "bucket_id": "c"},
     ]
     items = list(plain.ingest_many(candidates, "u", subject="Alice", bucket_id="b", metadata={"run": 1}))
     assert actions(items) == ["inserted"] * 3
@@ -165,8 +165,11 @@ def test_what_all_share(plain: Memfold, db: DB) -> None:
     assert found == [
         ("a", "u", "Alice", "b", {"run": 1}),
         ("b", "u", None, "b", {"run": 1}),
-        ("c", "u", "Bob", "default", {"run": 1}),
+        ("c", "u", "Bob", "c", {"run": 1}),
     ]
+    [lost] = plain.ingest_many([{"content": "d", "bucket_id": None}], "u", bucket_id="b")
+    assert lost.error is not None
+    assert lost.error.sqlstate == "MF003"
 
 
 def test_nothing_at_all(plain: Memfold) -> None:

@@ -82,7 +82,8 @@ class Memfold(MemoryCalls):
 
         Returns an iterator, which must be exhausted: it reads a batch of candidates, stores them in one
         transaction, yields an item for each, and continues. candidates: texts, or
-        mappings of ``content`` and the arguments of ``ingest``; None in a mapping means the server's default.
+        mappings of ``content`` and the arguments of ``ingest``; None in a mapping means the server's default
+        (an error for bucket_id and memory_type, which have to be named or left out).
         defaults: arguments for all candidates that do not give their own. A candidate that cannot be stored yields an
         item with ``error`` set; with on_error 'abort', its error is raised, which names its index, and nothing of its
         batch is stored. If the connection is lost, even during COMMIT, the batch is sent again and counts once. With
