@@ -18,7 +18,12 @@ PAIRS: list[dict[str, str]] = [
 ]
 
 # What a swap of names is called depends on whether anything else changed too.
-SIGNALS = {"name_order": {"name", "order"}}
+SIGNALS = {
+    "name_order": {"name", "order"},
+    "place": {"place", "relation"},
+    "order": {"order", "relation"},
+    "time": {"time", "relation"},
+}
 
 # Letters, digits and punctuation of many scripts, without what PostgreSQL cannot store (NUL, surrogates).
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=2000)

@@ -105,7 +105,7 @@ begin atomic
     hoping=m!w>to wish=m!w>to wants=m!w>to want=m!w>to wanted=m!w>to wishes=m!w>to likes=m.w>to prefers=m.w>to
     asks=m.w>to asked=m.w>to pretends=m!s>to pretended=m!s>to seems=m!s>to appears=m!s>to allegedly=m!s
     supposedly=m!s apparently=m!s presumably=m!s seemingly=m!s reportedly=m!s alleged=m!s fake=m!s honorary=m!s interim=m!s
-    deputy=m!s potential=m!p prospective=m!p aspiring=m!w tries=m!w>to tried=m!w>to trying=m!w>to yet=m!f>to if=m.c<even|m!c provided=m!c>that assuming=m!c
+    deputy=m!s vice=m!s assistant=m!s>word acting=m!s>word associate=m!s>word junior=m!s>word trainee=m!s potential=m!p prospective=m!p aspiring=m!w tries=m!w>to tried=m!w>to trying=m!w>to yet=m!f>to if=m.c<even|m!c provided=m!c>that assuming=m!c
     willing=m!w>to offered=m!w>to promised=m!f>to expected=m!f>to supposed=m!d>to required=m.d>to'),
     -- how much: a all, m most, o some, k many, f few, b both, l only, e every other, n nearly, x except, s the most;
     -- bounds of a number: g more than, s less than, m at least, l at most, i about
@@ -113,11 +113,12 @@ begin atomic
     all=q.a every=q.a each=q.a other=q!e<every most=b!l<at|q.s<the|q!m>word|q!m>of majority=q!m mostly=q.m mainly=q.m
     some=b.i>#|q.o several=q.ok many=q.k few=q.o<a|q!f both=q.b only=q.<not|q!l solely=q!l exclusively=q!l sole=q!l
     just=q.l merely=q.l strictly=q!l purely=q!l sometimes=q!t occasionally=q!t almost=b!is>#|q!n nearly=b!is>#|q!n except=q!x excluding=q!x barring=q!x apart=q!x>from aside=q!x>from
-    but=q!x<anything|q!x<everything|q!x<everyone|q!x<all half=q.h more=b!g>than#|q.k over=b!g># above=b!g># under=b!s>#
+    but=q!x<anything|q!x<everything|q!x<everyone|q!x<all half=P!h>kin|q!h>word|q.h partly=q!h partially=q!h more=b!g>than#|q.k over=b!g># above=b!g># under=b!s>#
     below=b!s># less=b!s>than# fewer=b!s>than# least=b!m<at minimum=b.m maximum=b.l up=b!l>to# about=b!i># around=b!i>#
     roughly=b!i># approximately=b!i># circa=b!i># exactly=b.x'),
     -- who: 1 I, w we, 2 you, m he, f she; as what: S subject, O object, P owner
     ('en', 'f', '', '
+    step=P!t>kin great=P!g>kin foster=P!t>kin law=P!l<in
     i=S.1 we=S.1w you=S.2+O.2 he=S.m she=S.f they=S.12mfw me=O.1 us=O.1w him=O.m them=O.12mfw my=P.1 mine=P.1 our=P.1w
     myself=O.z yourself=O.z himself=O.z herself=O.z themselves=O.z
     ours=P.1w your=P.2 yours=P.2 his=P.m her=P.f>word|O.f hers=P.f their=P.12mfw theirs=P.12mfw'),

@@ -234,6 +234,10 @@ begin
         end if;
     end if;
 
+    if (right(rtrim(a), 1) in ('?', '？')) <> (right(rtrim(b), 1) in ('?', '？')) then
+        v_signals := v_signals || 'mode: question'::text;
+    end if;
+
     -- numbers, dates, versions, currencies, units, identifiers
     if v_states then
         v_facts_a := memfold_internal._guard_facts(v_a, v_marked_a, v_class_a);

@@ -76,10 +76,13 @@ begin
     if not v_is_english then
         return memfold_internal._guard_other_language(a, p_marked_a, p_classes_a, p_only_a, b, p_marked_b, p_classes_b, p_only_b);
     elsif v_is_english and p_is_exchange
-        and least(cardinality(a) - cardinality(p_only_a), cardinality(b) - cardinality(p_only_b)) * 5
+        and (
+            least(cardinality(a) - cardinality(p_only_a), cardinality(b) - cardinality(p_only_b)) * 5
             >= greatest(cardinality(a), cardinality(b)) * 3
+            or greatest(cardinality(a), cardinality(b)) < 5 and greatest(cardinality(p_only_a), cardinality(p_only_b)) = 1
+        )
     then
-        -- a few content words exchanged, in texts that share most of theirs
+        -- A few content words are exchanged in texts that share most of theirs, or one in a text so short that each word is the fact.
         return memfold_internal._guard_substitution(a, p_classes_a, p_only_a, b, p_classes_b, p_only_b);
     end if;
     return null;

@@ -73,6 +73,7 @@ begin
                         -- a content word, which follows in "her dog" but not in "sees her"
                         when 'word' then v_next is not null and coalesce(left(p_classes[v_place + 1], 1), 'S') not in
                             ('s', 'p', '&', 'n', 'N')
+                        when 'kin' then memfold_internal._guard_persons() ? v_next
                         -- "is used to" has another meaning
                         when 'used' then v_next = 'to' and (v_before is null or v_before not in
                             ('is', 'are', 'am', 'was', 'were', 'be', 'been', 'being', 'get', 'gets', 'got', 'not', 'often'))

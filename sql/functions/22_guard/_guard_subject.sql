@@ -20,10 +20,6 @@ begin
     ) then
         foreach v_place in array p_only_a loop
             if memfold_internal._guard_persons() ? a[v_place] then
-                -- "feeds his neighbour's cat" / "feeds his cat"
-                if a[v_place + 1] = '''s' then
-                    return 'pronoun: ' || a[v_place];
-                end if;
                 exit when v_place > 5;
                 select not exists (
                     select from generate_series(1, v_place - 1) as p (place)

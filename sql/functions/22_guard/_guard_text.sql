@@ -95,6 +95,18 @@ begin
             E'\\1\x01\\2', 'g'),
         'prose/1');
 
+    -- "i m", "don t", "she ll": the apostrophe was not typed
+    if v_text ~ ' (?:m|t|re|ve|ll|d|s)(?: |$)' then
+        v_text := regexp_replace(
+            v_text,
+            E'((?:^| )\\x01?(?:i(?= m(?: |$))|(?:i|you|we|they|he|she|it|that|there|who)(?= (?:re|ve|ll|d|s)(?: |$))'
+            || '|(?:do|does|did|is|are|was|were|has|have|had|wo|ca|could|would|should|must|need)n?(?= t(?: |$)))) ', E'\\1''', 'g');
+    end if;
+    if position('step' in v_text) > 0 then
+        v_text := regexp_replace(v_text, E'((?:^| )\\x01?step)(?=(?:mother|father|brother|sister|son|daughter|mum|mom|dad)(?:[ ''.,]|$))',
+            E'\\1 ', 'g');
+    end if;
+
     if v_text !~ E'[^ a-z\\x01]' then
         return v_text;
     end if;
