@@ -67,7 +67,10 @@ $model$;
 
 -- The score veto/{version} of the features of two texts (_pair_features), in [0, 1]: generated from _veto_model().
 -- Uses neither the cosine nor the guard.
-{sql}\
+create or replace function memfold_internal._veto_trees(features double precision[]) returns double precision
+language plpgsql immutable strict parallel safe
+as $score$
+{body}$score$;
 """
 
 
@@ -117,7 +120,7 @@ def text_of(score: Score, version: str) -> str:
     trees = stored.pop("trees")
     model = json.dumps(stored, separators=(",", ":"))[:-1] + ',"trees":[\n'
     model += ",\n".join(json.dumps(tree, separators=(",", ":")) for tree in trees) + "\n]}"
-    return HEAD.format(version=version, model=model, trees=len(trees), sql=score.sql("_veto_trees"))
+    return HEAD.format(version=version, model=model, trees=len(trees), body=score.body())
 
 
 def read_model(text: str) -> tuple[Score, str]:

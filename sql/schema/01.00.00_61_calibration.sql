@@ -79,7 +79,7 @@ comment on column memfold.calibrations.method is
 'budget: the bands keep error rates within a budget; percentile: the bands are percentiles of the distributions.';
 comment on column memfold.calibrations.score is
 'The fitted model of a calibrated score. Null: the bands are of the cosine itself.';
-comment on column memfold.calibrations.score_sql is 'The score as an SQL function, which apply_calibration() creates.';
+comment on column memfold.calibrations.score_sql is 'The score as the body of a PL/pgSQL function, which apply_calibration() creates.';
 comment on column memfold.calibrations.candidate_threshold is
 'With a score: the cosine at or above which a neighbour is scored.';
 

@@ -125,7 +125,7 @@ def calibrated(dsn: str) -> None:
                 "insert into memfold.calibrations (calibration_id, model, merge_threshold, judge_threshold, report,"
                 " fingerprint, score, score_sql, candidate_threshold)"
                 " values (%s, 'calibrated', 0.9, 0.5, '{}', '', %s, %s, %s)",
-                [found, score and "{}", score and score.format(name=f"_score_{found.hex}"), score and 0.4],
+                [found, score and "{}", score, score and 0.4],
             )
         run(dsn, f"select memfold.apply_calibration('{found}')")
 

@@ -34,6 +34,7 @@ import numpy as np
 import pytest
 
 from memfold.tools.calibrate.score import Score
+from tests.support.calibration import create_score
 from tests.support.memories import check, ingest
 from tests.support.queries import DB
 
@@ -137,7 +138,7 @@ def by_cosine_alone(db: DB, pairs: list[Pair]) -> list[str]:
 def by_score(db: DB, pairs: list[Pair]) -> list[str]:
     vectors = literals()
     fitted = json.loads((DATA / "score.json").read_text())
-    db.execute(Score.from_json(json.dumps(fitted["score"])).sql("_score_of_a_test").encode())
+    create_score(db, "_score_of_a_test", Score.from_json(json.dumps(fitted["score"])))
     db.execute(
         "update memfold.embedding_models set score_function = '_score_of_a_test', candidate_threshold = %s,"
         " score_merge_threshold = %s, score_judge_threshold = %s",
@@ -316,7 +317,7 @@ def test_a_merge_by_score_is_explained(registered: DB, pairs: list[Pair], app: C
         " score, score_sql, report, fingerprint) values (%s, %s, %s, %s, %s, %s, %s, '{}', sha256('test'))",
         [
             calibration_id, MODEL, fitted["merge_threshold"], fitted["judge_threshold"], fitted["candidate_threshold"],
-            score.to_json(), score.sql(f"_score_{calibration_id.hex}"),
+            score.to_json(), score.body(),
         ],
     )  # fmt: skip
     registered.execute("select memfold.apply_calibration(%s)", [calibration_id])

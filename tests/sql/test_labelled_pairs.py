@@ -357,12 +357,7 @@ def test_thresholds_set_manually_are_what_an_undo_leads_back_to(db: DB) -> None:
 
 
 def scored(db: DB, sql: str = SCORE) -> UUID:
-    found = uuid4()
-    calibration(
-        db, 0.9, 0.2, calibration_id=found, score='{"format": "trees"}', candidate_threshold=0.4,
-        score_sql=sql.format(name=f"_score_{found.hex}"),
-    )  # fmt: skip
-    return found
+    return calibration(db, 0.9, 0.2, score='{"format": "trees"}', candidate_threshold=0.4, score_sql=sql)
 
 
 @pytest.mark.core
@@ -414,8 +409,8 @@ def test_what_is_left_of_an_unregistered_model(db: DB) -> None:
         SCORE.replace("    v := v + case", "    perform pg_sleep(0);\n    v := v + case"),
         SCORE.replace("float8 '-1.5'", "(select 1)"),
         SCORE.replace("float8 '0.0'", "float8 '0.0'; delete from memfold.labelled_pairs; v := v + case"),
-        SCORE.replace("{name}(features", "canonicalize(features"),
-        SCORE.replace("language plpgsql", "security definer language plpgsql"),
+        SCORE.replace("float8 '0.0'", "'\n--'; delete from memfold.labelled_pairs; v := '\n'"),
+        SCORE.replace("exp(", "memfold.canonicalize("),
         "select 1",
     ],
 )

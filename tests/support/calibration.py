@@ -8,26 +8,32 @@ from typing import Any
 import numpy as np
 
 from memfold.tools.calibrate import Pair
+from memfold.tools.calibrate.score import Score
+from tests.support.queries import DB
 
 SCORE = """\
-create or replace function memfold_internal.{name}(features double precision[]) returns double precision
-language plpgsql immutable strict parallel safe
-as $score$
 declare
     f0 constant double precision := features[1];
     f1 constant double precision := features[2];
     v double precision := float8 '-0.5';
 begin
-    if pg_catalog.cardinality(features) <> 2 then
-        raise exception 'memfold_internal.{name}: 2 features expected, got %', pg_catalog.cardinality(features)
+    if cardinality(features) <> 2 then
+        raise exception '2 features expected, got %', cardinality(features)
             using errcode = 'data_exception';
     end if;
     v := v + case when f0 <= float8 '0.5' then float8 '-1.5' else case when f1 <= float8 '1e-05' then float8 '0.0' else \
 float8 '2.5' end end;
     return 1 / (1 + exp(-greatest(least(v, float8 '500.0'), float8 '-500.0')));
 end;
-$score$;
 """
+
+
+def create_score(db: DB, name: str, score: Score) -> None:
+    """As apply_calibration() does."""
+    db.execute(
+        f"create or replace function memfold_internal.{name}(features double precision[]) returns double precision"
+        f" language plpgsql immutable strict parallel safe as $score$\n{score.body()}$score$".encode()
+    )
 
 
 def pair(number: int, label: str, cosine: float, *guard: str, **more: Any) -> Pair:

@@ -126,7 +126,7 @@ declare
     v bit varying;
 begin
     if cardinality(features) <> 43 then
-        raise exception '_veto_trees: 43 features expected, got %', cardinality(features)
+        raise exception '43 features expected, got %', cardinality(features)
             using errcode = 'data_exception';
     end if;
     v := varbit 'xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff'

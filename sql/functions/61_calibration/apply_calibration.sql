@@ -29,24 +29,15 @@ create or replace function memfold_internal._score_name(p_calibration_id uuid) r
 language sql immutable strict parallel safe
 return '_score_' || pg_catalog.replace(p_calibration_id::text, '-', '');
 
--- Whether a text creates the function p_name as Score.sql() writes it: arithmetic over its argument, no other reads or calls.
-create or replace function memfold_internal._is_score(p_score_sql text, p_name text) returns boolean
+-- Whether a text is the body of a function as Score.body() writes it: arithmetic over its argument, without other reads
+-- or calls.
+create or replace function memfold_internal._is_score(p_score_sql text) returns boolean
 language plpgsql immutable parallel safe
 as $$
 declare
-    v_head constant text := format(
-        'create or replace function memfold_internal.%s(features double precision[]) returns double precision', p_name)
-        || E'\nlanguage plpgsql immutable strict parallel safe\nas $score$\n';
-    v_tail constant text := E'\nend;\n$score$;\n';
-    v_body text;
+    -- without literals, comments on their own lines and numbers, words and signs are left; no literal has a second line
+    v_body text := regexp_replace(p_score_sql, E'''[^''\\\\]*''|^ *--[^\\n]*$', ' ', 'gn');
 begin
-    if not starts_with(p_score_sql, v_head) or right(p_score_sql, length(v_tail)) <> v_tail then
-        return false;
-    end if;
-    v_body := substr(p_score_sql, length(v_head) + 1, length(p_score_sql) - length(v_head) - length(v_tail)) || ' end';
-    -- Remove comment lines, literals and numbers; what is left are words and signs.
-    v_body := regexp_replace(v_body, E'^ *--[^\\n]*$', '', 'gn');
-    v_body := regexp_replace(v_body, E'''[^''\\\\]*''', ' ', 'g');
     v_body := regexp_replace(v_body, E'\\m[0-9]+(\\.[0-9]+)?(e[-+]?[0-9]+)?\\M', ' ', 'g');
     return v_body ~ E'^[a-z0-9_.,:;=<>+*/&()\\[\\]\\s-]*$' and v_body !~ E'--|/\\*' and not exists (
         select from regexp_matches(v_body, '[a-z0-9_.]+', 'g') as w (words)
@@ -71,12 +62,13 @@ begin
     select c.score_sql into v_sql from memfold.calibrations as c where c.calibration_id = p_calibration_id;
     if v_sql is null then
         return null;
-    elsif not memfold_internal._is_score(v_sql, v_name) then
+    elsif not memfold_internal._is_score(v_sql) then
         perform memfold_internal._fail('MF045', 'the score is not a function of only its features',
             format('score_sql of calibration %s is not what memfold calibrate writes.', p_calibration_id),
             'Calibrate again.');
     end if;
-    execute v_sql;
+    execute format('create or replace function memfold_internal.%I(features double precision[]) returns double precision'
+        ' language plpgsql immutable strict parallel safe as %L', v_name, v_sql);
     execute format('revoke all on function memfold_internal.%I(double precision[]) from public', v_name);
     execute format('grant execute on function memfold_internal.%I(double precision[]) to memfold_owner', v_name);
     execute format('comment on function memfold_internal.%I(double precision[]) is %L', v_name,

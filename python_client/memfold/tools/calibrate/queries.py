@@ -34,12 +34,11 @@ where %(tenant_id)s::text is null or l.tenant_id = %(tenant_id)s
 """
 ADD_CALIBRATION = """
 insert into memfold.calibrations (
-    calibration_id, model, merge_threshold, judge_threshold, method, score, score_sql, candidate_threshold, report,
-    fingerprint
+    model, merge_threshold, judge_threshold, method, score, score_sql, candidate_threshold, report, fingerprint
 ) values (
-    %(calibration_id)s, %(model)s, %(merge_threshold)s, %(judge_threshold)s, %(method)s, %(score)s::jsonb, %(score_sql)s,
+    %(model)s, %(merge_threshold)s, %(judge_threshold)s, %(method)s, %(score)s::jsonb, %(score_sql)s,
     %(candidate_threshold)s, %(report)s, %(fingerprint)s
-)
+) returning calibration_id
 """
 EMBEDDING_MODEL = """
 select m.dimensions, m.merge_threshold, m.judge_threshold, m.score_function, m.calibration_id

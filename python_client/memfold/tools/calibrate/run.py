@@ -99,29 +99,21 @@ def check_model(connection: DB, embedding_model: str) -> dict[str, Any]:
 def save(where: str | DB, made: Calibration) -> Calibration:
     """Store a calibration; returns it with its id."""
     with connected(where) as connection:
-        row = connection.execute("select memfold_internal._new_id()").fetchone()
-        calibration_id: UUID = row[0] if row is not None else UUID(int=0)
-        connection.execute(
+        row = connection.execute(
             queries.ADD_CALIBRATION,
             {
-                "calibration_id": calibration_id,
                 "model": made.model,
                 "merge_threshold": made.bands.merge,
                 "judge_threshold": made.bands.judge,
                 "method": made.method,
                 "score": None if made.score is None else made.score.to_json(),
-                "score_sql": None if made.score is None else made.score.sql(score_name(calibration_id)),
+                "score_sql": None if made.score is None else made.score.body(),
                 "candidate_threshold": made.candidate_threshold,
                 "report": Jsonb(made.report()),
                 "fingerprint": made.fingerprint,
             },
-        )
-    return replace(made, calibration_id=calibration_id)
-
-
-def score_name(calibration_id: UUID) -> str:
-    """The name of the function that the database creates for a calibration's score."""
-    return f"_score_{calibration_id.hex}"
+        ).fetchone()
+    return replace(made, calibration_id=None if row is None else row[0])
 
 
 def apply(where: str | DB, calibration_id: UUID) -> None:

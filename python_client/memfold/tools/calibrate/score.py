@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,8 +28,6 @@ MAX_TREES = 120
 MAX_LEAVES = 8
 MAX_BINS = 16
 FOLDS = 5
-# Names of functions that Score.sql creates.
-NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 # Beyond this, a probability is 0 or 1 to the last digit; exp() of it is still a number.
 FAR = 500.0
 # The unit of leaves, in log-odds: 120 trees, each off by half a step, do not add up to 1e-6.
@@ -91,10 +88,8 @@ class Score:
                 place = moved
         return added
 
-    def sql(self, name: str) -> str:
-        """The statement that creates this score as the function ``memfold.<name>(features double precision[])``."""
-        if not NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a function name: lower-case letters, digits and _, at most 63")
+    def body(self) -> str:
+        """This score as the body of a PL/pgSQL function of ``features double precision[]``."""
         width = -(-sum(node.feature < 0 for tree in self.trees for node in tree) // 4) * 4
         terms = [_bits(np.ones(width, dtype=np.bool_))]
         for feature, (thresholds, masks) in _masks(self.trees, width).items():
@@ -118,15 +113,12 @@ class Score:
             plane[: len(above)] = [bool(steps >> digit & 1) for steps in above]
             counts.append(f"{1 << digit} * bit_count(v & {_bits(plane)})")
         lines = [
-            f"create or replace function memfold_internal.{name}(features double precision[]) returns double precision",
-            "language plpgsql immutable strict parallel safe",
-            "as $score$",
             "declare",
             "    -- the leaves that can be reached: one of each tree remains",
             "    v bit varying;",
             "begin",
             f"    if cardinality(features) <> {len(self.names)} then",
-            f"        raise exception '{name}: {len(self.names)} features expected, got %', cardinality(features)",
+            f"        raise exception '{len(self.names)} features expected, got %', cardinality(features)",
             "            using errcode = 'data_exception';",
             "    end if;",
             "    v := " + "\n        & ".join(terms) + ";",
@@ -134,7 +126,6 @@ class Score:
             *(f"        + {count}" for count in counts),
             "    ))));",
             "end;",
-            "$score$;",
         ]
         return "\n".join(lines) + "\n"
 
