@@ -98,7 +98,7 @@ def _once(server: harness.Server, kind: str, rows: int, variant: str) -> tuple[f
                 adopter.run(*adopter.define("bench.memories", asked), options, only=3)
             else:
                 connection.execute(
-                    "update bench.memories set content_hash = memfold_internal._adopted_hash(content, 'prose/1')"
+                    "update bench.memories set content_hash = memfold.adopted_hash(content, 'prose/1')"
                     " where tenant_id is not null"
                 )
             took = time.perf_counter() - began

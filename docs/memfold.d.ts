@@ -17,6 +17,18 @@ export interface Functions {
     arguments: { pairs: Json | null; tenant_id?: string | null };
     row: { add_labelled_pairs: string | null };
   };
+  adopted_claim: {
+    arguments: { adoption: string | null; scope: string[] | null; content_hash: Uint8Array | null };
+    row: { adopted_claim: null | null };
+  };
+  adopted_hash: {
+    arguments: { content: string | null; profile: string | null };
+    row: { adopted_hash: Uint8Array | null };
+  };
+  adopted_repeat: {
+    arguments: { adoption: string | null; row_key: Json | null };
+    row: { adopted_repeat: null | null };
+  };
   apply_calibration: {
     arguments: { calibration_id: string | null };
     row: { apply_calibration: null | null };
@@ -84,6 +96,10 @@ export interface Functions {
   derive_scope: {
     arguments: { memory_ids: string[] | null; tenant_id?: string | null };
     row: { derive_scope: null | null };
+  };
+  describe_pairs: {
+    arguments: { pairs: Json | null; tenant_id?: string | null };
+    row: { ordinal: string | null; guard: string[] | null; features: Json | null };
   };
   drop_embeddings: {
     arguments: { embedding_model: string | null; tenant_id?: string | null; after?: string | null; max_results?: number | string | null; run_id?: string | null };
@@ -280,6 +296,10 @@ export interface Functions {
   sweep_duplicates: {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; embedding_model?: string | null; dry_run?: boolean | null; max_operations?: number | string | null; memory_ids?: string[] | null; into_run?: string | null };
     row: { run_id: string | null; cluster: string | null; memory_id: string | null; representative_id: string | null; similarity: number | null; guard: string[] | null; content: string | null; representative_content: string | null; action: string | null };
+  };
+  tenants: {
+    arguments: Record<string, never>;
+    row: { tenants: string | null };
   };
   text_index_ddl: {
     arguments: { text_search?: string | null; drop_index?: boolean | null };

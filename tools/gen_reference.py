@@ -249,6 +249,7 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "ingest_plain_rows": ["select * from ingest_plain_rows('acme')"],
         "run_maintenance": ["select run_maintenance('acme') -> 'counts' as counts"],
         "run_maintenance_all": [],
+        "tenants": ["select tenants()"],
     },
     "Calibrate": {
         "add_labelled_pair": [
@@ -268,6 +269,10 @@ PARTS: dict[str, dict[str, list[str]]] = {
         ],
         "remove_labelled_pair": [
             "select remove_labelled_pair(pair_id, 'acme') from labelled_pairs where content_b = 'Eve likes Rome.'",
+        ],
+        "describe_pairs": [
+            "select guard, features ->> 'shared' as shared\n"
+            'from describe_pairs(\'[{"a": "Eve likes tea.", "b": "Eve hates tea.", "similarity": 0.8}]\', \'acme\')',
         ],
         "replay_bucket": [
             "select action, count(*) from replay_bucket('acme') group by 1 order by 1",
@@ -341,9 +346,18 @@ PARTS: dict[str, dict[str, list[str]]] = {
         "erase_bucket": ["select * from erase_bucket('globex', 'eve')"],
         "erase_tenant": ["select * from erase_tenant('globex', 'contract 4711 ended')"],
     },
+    "Called by adopted tables": {
+        "adopted_hash": ["select encode(adopted_hash('Alice has a cat.', 'prose/1'), 'hex')"],
+        "adopted_claim": [],
+        "adopted_repeat": [],
+    },
 }
 
 VIEWS: dict[str, list[str]] = {
+    "ledger": [
+        "select action, tier, method, undone, is_undoable from ledger\n"
+        "where tenant_id = 'acme' and tier > 1 and action <> 'escalated' order by event_id limit 4",
+    ],
     "memory_audit": [
         "select content, status, repetition_count, independent_repetitions,\n"
         "    round(confidence::numeric, 3) as confidence\n"

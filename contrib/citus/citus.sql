@@ -310,7 +310,7 @@ alter function memfold_internal._authorize_session(text, name) security definer 
 alter function memfold_internal._authorize_queue_session(text) security definer set search_path = pg_catalog, pg_temp;
 
 -- Not the recursive query of one server: on Citus, such a query must be about one tenant.
-create or replace function memfold_internal._tenants() returns setof text
+create or replace function memfold.tenants() returns setof text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set citus.allow_nested_distributed_execution = on
 as $body$
 begin
@@ -443,7 +443,7 @@ begin
     for v_function in
         select p.oid::regprocedure as name, p.proname in (
             '_is_tenant_node', '_assert_local_shard', '_run_on_shard', '_authorize_session', '_authorize_queue_session',
-            '_shard_calls', '_shard_schema', '_shard_schema_name', '_shard_functions_state', '_is_shard_authorized'
+            '_shard_calls', '_shard_schema', '_shard_schema_name', '_is_shard_authorized'
         ) as is_for_sessions
         from pg_proc as p
         where p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
@@ -693,8 +693,8 @@ begin
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname in (
             'register_embedding_model', 'unregister_embedding_model', 'replace_embedding_model', 'apply_calibration',
             'undo_calibration', 'create_vector_index', 'drop_vector_index', 'create_text_index', 'drop_text_index', '_indexed_words',
-            '_rehash_end', '_claim_all_tenants', '_retry_all_tenants', '_tenants', '_shard_schema', 'create_shard_functions',
-            'drop_shard_functions', '_create_shard_functions', '_drop_shard_functions', '_refresh_shard_functions', '_copy_rules'
+            '_rehash_end', '_claim_all_tenants', '_retry_all_tenants', 'tenants', '_shard_schema', 'create_shard_functions',
+            'drop_shard_functions', 'shard_functions', '_create_shard_functions', '_drop_shard_functions', '_copy_rules'
         )
         or p.pronamespace = 'memfold_internal'::regnamespace and p.proname in (
             'set_policy', 'set_options', 'set_predicate', 'set_common_predicates', 'erase_tenant', 'import_bucket', 'rehash_begin'
@@ -703,6 +703,7 @@ begin
         execute format('alter function %s owner to memfold_rules', v_function.name);
         execute format('grant execute on function %s to memfold_owner', v_function.name);
     end loop;
+    grant execute on function memfold.shard_functions() to memfold_app, memfold_agent, memfold_judge, memfold_auditor;
     -- For the schemas of create_shard_functions().
     execute format('grant create on database %I to memfold_rules', current_database());
     -- Distribute types first, as those of arguments: types in a function's body are not recorded as dependencies.
@@ -845,6 +846,8 @@ drop table held_views;
 -- Shards with functions of the previous release get those of this one.
 do $$
 begin
-    perform memfold_internal._refresh_shard_functions();
+    if (select bool_or(f.state <> 'missing') and bool_or(f.state <> 'current') from memfold.shard_functions() as f) then
+        perform from memfold.create_shard_functions();
+    end if;
 end;
 $$;

@@ -215,24 +215,21 @@ $body$;
 comment on function memfold_internal._shard_functions_state(text) is
 'Whether this node has the functions of that shard of memories: current, old (of another release, or dropped in part) or missing.';
 
-create or replace function memfold_internal._refresh_shard_functions() returns bigint
+create or replace function memfold.shard_functions() returns table (node text, shard_id bigint, state text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $body$
 begin
-    if (
-        select bool_and(r.result = 'current') or bool_and(r.result = 'missing')
-        from run_command_on_placements(
-            'memfold.memories', $$select memfold_internal._shard_functions_state('%s')$$, false
-        ) as r
-        where r.success
-    ) then
-        return 0;
-    end if;
-    return (select count(*) from memfold.create_shard_functions() as f where f.result = 'created');
+    return query
+    select r.nodename || ':' || r.nodeport, r.shardid, r.result
+    from run_command_on_placements(
+        'memfold.memories', $$select memfold_internal._shard_functions_state('%s')$$, false
+    ) as r
+    where r.success;
 end;
 $body$;
-comment on function memfold_internal._refresh_shard_functions() is
-'create_shard_functions() if some shards have functions and others do not. Returns for how many they were created.';
+comment on function memfold.shard_functions() is
+'Returns, on Citus, which shards of memories have functions of their own (create_shard_functions): current, old (of another release, or
+dropped in part) or missing; of nodes that answer.';
 
 create or replace function memfold.drop_shard_functions() returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -443,7 +440,7 @@ begin
     for v_function in
         select p.oid::regprocedure from pg_proc as p
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[])
-            and p.proname ~ '_shard_(functions|schema|source|calls|tables|authorized)'
+            and p.proname ~ '(^|_)shard_(functions|schema|source|calls|tables|authorized)'
     loop
         execute format('revoke all on function %s from public', v_function);
     end loop;

@@ -338,13 +338,13 @@ def test_writers_hash_from_step_2_on(db: DB, run: Run) -> None:
     made = one(
         db,
         "insert into app.memories (tenant_id, content) values ('t9', 'Some  TEXT.')"
-        " returning content_hash = memfold_internal._adopted_hash('some text', 'prose/1')",
+        " returning content_hash = memfold.adopted_hash('some text', 'prose/1')",
     )
     assert made is True
     assert one(
         db,
         "update app.memories set content = 'other' where tenant_id = 't9'"
-        " returning content_hash = memfold_internal._adopted_hash('other', 'prose/1')",
+        " returning content_hash = memfold.adopted_hash('other', 'prose/1')",
     )
     assert (
         one(db, "update app.memories set content = null where tenant_id = 't9' returning content_hash")
@@ -359,7 +359,7 @@ def test_writers_hash_from_step_2_on(db: DB, run: Run) -> None:
     forged = (
         "insert into app.memories (tenant_id, content, content_hash) values ('t9', 'x', 'forged') returning"
     )
-    assert one(db, f"{forged} content_hash = memfold_internal._adopted_hash('x', 'prose/1')")
+    assert one(db, f"{forged} content_hash = memfold.adopted_hash('x', 'prose/1')")
 
 
 @pytest.mark.one_server
@@ -387,7 +387,7 @@ def test_other_before_triggers_are_respected(db: DB, run: Run) -> None:
     )
     run("run", *OPTIONS, "--step", "1")
     run("run", *TABLE, "--step", "2")
-    hashed = "returning content_hash = memfold_internal._adopted_hash(content, 'prose/1'), content"
+    hashed = "returning content_hash = memfold.adopted_hash(content, 'prose/1'), content"
     assert db.execute(
         f"insert into app.memories (tenant_id, reads) values ('t9', 7) {hashed}"
     ).fetchone() == (True, "told: 7")
@@ -425,7 +425,7 @@ def test_owner_without_superuser_and_a_writer_without_rights(
         check_adopted(db, before)
         app = connect(user=writer)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            app.execute("select memfold_internal._adopted_hash('x', 'prose/1')")
+            app.execute("select memfold.adopted_hash('x', 'prose/1')")
         insert = "insert into app.memories (tenant_id, content) values ('t9', %s) returning id, content_hash"
         made = app.execute(insert, ["A fact."]).fetchone()
         assert made is not None
@@ -511,9 +511,7 @@ def test_the_conflict_names_the_row(db: DB, run: Run, dsn: str) -> None:
     for conflict in (conflict_of(db, error.value, row), asyncio.run(_async_conflict(dsn, error.value, row))):
         assert isinstance(conflict, MemoryHashConflict)
         assert conflict.existing_id == kept
-        assert conflict.content_hash == one(
-            db, "select memfold_internal._adopted_hash('fact number 13', 'prose/1')"
-        )
+        assert conflict.content_hash == one(db, "select memfold.adopted_hash('fact number 13', 'prose/1')")
         assert str(kept) in str(conflict)
     # another unique index is another matter
     with pytest.raises(psycopg.errors.UniqueViolation) as other:

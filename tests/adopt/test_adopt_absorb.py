@@ -316,11 +316,11 @@ def test_switched_on_and_off(db: DB, run: Run) -> None:
     assert "adoption_repeats" not in run("plan", *OPTIONS)
     planned = run("plan", *OPTIONS, "--absorb")
     assert "adoption_repeats" in planned
-    assert "memfold_internal._adopted_claim('app_memories'" in planned
+    assert "memfold.adopted_claim('app_memories'" in planned
     # said once, whatever happens between
     run("run", *OPTIONS, "--absorb", "--step", "1")
     assert "absorbed after step 6" in run("status")
-    assert "memfold_internal._adopted_claim('app_memories'" in run("plan", *TABLE)
+    assert "memfold.adopted_claim('app_memories'" in run("plan", *TABLE)
     done = run("run", *TABLE, "--confirm")
     assert "or with a plain INSERT: a known text is absorbed." in done
     db.execute(INSERT, ["A fact."])
@@ -359,7 +359,7 @@ def test_a_writer_and_an_owner_without_rights(db: DB, run: Run, connect: Connect
         app = connect(user=writer)
         assert app.execute(INSERT, ["A fact."]).rowcount == 1
         assert app.execute(INSERT, ["a FACT"]).rowcount == 0
-        for refused in ("select memfold_internal._adopted_repeat('app_memories', '{}')",
+        for refused in ("select memfold.adopted_repeat('app_memories', '{}')",
                         "select * from memfold.adoption_repeats"):  # fmt: skip
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 app.execute(refused.encode())

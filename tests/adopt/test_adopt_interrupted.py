@@ -339,7 +339,7 @@ def test_duplicates_that_slip_in_while_the_index_is_built(db: DB, dsn: str, conn
         db.execute(
             "set session_replication_role = 'replica';"
             " insert into app.memories (tenant_id, content, content_hash) select 't7', 'HELD ' || repeat(' ', i),"
-            " memfold_internal._adopted_hash('held', 'prose/1') from generate_series(1, 3) i;"
+            " memfold.adopted_hash('held', 'prose/1') from generate_series(1, 3) i;"
             " reset session_replication_role"
         )
         writer.execute("commit")

@@ -155,7 +155,7 @@ def test_langchain(db: DB, dsn: str) -> None:
         " on conflict (id) do update set document = excluded.document",
         [ids[0], collections[0], "Another document.", '{"user_id": "user-1"}'],
     )
-    assert one(db, "select content_hash = memfold_internal._adopted_hash('another document', 'prose/1')"
+    assert one(db, "select content_hash = memfold.adopted_hash('another document', 'prose/1')"
                    " from langchain_pg_embedding where id = %s", ids[0])  # fmt: skip
     # a collection that is dropped takes its documents with it, as before
     db.execute("delete from langchain_pg_collection where uuid = %s", [collections[0]])

@@ -189,7 +189,7 @@ def test_many_marks_are_refused(db: DB, policy: str) -> None:
         refused(
             db, "insert into memfold.memories (tenant_id, content) values ('acme', %s) returning 1", content
         )
-        refused(db, "select memfold_internal._adopted_hash(%s, 'prose/1')", content)
+        refused(db, "select memfold.adopted_hash(%s, 'prose/1')", content)
         batch = json.dumps([{"content": content}, {"content": "User likes tea"}])
         states = within(
             db,

@@ -651,24 +651,25 @@ def test_up_and_down(place: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_self_test")
-def test_an_index_of_vectors_is_made_with_the_database(db: psycopg.Connection[Any], dsn: str) -> None:
+def test_an_index_of_vectors_is_made_with_the_database(
+    db: psycopg.Connection[Any], dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And doctor names the statements while large buckets lack theirs."""
-    db.execute("select memfold.register_embedding_model('toy', 3)")
+    db.execute("select memfold.register_embedding_model('a ''toy''', 3)")
     for n in range(4):
         db.execute(
-            "select memfold.ingest_memory(%s, 't', subject => %s, embedding => '[1,0,0]', embedding_model => 'toy')",
+            "select memfold.ingest_memory(%s, 't', subject => %s, embedding => '[1,0,0]', embedding_model => 'a ''toy''')",
             [f"fact {n}", f"s{n}"],
         )
-    db.execute(
-        "create or replace function memfold_internal._search_limit() returns bigint language sql immutable return 2"
-    )
+    assert one(db, "select memfold_internal._search_limit()") == queries.SEARCH_LIMIT
+    monkeypatch.setattr(queries, "SEARCH_LIMIT", 2)
     told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
-    assert "search is not complete in 1 buckets of more than 2 vectors of toy" in told
-    assert "select memfold.vector_index_ddl('toy') \\gexec" in told
+    assert "search is not complete in 1 buckets of more than 2 vectors of a 'toy'" in told
+    assert "select memfold.vector_index_ddl('a ''toy''') \\gexec" in told
     assert "select memfold.text_index_ddl() \\gexec" in told
     db.execute("select memfold.create_text_index()")
-    made = migrate.create_vector_index(dsn, "toy")
-    assert (made, migrate.create_vector_index(dsn, "toy")) == (True, False)
+    made = migrate.create_vector_index(dsn, "a 'toy'")
+    assert (made, migrate.create_vector_index(dsn, "a 'toy'")) == (True, False)
     told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
     assert "ok       search covers every bucket completely" in told
     with pytest.raises(MemfoldError) as unknown:

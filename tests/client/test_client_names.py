@@ -66,16 +66,23 @@ def test_predicates_and_texts_without_a_subject(client: Memfold, db: DB) -> None
     assert client.unlink_subject(None, "notes", subject="Georg Maier") == 1
 
 
-def test_all_that_is_left_is_taken_up_a_batch_at_a_time(client: Memfold, db: DB, connect: Connect) -> None:
+def test_all_that_is_left_is_taken_up(
+    client: Memfold, db: DB, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tell(client)
     client.ingest("rides a bike", subject="Georg", bucket_id="other")
     client.link_subject("Georg", "Georg Maier", "*")
     assert subjects(db) == {"Georg", "Georg Maier"}
-    assert client.take_up_links("default") == 0, "links of all buckets are not of this one"
-    assert client.take_up_links(batch_size=1) == 3
+    monkeypatch.setattr("memfold.client.names._PATIENCE", 1)
+    other = connect()
+    other.execute("begin")
+    other.execute("select from memfold.memories where subject = 'Georg' for update")
+    with pytest.raises(errors.MemfoldError, match="others hold the locks"):
+        client.take_up_links()
+    other.execute("rollback")
+    assert client.take_up_links() == 3
     assert subjects(db) == {"Georg Maier"}
-    with pytest.raises(errors.MemfoldError, match="batch_size was 0"):
-        client.take_up_links(batch_size=0)
+    assert client.take_up_links() == 0
 
 
 class Certain:

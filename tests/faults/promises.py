@@ -75,7 +75,7 @@ PROMISES = {
         ) as u where u.action = u.before""",
     "an undone run has nothing in force": """
         select r.tenant_id, r.run_id, e.event_id from memfold.runs as r
-        join memfold_internal._ledger as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
+        join memfold.ledger as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
         where r.tenant_id = any(%(tenants)s) and r.status = 'undone' and e.action in ('merged', 'replaced', 'pruned')
         and not e.undone""",
     "sides, edges and turns exist": """

@@ -151,9 +151,9 @@ def test_a_copy_is_equal_and_can_be_written_to(
     assert {name for name, _ in granted} == {
         "schema",
         "memfold.memory_audit",
-        "memfold_internal._adopted_claim(text,text[],bytea)",
-        "memfold_internal._adopted_hash(text,text)",
-        "memfold_internal._adopted_repeat(text,jsonb)",
+        "memfold.adopted_claim(text,text[],bytea)",
+        "memfold.adopted_hash(text,text)",
+        "memfold.adopted_repeat(text,jsonb)",
     }
     was = servers.contents(source)
     # two ways to write a text and texts that have opted out, a judgement and its answer, intervals, and the row

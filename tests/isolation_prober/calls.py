@@ -128,7 +128,7 @@ NEUTRAL: dict[str, Any] = {
     "key_fields": None, "metadata_keys": None, "cardinality": "one", "dry_run": False, "approval": "judge",
     "feature": "it", "reason": "because", "worker": "a worker", "min_age": "0 s", "unused_for": "0 s",
     "_rehash_batch.batch_size": 10, "_is_undoable.action": "merged", "tier": 2, "observation": False,
-    "_is_unmeasured.merge_threshold": 0.92, "_is_unmeasured.judge_threshold": 0.85, "text_search": "simple",
+    "text_search": "simple",
     "_take_up_batch.kind": "subject", "as_of": None, "known_at": None, "of_tenant": "x", "of_bucket": "x",
     "capitals": "A", "fold_from": "A", "fold_to": "a", "_vector_index_name.model": "m", "words": ["tea"],
     "actor": "postgres", "since": "2025-01-01",

@@ -11,9 +11,10 @@ from tests.support.queries import DB
 
 # What only the owner (a DBA) may call.
 OWNERS = {
-    "apply_calibration", "create_text_index", "create_vector_index", "derive_scope", "drop_embeddings",
+    "adopted_claim", "adopted_hash", "adopted_repeat",
+    "apply_calibration", "create_text_index", "create_vector_index", "derive_scope", "describe_pairs", "drop_embeddings",
     "erase_tenant", "import_bucket", "register_embedding_model",
-    "replace_embedding_model", "replay_bucket", "run_maintenance_all", "text_index_ddl",
+    "replace_embedding_model", "replay_bucket", "run_maintenance_all", "tenants", "text_index_ddl",
     "undo_calibration", "unregister_embedding_model", "vector_index_ddl",
 }  # fmt: skip
 # What commits can neither pin search_path nor be a definer: it writes every name in full, operators too.
@@ -37,7 +38,7 @@ AGENTS = {
 # The functions that a judge may call; a judge has no tenant.
 JUDGES = {"claim_judgements", "fail_judgement", "resolve_judgement", "retry_judgements"}
 # Functions that work across tenants belong to memfold_queue, whose policies allow it.
-QUEUES = {"_claim", "_retry_judgements", "_tenants", "_indexed_words"}
+QUEUES = {"_claim", "_retry_judgements", "_indexed_words", "tenants"}
 
 
 @pytest.mark.core
@@ -177,11 +178,11 @@ def test_definers_are_the_write_api(db: DB) -> None:
     assert definers == PUBLIC - OWNERS - PROCEDURES - {
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
-        "apply_calibration", "create_text_index", "create_vector_index", "drop_embeddings",
+        "adopted_claim", "adopted_hash", "adopted_repeat",
+        "apply_calibration", "create_text_index", "create_vector_index", "describe_pairs", "drop_embeddings",
         "text_index_ddl", "erase_tenant",
         "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
-        "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_adopted_claim", "_adopted_hash",
-        "_adopted_repeat", "_believed_memories",
+        "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_believed_memories",
         "_explain_pair",
         "_rehash_batch", "_rehash_begin", "_rehash_end", "_take_up_batch", "_veto_reasons",
     } | QUEUES  # fmt: skip

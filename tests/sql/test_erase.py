@@ -622,7 +622,7 @@ class History:
 
     def undo(self) -> None:
         event = self.some(
-            "select event_id from memfold_internal._ledger where bucket_id = %s and not undone"
+            "select event_id from memfold.ledger where bucket_id = %s and not undone"
             " and memfold_internal._is_undoable(action, tier, observation) order by event_id"
         )
         if event:
@@ -639,7 +639,7 @@ class History:
 
     def said_by_others(self, turn: str) -> list[tuple[Any, ...]]:
         return self.db.execute(
-            "select event_id, content, metadata, observed_at, observation from memfold_internal._ledger"
+            "select event_id, content, metadata, observed_at, observation from memfold.ledger"
             " where bucket_id = %s and origin is not null and origin <> 'recalled' and not source_turn_ids <@ array[%s]"
             " order by event_id",
             [self.bucket, turn],
@@ -677,7 +677,7 @@ def test_any_history(db: DB, number: int) -> None:
     for turn in turns:
         erase(db, f"turn-{turn}")
     check(db)
-    assert db.execute("select distinct action from memfold_internal._ledger").fetchall() == [("erased",)]
+    assert db.execute("select distinct action from memfold.ledger").fetchall() == [("erased",)]
     for table in (
         "memories",
         "memory_vectors",

@@ -131,6 +131,29 @@ def test_many_at_once_all_or_none(db: DB) -> None:
     assert len(pairs(db)) == 2
 
 
+def test_pairs_are_described(db: DB) -> None:
+    """By the guard, with the antonyms of the tenant, and by the features in the order in which a score takes them."""
+    db.execute("insert into memfold.antonyms (tenant_id, word, antonym) values ('acme', 'tabs', 'spaces')")
+    given = [
+        {"a": "We use tabs", "b": "We use spaces", "similarity": 0.9},
+        {"a": "We use tabs", "b": "We use spaces"},
+    ]
+    call = "select ordinal, guard, features from describe_pairs(%s, %s)"
+    expected = db.execute(
+        "select memfold_internal._pair_feature_names(), memfold_internal._pair_features('acme', 0.9, %s, %s, %s)",
+        ["We use tabs", "We use spaces", ["antonym: tabs <> spaces"]],
+    ).fetchone()
+    assert expected is not None
+    found = db.execute(call, [json.dumps(given), "acme"]).fetchall()
+    assert [row[:2] for row in found] == [(1, ["antonym: tabs <> spaces"]), (2, ["antonym: tabs <> spaces"])]
+    assert [*found[0][2].items()] == [*zip(*expected, strict=True)]
+    assert found[1][2] is None
+    others = db.execute(call, [json.dumps(given), "*"]).fetchall()
+    assert [row[1] for row in others] == [["substitution: tabs <> spaces"]] * 2
+    for code, wrong, tenant in (("MF035", "{}", "*"), ("MF042", '[{"c": 1}]', "*"), ("MF001", "[]", "")):
+        raises(code, db.execute, call, [wrong, tenant])
+
+
 # from past decisions ----------------------------------------------------------------------------------------
 
 
@@ -462,6 +485,7 @@ def test_calibrations_are_the_owners(db: DB, app: App) -> None:
     for statement in (
         f"select apply_calibration('{found}')",
         "select undo_calibration('m')",
+        "select describe_pairs('[]', 'acme')",
         "insert into calibrations (model, merge_threshold, judge_threshold, report, fingerprint)"
         " values ('m', 0.9, 0.1, '{}', '')",
         "update calibrations set score_sql = 'x'",

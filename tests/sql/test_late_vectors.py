@@ -91,7 +91,7 @@ def test_two_phrasings_of_one_value_are_one(db: DB, order: tuple[int, ...]) -> N
     results = both(db, [(*a, 1), (*b, 2)], order)
     assert results == [("embedded", None, None, False), ("merged", "vector", 0.97, False)]
     rows = db.execute(
-        "select e.action, e.tier, e.method, w.content, l.content, u.action, u.method from memfold_internal._ledger as e"
+        "select e.action, e.tier, e.method, w.content, l.content, u.action, u.method from memfold.ledger as e"
         " join memories as w on w.tenant_id = e.tenant_id and w.memory_id = e.memory_id"
         " join memories as l on l.tenant_id = e.tenant_id and l.memory_id = e.target_id"
         " left join memory_events as u on u.tenant_id = e.tenant_id and u.event_id = e.undoes"

@@ -331,7 +331,7 @@ def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
     assert run_maintenance(app("acme"))["counts"]["plain"] == 1
     for statement in (
         "select memfold.run_maintenance('acme')", "call memfold.run_maintenance_all()",
-        "select memfold_internal._tenants()",
+        "select memfold.tenants()",
     ):  # fmt: skip
         with pytest.raises(psycopg.Error) as error:
             app("other").execute(statement.encode())
@@ -341,6 +341,7 @@ def test_an_application_does_it_for_its_tenant(db: DB, app: Connect) -> None:
 def test_maintenance_of_all_tenants(db: DB) -> None:
     for tenant in ("acme", "beta", "gamma"):
         plainly(db, "Bob has a dog.", tenant_id=tenant)
+    assert db.execute("select tenants()").fetchall() == [("acme",), ("beta",), ("gamma",)]
     db.execute("call run_maintenance_all()")
     assert db.execute("select count(*), count(distinct tenant_id) from memory_events").fetchone() == (3, 3)
     db.execute("begin")

@@ -366,7 +366,7 @@ def test_two_tombstones(db: DB) -> None:
     # either may be lifted by itself
     for memory_id, other in (ids, ids[::-1]):
         db.execute(
-            "select undo(event_id, tenant_id => 'acme') from memfold_internal._ledger where action = 'rejected' and tier = 3"
+            "select undo(event_id, tenant_id => 'acme') from memfold.ledger where action = 'rejected' and tier = 3"
             " and memory_id = %s and not undone",
             [memory_id],
         )

@@ -52,6 +52,34 @@ def test_any_events_in_any_order(db: DB, seed: int) -> None:
     assert undone > 50
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_ledger_says_what_can_be_undone(db: DB, seed: int) -> None:
+    """The view ledger, of every row, before and after a rehash whose events undo() refuses."""
+    model(db)
+    db.execute("select set_predicate('works_at', 'acme')")
+    db.execute("select set_policy('acme', 'default', canonicalizer => 'exact')")
+    history = History(db, "default", seed)
+    history.run(50)
+    ingest(db, "It rains")
+    ingest(db, "it rains")
+    events = "select event_id, is_undoable, method = 'rehash' from memfold.ledger order by event_id"
+    for rehashed in (False, True):
+        found = db.execute(events).fetchall()
+        for event, is_undoable, _ in found:
+            code = None
+            try:
+                with db.transaction(force_rollback=True):
+                    undo(db, event)
+            except psycopg.Error as error:
+                code = error.sqlstate
+            assert (code is None) == is_undoable, (event, code)
+            assert code in (None, "MF032", "MF033")
+        assert {is_undoable for _, is_undoable, _ in found} == {True, False}
+        assert any(is_rehash for _, _, is_rehash in found) == rehashed
+        if not rehashed:
+            db.execute("call memfold.rehash_bucket('acme', 'default', 'flat')")
+
+
 def test_a_life_goes_on_after_undos(db: DB) -> None:
     """Undone, then folded, retired and restated again, then undone again."""
     model(db)

@@ -146,7 +146,7 @@ def check_adopted(db: DB, before: dict[str, list[tuple[Any, ...]]]) -> None:
     assert one(
         db,
         "select count(*) from app.memories where content_hash is distinct from"
-        " memfold_internal._adopted_hash(content, 'prose/1')",
+        " memfold.adopted_hash(content, 'prose/1')",
     ) == 0  # fmt: skip
     index = db.execute(
         "select indisvalid and indisready and indisunique from pg_index"

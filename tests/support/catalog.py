@@ -10,10 +10,11 @@ from tests.support.queries import DB
 
 SNAPSHOT = Path(__file__).with_name("snapshot.sql").read_text()
 PUBLIC = {
-    "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "apply_calibration", "apply_decay",
+    "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "adopted_claim", "adopted_hash", "adopted_repeat",
+    "apply_calibration", "apply_decay",
     "approve_run", "ask_links", "attach_embedding", "canonicalize", "canonicalizer_selftest",
     "check_invariants", "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate",
-    "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope",
+    "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope", "describe_pairs",
     "drop_embeddings", "duplicate_pairs",
     "effective_confidence", "embed_pending", "end_reembedding", "end_session", "erase_bucket", "erase_memory",
     "erase_source", "erase_tenant", "explain_memory", "export_bucket", "fail_judgement", "find_similar", "forget_memories",
@@ -24,7 +25,7 @@ PUBLIC = {
     "resolve_judgement", "retry_judgements", "run_maintenance", "run_maintenance_all",
     "search_memories", "set_common_predicates", "set_options", "set_policy", "set_predicate", "start_reembedding",
     "suggest_links", "suggest_predicates",
-    "supersede_memory", "sweep_duplicates", "take_up_links", "text_index_ddl", "undo", "undo_calibration",
+    "supersede_memory", "sweep_duplicates", "take_up_links", "tenants", "text_index_ddl", "undo", "undo_calibration",
     "undo_actor", "undo_run", "unlink_predicate", "unlink_subject", "unregister_embedding_model",
     "update_memory", "vector_index_ddl",
 }  # fmt: skip

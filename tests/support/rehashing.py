@@ -23,7 +23,7 @@ BY_HAND = (
     "update_memory(%(one)s, %(text)s, tenant_id => 'acme')",
 )
 UNDOABLE = """
-select event_id, tier = 1 from memfold_internal._ledger where not undone
+select event_id, tier = 1 from memfold.ledger where not undone
     and (tier >= 2 or tier = 1 and observation)
     and action <> 'judged' and action <> 'rehashed' and action <> 'escalated' and action <> 'inserted'
     and not (action = 'rejected' and tier < 3) order by 1

@@ -64,7 +64,7 @@ def fold_two(db: DB, rng: random.Random, _: list[str]) -> None:
 
 
 UNDOABLE = """
-select e.event_id from memfold_internal._ledger as e
+select e.event_id from memfold.ledger as e
 where memfold_internal._is_undoable(e.action, e.tier, e.observation) and not e.undone order by 1
 """
 

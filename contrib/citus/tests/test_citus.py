@@ -117,7 +117,7 @@ def test_a_populated_server_keeps_what_it_had(nodes: citus_nodes.Nodes) -> None:
             ).fetchone() == (each, each + 1)
 
 
-def test_doctor_checks_to_its_end(nodes: citus_nodes.Nodes) -> None:
+def test_doctor_checks_to_its_end(nodes: citus_nodes.Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Including what queries of several nodes' rows find."""
 
     def doctor() -> list[str]:
@@ -129,16 +129,8 @@ def test_doctor_checks_to_its_end(nodes: citus_nodes.Nodes) -> None:
         return lines
 
     assert "ok       search covers every bucket completely" in doctor()
-    limit = "create or replace function memfold_internal._search_limit() returns bigint language sql immutable return {}"
-    with nodes.connect() as connection:
-        row = connection.execute("select memfold_internal._search_limit()").fetchone()
-        assert row is not None
-    settings = "set citus.enable_ddl_propagation = off"
-    nodes.each(settings + "; " + limit.format(2))
-    try:
-        told = doctor()
-    finally:
-        nodes.each(settings + "; " + limit.format(row[0]))
+    monkeypatch.setattr("memfold.admin.queries.SEARCH_LIMIT", 2)
+    told = doctor()
     assert any(line.startswith("warning  search by words reads the newest 2 texts of 1") for line in told), (
         told
     )

@@ -72,9 +72,9 @@ class Functions(TriggerFunction):
         made += self._finish("fill", sql.SQL(""), owner)
         if owner is not None:
             made += [
-                composed("grant usage on schema memfold, memfold_internal to {owner}", owner=name_of(owner)),
+                composed("grant usage on schema memfold to {owner}", owner=name_of(owner)),
                 composed(
-                    "grant execute on function memfold_internal._adopted_hash(text, text) to {owner}",
+                    "grant execute on function memfold.adopted_hash(text, text) to {owner}",
                     owner=name_of(owner),
                 ),
             ]

@@ -83,7 +83,7 @@ class SqlFragments:
     def hashed(self, alias: str | None) -> Node:
         """The hash of the row with that name, evaluated in place."""
         return build(
-            "memfold_internal._adopted_hash(CONTENT, PROFILE)",
+            "memfold.adopted_hash(CONTENT, PROFILE)",
             CONTENT=x.as_text(self.of.content.on(alias)),
             PROFILE=x.text(self.of.profile),
         )

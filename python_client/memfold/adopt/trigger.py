@@ -108,7 +108,7 @@ class TriggerFunction(SqlFragments):
 
     def _counted(self) -> Node:
         return build(
-            "memfold_internal._adopted_repeat(NAME, KEPT)",
+            "memfold.adopted_repeat(NAME, KEPT)",
             NAME=x.text(self.of.name),
             KEPT=exp.column("v_kept"),
         )
@@ -116,7 +116,7 @@ class TriggerFunction(SqlFragments):
     def _claimed(self) -> Node:
         scope = [x.as_text(one.on("new")) for one in self.of.scope]
         return build(
-            "memfold_internal._adopted_claim(NAME, SCOPE, H)",
+            "memfold.adopted_claim(NAME, SCOPE, H)",
             NAME=x.text(self.of.name),
             SCOPE=typed(exp.Array(expressions=scope), "text[]"),
             H=column(self.hash, "new"),
@@ -128,8 +128,8 @@ class TriggerFunction(SqlFragments):
         if absorb and owner is not None:
             made.append(
                 composed(
-                    "grant execute on function memfold_internal._adopted_claim(text, text[], bytea),"
-                    " memfold_internal._adopted_repeat(text, jsonb) to {owner}",
+                    "grant execute on function memfold.adopted_claim(text, text[], bytea),"
+                    " memfold.adopted_repeat(text, jsonb) to {owner}",
                     owner=name_of(owner),
                 )
             )

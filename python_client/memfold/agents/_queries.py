@@ -21,8 +21,9 @@ _STATED_LAST: LiteralString = """
         coalesce(e.observed_at, e.recorded_at) as updated_at,
         pg_catalog.min(coalesce(e.observed_at, e.recorded_at)) over () as created_at
     from memfold.memory_sources as s
-    join memfold_internal._observed as e on e.tenant_id = s.tenant_id and e.memory_id = s.memory_id
+    join memfold.ledger as e on e.tenant_id = s.tenant_id and e.memory_id = s.memory_id
     where s.tenant_id = %(tenant_id)s and s.source_turn_id = k.turn and e.source_turn_ids @> array[k.turn]
+        and e.observation and not e.withdrawn
     order by e.event_id desc limit 1"""
 
 _IS_VALID: LiteralString = (
@@ -122,8 +123,8 @@ select r.memory_id, r.bucket_id = %(bucket_id)s and not exists (
     select from ("""  # noqa: S608
     + _TREE
     + """) as t
-    join memfold_internal._observed as e on e.tenant_id = %(tenant_id)s and e.memory_id = t.memory_id
-    where e.source_turn_ids <> array[%(turn)s::text]) as is_sole
+    join memfold.ledger as e on e.tenant_id = %(tenant_id)s and e.memory_id = t.memory_id
+    where e.observation and not e.withdrawn and e.source_turn_ids <> array[%(turn)s::text]) as is_sole
 from (
     select distinct coalesce(m.root_id, m.memory_id) as memory_id
     from memfold.memory_sources as s
@@ -186,9 +187,9 @@ left join lateral (
     + """) as t
     cross join lateral (
         select e.event_id, s.turn
-        from memfold_internal._observed as e
+        from memfold.ledger as e
         cross join lateral pg_catalog.unnest(e.source_turn_ids) as s (turn)
-        where e.tenant_id = %(tenant_id)s and e.memory_id = t.memory_id
+        where e.tenant_id = %(tenant_id)s and e.memory_id = t.memory_id and e.observation and not e.withdrawn
             and pg_catalog.starts_with(s.turn, %(scheme)s::text)
         order by e.event_id
         limit 1

@@ -19,15 +19,10 @@ SET_TENANT: LiteralString = (
 _CALLS: dict[str, tuple[LiteralString, dict[str, LiteralString]]] = {}
 
 
-def _function(
-    name: LiteralString,
-    *arguments: LiteralString,
-    schema: LiteralString = "memfold",
-    prefix: LiteralString = "",
-) -> str:
+def _function(name: LiteralString, *arguments: LiteralString) -> str:
     _CALLS[name] = (
-        "select * from " + schema + "." + name,  # noqa: S608 (literals of this file)
-        {argument: prefix + argument + " => %(" + argument + ")s" for argument in arguments},
+        "select * from memfold." + name,  # noqa: S608 (literals of this file)
+        {argument: argument + " => %(" + argument + ")s" for argument in arguments},
     )
     return name
 
@@ -69,7 +64,13 @@ EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
 REGISTER_MODEL = _function("register_embedding_model", "embedding_model", "dimensions")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
 CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of", "known_at")
-POLICY = _function("_policy", "tenant_id", "bucket_id", "memory_type", schema="memfold_internal", prefix="p_")
+# Of a bucket's policy for every type: the most specific one.
+CONFIDENCE_FLOOR = """
+select p.confidence_floor from memfold.policies as p
+where p.tenant_id in (%(tenant_id)s, '*') and p.bucket_id in (%(bucket_id)s, '*') and p.memory_type = '*'
+order by p.tenant_id = '*', p.bucket_id = '*'
+limit 1
+"""
 SEARCH = _function(
     "search_memories",
     "tenant_id",
@@ -106,14 +107,6 @@ UNLINK_PREDICATE = _function("unlink_predicate", "alias", "tenant_id", "bucket_i
 SUGGEST_LINKS = _function("suggest_links", "tenant_id", "bucket_id", "max_results")
 SUGGEST_PREDICATES = _function("suggest_predicates", "tenant_id", "bucket_id", "max_results")
 ASK_LINKS = _function("ask_links", "tenant_id", "bucket_id", "max_questions")
-LINKS = """
-select bucket_id, kind, alias from memfold.links
-where tenant_id = %(tenant_id)s and (%(bucket_id)s::text is null or bucket_id = %(bucket_id)s)
-order by bucket_id, kind, alias
-"""
-TAKE_UP_BATCH = """
-select memfold_internal._take_up_batch(%(tenant_id)s, %(bucket_id)s, %(kind)s, %(alias)s, %(batch_size)s) as texts
-"""
 ERASE = {
     "memory_id": _function("erase_memory", "memory_id", "tenant_id", "reason"),
     "source_turn_id": _function("erase_source", "source_turn_id", "tenant_id", "reason"),
@@ -150,6 +143,7 @@ UPDATE = _function(
 
 # maintenance
 CONSOLIDATE = _function("consolidate", "tenant_id", "bucket_id", "approval", "dry_run")
+RUN_MAINTENANCE = _function("run_maintenance", "tenant_id", "tasks")
 SWEEP = _function("sweep_duplicates", "tenant_id", "bucket_id", "dry_run")
 PRUNE = _function("prune_memories", "tenant_id", "bucket_id", "dry_run")
 APPROVE_RUN = _function("approve_run", "run_id", "tenant_id", "verdict")

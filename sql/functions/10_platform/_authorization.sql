@@ -138,20 +138,3 @@ begin
     return v_tenant_id;
 end;
 $$;
-
--- Every tenant that has memories, in ascending order. Only the owner may call it. Also a hook: on Citus, a recursive
--- query must be about one tenant.
-create or replace function memfold_internal._tenants() returns setof text
-language sql stable security definer set search_path = pg_catalog, pg_temp
-begin atomic
-    with recursive t (tenant_id) as (
-        (select m.tenant_id from memfold.memories as m order by m.tenant_id limit 1)
-        union all
-        select (
-            select m.tenant_id from memfold.memories as m where m.tenant_id > t.tenant_id order by m.tenant_id limit 1
-        )
-        from t
-        where t.tenant_id is not null
-    )
-    select t.tenant_id from t where t.tenant_id is not null;
-end;

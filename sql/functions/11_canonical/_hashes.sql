@@ -100,22 +100,3 @@ return ('x' || pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(p_input)
 create or replace function memfold_internal._no_scope() returns uuid
 language sql immutable parallel safe
 return '00000000-0000-0000-0000-000000000000'::uuid;
-
--- The hash (SHA-256, 32 bytes) of the canonical form of a row's text in an adopted table; null if that form is empty,
--- because the table's writers must not fail. Raises MF061, which the functions generated for the table turn into null.
--- SECURITY DEFINER, because the table's owner has no other rights in memfold.
-create or replace function memfold_internal._adopted_hash(p_content text, p_profile text) returns bytea
-language plpgsql immutable strict parallel safe security definer
-set search_path = pg_catalog, pg_temp
-as $$
-declare
-    v_content text;
-begin
-    perform memfold_internal._check_marks(p_content);
-    v_content := memfold_internal._canonical(p_content, p_profile);
-    if v_content = '' then
-        return null;
-    end if;
-    return sha256(convert_to(v_content, 'UTF8'));
-end;
-$$;

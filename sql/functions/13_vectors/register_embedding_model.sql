@@ -1,11 +1,3 @@
--- Whether a model other than all-MiniLM-L6-v2 has the default thresholds, which were measured with that one (docs/error-rates.md).
-create or replace function memfold_internal._is_unmeasured(
-    p_embedding_model text, p_merge_threshold double precision, p_judge_threshold double precision
-) returns boolean
-language sql immutable parallel safe
-return p_embedding_model !~* 'all-minilm-l6-v2' and p_merge_threshold = 0.92 and p_judge_threshold = 0.85;
-grant execute on function memfold_internal._is_unmeasured to memfold_app;
-
 create or replace function memfold.register_embedding_model(
     embedding_model text,
     dimensions bigint,
@@ -31,7 +23,8 @@ begin
                 format('%L has %s dimensions, not %s.', embedding_model, v_dimensions, dimensions),
                 'Register vectors with other dimensions under another name, such as model:256.');
         end if;
-    elsif memfold_internal._is_unmeasured(embedding_model, merge_threshold, judge_threshold) then
+    elsif embedding_model !~* 'all-minilm-l6-v2' and merge_threshold = 0.92 and judge_threshold = 0.85 then
+        -- docs/error-rates.md; memfold doctor looks for the same
         raise notice 'the thresholds of % are those measured with all-MiniLM-L6-v2', embedding_model using
             detail = 'Above 0.92 tier 2 merges, from 0.85 it asks a judge. Other models may need other thresholds.',
             hint = 'Measure them in ten minutes: docs/calibration.md, memfold calibrate.';

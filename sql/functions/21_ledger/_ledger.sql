@@ -1,8 +1,67 @@
-create or replace view memfold_internal._ledger with (security_invoker = true) as
+-- Whether undo() can undo a ledger row of this kind.
+create or replace function memfold_internal._is_undoable(p_action text, p_tier integer, p_observation boolean) returns boolean
+language sql immutable parallel safe
+return coalesce(
+    p_action in ('merged', 'replaced', 'superseded', 'historical') and p_tier >= 2
+    or p_action in ('rejected', 'pruned', 'judged') and p_tier = 3
+    or p_tier = 1 and p_observation, false
+);
+grant execute on function memfold_internal._is_undoable to memfold_app, memfold_auditor;
+
+create or replace view memfold.ledger with (security_invoker = true) as
 select
-    e.*,
+    e.tenant_id,
+    e.event_id,
+    e.recorded_at,
+    e.bucket_id,
+    e.action,
+    e.tier,
+    e.method,
+    e.memory_id,
+    e.target_id,
+    e.similarity,
+    e.guard,
+    e.similar_memories,
+    e.reason,
+    e.observation,
+    e.content,
+    e.memory_type,
+    e.subject,
+    e.predicate,
+    e.object,
+    e.source_turn_ids,
+    e.source_confidence,
+    e.extractor_confidence,
+    e.session_id,
+    e.origin,
+    e.metadata,
+    e.observed_at,
+    e.valid_from,
+    e.valid_until,
+    e.judgement_id,
+    e.verdict,
+    e.undoes,
+    e.run_id,
+    e.actor,
+    e.cause,
+    e.undo_state,
     case e.undo_state when 'undone' then true when 'withdrawn' then true else false end as undone,
-    case e.undo_state when 'undone' then e.tier = 1 when 'withdrawn' then true else false end as withdrawn
+    case e.undo_state when 'undone' then e.tier = 1 when 'withdrawn' then true else false end as withdrawn,
+    case
+        when e.undoes is null
+            then
+                coalesce(e.undo_state, 'restored') = 'restored' and coalesce(e.method, '') <> 'rehash'
+                and memfold_internal._is_undoable(e.action, e.tier, e.observation)
+        else
+            not exists (
+                select from memfold.memory_events as l
+                where l.tenant_id = e.tenant_id and l.undoes = e.undoes and l.event_id > e.event_id
+            )
+            and not exists (
+                select from memfold.memory_events as o
+                where o.tenant_id = e.tenant_id and o.event_id = e.undoes and o.method = 'rehash'
+            )
+    end as is_undoable
 from (
     select
         e.*,
@@ -16,10 +75,17 @@ from (
         ) as undo_state
     from memfold.memory_events as e
 ) as e;
-comment on view memfold_internal._ledger is
-'The ledger, and of each row whether it was undone: its decision is then no longer in force; and whether what it states was withdrawn:
-with a tier-1 event the observation goes too, with any other it stays with its own text, unless all of the event was withdrawn. undo_state:
-undone, withdrawn, restored, or null.';
+comment on view memfold.ledger is
+'The ledger, with what holds of each row now: whether it was undone, and whether what it states still counts. The columns before undo_state
+are those of memory_events. The observations in force are those with observation and not withdrawn.';
+comment on column memfold.ledger.undo_state is 'Of the last row about it (undoes): undone, withdrawn or restored. Null: there is none.';
+comment on column memfold.ledger.undone is 'Its decision is no longer in force.';
+comment on column memfold.ledger.withdrawn is
+'What it states no longer counts: with a tier-1 event the observation goes too, with any other it stays with its own text, unless all of
+the event was withdrawn.';
+comment on column memfold.ledger.is_undoable is
+'Whether undo() can undo it: a decision or restatement in force, or the last row about an event; not those of a rehash, which
+rehash_bucket() undoes.';
 
 -- The state of an event, or its state before the ledger row p_before: undone, withdrawn, or restored, also if it was never undone.
 create or replace function memfold_internal._undo_state(p_tenant_id text, p_event_id uuid, p_before uuid default null) returns text
@@ -40,13 +106,13 @@ $$;
 
 create or replace view memfold_internal._observed with (security_invoker = true) as
 select e.*
-from memfold_internal._ledger as e
+from memfold.ledger as e
 where e.observation and not e.withdrawn;
 comment on view memfold_internal._observed is 'The observations in force.';
 
 create or replace view memfold_internal._statements with (security_invoker = true) as
 select e.*
-from memfold_internal._ledger as e
+from memfold.ledger as e
 where
     e.observation and not e.withdrawn
     or e.action = 'superseded' and e.tier = 3 and e.observed_at is not null and not e.undone;
@@ -66,21 +132,11 @@ end;
 
 create or replace view memfold_internal._decisions with (security_invoker = true) as
 select e.*
-from memfold_internal._ledger as e
+from memfold.ledger as e
 -- must be the condition of memory_events_decisions_idx
 where e.tier > 1;
 comment on view memfold_internal._decisions is
 'The decisions about texts in tier 2 or 3: found without reading their observations (memory_events_decisions_idx).';
-
--- Whether undo() can undo a ledger row with these columns.
-create or replace function memfold_internal._is_undoable(p_action text, p_tier integer, p_observation boolean) returns boolean
-language sql immutable parallel safe
-return coalesce(
-    p_action in ('merged', 'replaced', 'superseded', 'historical') and p_tier >= 2
-    or p_action in ('rejected', 'pruned', 'judged') and p_tier = 3
-    or p_tier = 1 and p_observation, false
-);
-grant execute on function memfold_internal._is_undoable to memfold_app, memfold_auditor;
 
 -- The ledger rows with these ids, in the order of the array. Inlined by its callers.
 create or replace function memfold_internal._events(p_tenant_id text, p_event_ids uuid[]) returns setof memfold.memory_events

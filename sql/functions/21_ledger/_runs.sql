@@ -78,7 +78,7 @@ begin
             select coalesce(jsonb_object_agg(c.name, c.n), '{}')
             from (
                 select e.action as name, count(*) as n
-                from memfold_internal._ledger as e
+                from memfold.ledger as e
                 where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
                     and e.action in ('merged', 'replaced', 'superseded', 'rejected', 'pruned')
                 group by e.action

@@ -47,7 +47,7 @@ begin
     select i.id, e.memory_id, e.event_id
     from unnest(p_memory_ids) as i (id)
     cross join lateral (
-        select e.memory_id, e.event_id from memfold_internal._ledger as e
+        select e.memory_id, e.event_id from memfold.ledger as e
         where e.tenant_id = p_tenant_id collate "C" and e.target_id = i.id
             and e.action = 'replaced' and not e.undone
         offset 0

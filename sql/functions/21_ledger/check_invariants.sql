@@ -180,7 +180,7 @@ begin
     -- ids in the ledger exist
     return query
     select e.memory_id, 'ledger: memory exists', e.event_id::text, null
-    from memfold_internal._ledger as e
+    from memfold.ledger as e
     where e.tenant_id = v_tenant_id and e.memory_id is not null and e.action <> 'erased' and not exists (
         select from memfold.memories as m where m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
     );
@@ -195,7 +195,7 @@ begin
     select null::uuid, 'idempotency key: ledger row exists', i.idempotency_key::text, i.event_id::text
     from memfold.idempotency_keys as i
     where i.tenant_id = v_tenant_id and not exists (
-        select from memfold_internal._ledger as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
+        select from memfold.ledger as e where e.tenant_id = i.tenant_id and e.event_id = i.event_id
     );
     -- an open judgement asks about memories of its bucket
     return query

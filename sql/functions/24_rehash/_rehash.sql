@@ -217,7 +217,7 @@ begin
     select t.memory_id, e.event_id
     from memfold.memories as t
     cross join lateral (
-        select e.event_id from memfold_internal._ledger as e
+        select e.event_id from memfold.ledger as e
         where e.tenant_id = t.tenant_id and e.memory_id = t.memory_id and e.target_id = t.merged_into
             and e.action = 'merged' and e.method = 'rehash' and not e.undone
         order by e.event_id desc
@@ -292,7 +292,7 @@ begin
             offset 0
         ) as m
         cross join lateral (
-            select e.event_id, e.run_id, e.bucket_id from memfold_internal._ledger as e
+            select e.event_id, e.run_id, e.bucket_id from memfold.ledger as e
             where e.tenant_id = p_tenant_id collate "C" and e.memory_id = m.memory_id and e.action = 'rehashed'
                 and not e.undone
             offset 0

@@ -107,7 +107,7 @@ begin
     for v_text in
         select e.memory_id, e.event_id
         from memfold.runs as r
-        join memfold_internal._ledger as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
+        join memfold.ledger as e on e.tenant_id = r.tenant_id and e.run_id = r.run_id
         where r.tenant_id = p_run.tenant_id and r.bucket_id = p_run.bucket_id and r.kind = 'rehash' and r.run_id <> p_run.run_id
             and e.action = 'rehashed' and not e.undone
         order by e.event_id

@@ -26,7 +26,7 @@ begin
     if not v_is_hashed then
         -- a rehash has merged the text into another one, or left it without a hash: it is compared again
         v_events := array(
-            select e.event_id from memfold_internal._ledger as e
+            select e.event_id from memfold.ledger as e
             where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and not e.undone
                 and (e.action = 'merged' and e.method = 'rehash' or e.action = 'rehashed')
             order by e.event_id

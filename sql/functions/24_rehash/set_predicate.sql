@@ -115,7 +115,7 @@ declare
     v_run memfold.runs;
 begin
     if p_tenant_id = '*' then
-        v_tenants := array(select t from memfold_internal._tenants() as t order by t);
+        v_tenants := array(select t from memfold.tenants() as t order by t);
     end if;
     foreach v_tenant_id in array v_tenants loop
         if p_tenant_id = '*' then

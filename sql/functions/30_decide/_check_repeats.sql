@@ -10,7 +10,7 @@ begin
         select count(*)
         from (
             select e.observation, e.session_id, e.withdrawn
-            from memfold_internal._ledger as e
+            from memfold.ledger as e
             where e.tenant_id = p_tenant_id collate "C" and e.memory_id = p_memory_id
             order by e.event_id desc
             limit greatest(p_newest, 0)

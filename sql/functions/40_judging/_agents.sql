@@ -84,7 +84,7 @@ begin
     select e.actor into v_actor
     from unnest(memfold_internal._trees(m.tenant_id, array[m.memory_id])) as t (id)
     cross join lateral (
-        select e.actor from memfold_internal._ledger as e
+        select e.actor from memfold.ledger as e
         where e.tenant_id = m.tenant_id and e.memory_id = t.id
             and (e.observation and not e.withdrawn or e.action = 'replaced' and e.tier = 3 and not e.undone)
             and not memfold_internal._is_agent(e.actor)

@@ -11,7 +11,7 @@ begin
     into event_ids, states
     from (
         -- Withdraw what the actor stated or decided.
-        select e.event_id, 'withdrawn' as state from memfold_internal._ledger as e
+        select e.event_id, 'withdrawn' as state from memfold.ledger as e
         where e.tenant_id = p_tenant_id collate "C" and e.event_id >= memfold_internal._first_id(p_since)
             and e.recorded_at >= p_since and e.actor = p_actor collate "C" and e.method is distinct from 'rehash'
             -- The row of a plain INSERT has the actor who ingested it, not the one who inserted it.

@@ -113,7 +113,7 @@ begin
     v_undo := memfold_internal._start_run(r.tenant_id, r.bucket_id, 'undo', jsonb_build_object('undoes', r.run_id));
     select array_agg(e.event_id order by e.event_id), array_agg(e.state order by e.event_id) into v_events, v_states
     from (
-        select e.event_id, 'undone' as state from memfold_internal._ledger as e
+        select e.event_id, 'undone' as state from memfold.ledger as e
         where e.tenant_id = r.tenant_id and e.run_id = r.run_id and not e.undone
             and memfold_internal._is_undoable(e.action, e.tier, e.observation)
         union all

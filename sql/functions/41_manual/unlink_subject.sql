@@ -14,7 +14,7 @@ begin
         select o.*
         from memfold.memories as m
         cross join lateral (
-            select l.* from memfold_internal._ledger as l
+            select l.* from memfold.ledger as l
             where l.tenant_id = m.tenant_id and l.memory_id = m.memory_id and l.observation and l.tier = 1 and not l.undone
             offset 0
         ) as l

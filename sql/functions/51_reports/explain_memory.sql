@@ -135,7 +135,7 @@ begin
             select e.*, i.n
             from unnest(v_events) with ordinality as i (id, n)
             cross join lateral (
-                select e.* from memfold_internal._ledger as e
+                select e.* from memfold.ledger as e
                 where e.tenant_id = m.tenant_id and e.event_id = i.id
                 -- Only the primary key has this order: missing statistics must not choose another index (as in _events).
                 order by e.recorded_at

@@ -39,7 +39,7 @@ cross join lateral (
         count(*) filter (where v.action = 'rejected' and not v.undone) as rejected,
         count(*) filter (where v.action = 'pruned' and not v.undone) as pruned,
         count(*) filter (where v.undone) as undone
-    from memfold_internal._ledger as v
+    from memfold.ledger as v
     where v.tenant_id = r.tenant_id and v.run_id = r.run_id
 ) as e;
 comment on view memfold.runs_overview is

@@ -133,7 +133,7 @@ left join (
         count(*) filter (where action = 'escalated') as escalated,
         count(*) filter (where action in ('superseded', 'historical')) as supersessions,
         count(*) filter (where action = 'rejected' and tier is distinct from 3) as refused
-    from memfold_internal._ledger
+    from memfold.ledger
     group by tenant_id, bucket_id
 ) as e on m.tenant_id = e.tenant_id and m.bucket_id = e.bucket_id
 left join (
@@ -270,7 +270,7 @@ from (
         count(*) filter (where tier = 1 and method <> 'alias'),
         count(*) filter (where tier = 1 and method = 'alias'),
         count(*) filter (where tier = 2)
-    from memfold_internal._ledger
+    from memfold.ledger
     where action in ('merged', 'replaced', 'superseded', 'historical') and tier in (1, 2)
     group by 1, 2
 ) as d

@@ -261,7 +261,7 @@ declare
     v_failed text[] := array[]::text[];
 begin
     call memfold_internal._require_autocommit('run_maintenance_all');
-    for v_tenant_id in select t.tenant_id from memfold_internal._tenants() as t (tenant_id) loop
+    for v_tenant_id in select t.tenant_id from memfold.tenants() as t (tenant_id) loop
         v_left := tasks;
         for v_turn in 1..100 loop
             v_report := memfold.run_maintenance(v_tenant_id, v_left);

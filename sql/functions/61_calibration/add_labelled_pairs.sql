@@ -83,6 +83,29 @@ begin
 end;
 $$;
 
+-- Raises MF035, MF042, unless it is an array of at most 10,000 objects with no other keys than p_keys.
+create or replace function memfold_internal._check_pairs(p_pairs jsonb, p_keys text[]) returns void
+language plpgsql stable
+as $$
+declare
+    v_pair record;
+begin
+    if coalesce(jsonb_typeof(p_pairs), '') <> 'array' or jsonb_array_length(p_pairs) > 10000 then
+        perform memfold_internal._fail('MF035', 'the batch is not an array, or is too large',
+            format('It is a JSON %s.', coalesce(jsonb_typeof(p_pairs), 'null')
+                || case when jsonb_typeof(p_pairs) = 'array' then ' of ' || jsonb_array_length(p_pairs) else '' end),
+            'Pass a JSON array of at most 10,000 pairs.');
+    end if;
+    for v_pair in select e.element, e.place from jsonb_array_elements(p_pairs) with ordinality as e (element, place) loop
+        if jsonb_typeof(v_pair.element) <> 'object' or v_pair.element - p_keys <> '{}' then
+            perform memfold_internal._fail('MF042', 'a pair is not an object, or has an unknown key',
+                format('Pair %s is %s.', v_pair.place, left(v_pair.element::text, 200)),
+                format('The keys are %s.', array_to_string(p_keys, ', ')));
+        end if;
+    end loop;
+end;
+$$;
+
 -- Raises MF004 (a text is empty), MF005 (too long) or MF042 (equal texts, an unknown label, a similarity that is no cosine).
 create or replace function memfold_internal._check_labelled_pair(
     p_content_a text, p_content_b text, p_label text, p_similarities jsonb
@@ -152,26 +175,11 @@ create or replace function memfold.add_labelled_pairs(
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-    v_keys constant text[] := '{a,b,label,similarities}'::text[];
-    v_pair record;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
-    if coalesce(jsonb_typeof(pairs), '') <> 'array' or jsonb_array_length(pairs) > 10000 then
-        perform memfold_internal._fail('MF035', 'the batch is not an array, or is too large',
-            format('It is a JSON %s.', coalesce(jsonb_typeof(pairs), 'null')
-                || case when jsonb_typeof(pairs) = 'array' then ' of ' || jsonb_array_length(pairs) else '' end),
-            'Pass a JSON array of at most 10,000 pairs.');
-    end if;
-    for v_pair in select e.element, e.place from jsonb_array_elements(pairs) with ordinality as e (element, place) loop
-        if jsonb_typeof(v_pair.element) <> 'object' or v_pair.element - v_keys <> '{}' then
-            perform memfold_internal._fail('MF042', 'a pair is not an object, or has an unknown key',
-                format('Pair %s is %s.', v_pair.place, left(v_pair.element::text, 200)),
-                'The keys are a, b, label and similarities.');
-        end if;
-        perform memfold_internal._check_labelled_pair(v_pair.element ->> 'a', v_pair.element ->> 'b', v_pair.element ->> 'label',
-            v_pair.element -> 'similarities');
-    end loop;
+    perform memfold_internal._check_pairs(pairs, '{a,b,label,similarities}');
+    perform memfold_internal._check_labelled_pair(e.element ->> 'a', e.element ->> 'b', e.element ->> 'label', e.element -> 'similarities')
+    from jsonb_array_elements(pairs) as e (element);
     perform memfold_internal._add_pairs(tenant_id, array_agg(e.element ->> 'a' order by e.place),
         array_agg(e.element ->> 'b' order by e.place), array_agg(e.element ->> 'label' order by e.place), 'import',
         array_agg(null::text), array_agg(e.element -> 'similarities' order by e.place), array_agg(null::uuid),

@@ -16,11 +16,11 @@ begin
         from memfold.judgements as j
         cross join lateral (
             select exists (
-                select from memfold_internal._ledger as e
+                select from memfold.ledger as e
                 where e.tenant_id = j.tenant_id and e.memory_id in (j.memory_id, j.other_id)
                     and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
             ) or exists (
-                select from memfold_internal._ledger as e
+                select from memfold.ledger as e
                 where e.tenant_id = j.tenant_id and e.target_id in (j.memory_id, j.other_id)
                     and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
             ) as undone
@@ -37,7 +37,7 @@ begin
                 when e.reason ~ '^refinement(,|$)' then 'refinement' else 'duplicate' end,
             case when e.undone then 'undo' when e.tier = 3 then 'person'
                 when e.action in ('superseded', 'historical') then 'object' else 'merge' end
-        from memfold_internal._ledger as e
+        from memfold.ledger as e
         where e.tenant_id = p_tenant_id collate "C"
             and (p_bucket_id is null or e.bucket_id = p_bucket_id collate "C")
             and e.judgement_id is null and e.memory_id <> e.target_id and e.undo_state is distinct from 'withdrawn'

@@ -42,7 +42,7 @@ begin
             'Pass the new model, or null to use the old one again.');
     end if;
     perform memfold_internal._check_model(replaced_by, false);
-    for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
+    for v_tenant_id in select t.id from memfold.tenants() as t (id) loop
         perform set_config('memfold.tenant_id', v_tenant_id, true);
         v_missing := memfold_internal._missing_count(v_tenant_id, embedding_model, replaced_by);
         if v_missing > 0 then
@@ -162,7 +162,7 @@ begin
         perform memfold_internal._fail('MF048', 'the embedding model is in use', format('It replaces %L.', v_other),
             'Unregister that model first.');
     end if;
-    for v_tenant_id in select t.id from memfold_internal._tenants() as t (id) loop
+    for v_tenant_id in select t.id from memfold.tenants() as t (id) loop
         perform set_config('memfold.tenant_id', v_tenant_id, true);
         if exists (
             select from memfold.memory_vectors as v

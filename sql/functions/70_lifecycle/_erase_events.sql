@@ -195,12 +195,12 @@ begin
         memfold_internal._actor()
     from unnest(p_aliases, p_aliases_into) as o (id, into_id)
     where not exists (
-        select from memfold_internal._ledger as l
+        select from memfold.ledger as l
         where l.tenant_id = v_tenant_id and l.memory_id = o.id and l.action = 'merged' and l.tier >= 2 and not l.undone
         -- Look up each text's rows; do not let missing statistics choose a scan.
         offset 0
     ) and not exists (
-        select from memfold_internal._ledger as l
+        select from memfold.ledger as l
         where l.tenant_id = v_tenant_id and l.target_id = o.id and l.action = 'replaced' and not l.undone
         offset 0
     );

@@ -41,10 +41,10 @@ begin
     -- Functions that work across tenants.
     alter function memfold_internal._claim owner to memfold_queue;
     alter function memfold_internal._retry_judgements owner to memfold_queue;
-    alter function memfold_internal._tenants owner to memfold_queue;
+    alter function memfold.tenants owner to memfold_queue;
     alter function memfold_internal._indexed_words owner to memfold_queue;
     grant execute on function
-    memfold_internal._claim, memfold_internal._retry_judgements, memfold_internal._tenants, memfold_internal._indexed_words
+    memfold_internal._claim, memfold_internal._retry_judgements, memfold.tenants, memfold_internal._indexed_words
     to memfold_owner;
     for v_object in
         select t.oid::regtype::text as name
@@ -64,7 +64,7 @@ memfold.memories, memfold.memory_counters, memfold.memory_totals, memfold.memory
 memfold.memory_sources, memfold.memory_tokens, memfold.memory_events, memfold.idempotency_keys, memfold.judgements,
 memfold.labelled_pairs, memfold.runs, memfold.policies, memfold.options, memfold.predicates, memfold.links, memfold.antonyms,
 memfold.lexicon, memfold.embedding_models, memfold.calibrations, memfold.calibration_changes, memfold.tenant_roles,
-memfold_internal._ledger, memfold_internal._observed, memfold_internal._decisions
+memfold.ledger, memfold_internal._observed, memfold_internal._decisions
 to memfold_app, memfold_auditor;
 grant select, insert, update on memfold.judgements to memfold_queue;
 grant select on memfold.memories, memfold.memory_counters, memfold.memory_totals, memfold.memory_events to memfold_queue;

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import psycopg
 
-from memfold.client import queries
+from memfold.client import errors, queries
 from memfold.client.calls.steps import Pause, Steps
 from memfold.client.calls.stored import Stored
 from memfold.client.types import LinkSuggestion, PredicateSuggestion
 
 _PATIENCE: Final = 300
-"""How often to try a batch whose rows are locked by others, a tenth of a second apart."""
+"""How often to try again while others hold locks, a tenth of a second apart."""
 
 
 class Names(Stored):
@@ -73,25 +73,21 @@ class Names(Stored):
         number: int = rows[0]["ask_links"]
         return number
 
-    def take_up_links(self, bucket_id: str | None, batch_size: int, tenant_id: str | None) -> Steps[int]:
-        """As the committing procedure of that name does: each batch is its own transaction."""
-        given = {"bucket_id": bucket_id, "batch_size": batch_size}
-        arguments = self._of_a_tenant(given, tenant_id)
-        links = yield from self.send(queries.LINKS, arguments, reads=True)
-        total = failures = 0
-        for link in links:
-            number = None
-            while number != 0:
-                try:
-                    rows = yield from self.send(queries.TAKE_UP_BATCH, {**arguments, **link}, repeatable=True)
-                except Exception as error:
-                    cause = error.__cause__
-                    failures += 1
-                    if not isinstance(cause, psycopg.errors.LockNotAvailable) or failures > _PATIENCE:
-                        raise
-                    yield Pause(0.1)
-                else:
-                    failures = 0
-                    number = int(rows[0]["texts"])
-                    total += number
-        return total
+    def take_up_links(self, tenant_id: str | None) -> Steps[int]:
+        """By maintenance, which does a bounded amount in each transaction."""
+        arguments = self._of_a_tenant({}, tenant_id) | {"tasks": ["links"]}
+        total = waits = 0
+        while True:
+            rows = yield from self.run(queries.RUN_MAINTENANCE, arguments, repeatable=True)
+            report = rows[0]["run_maintenance"]
+            if "links" in report["errors"]:
+                state, _, message = report["errors"]["links"].partition(": ")
+                raise errors.MemfoldError(message, sqlstate=state)
+            total += int(report["counts"].get("links", 0))
+            if not report["left"]:
+                return total
+            waits = waits + 1 if report["busy"] else 0
+            if waits > _PATIENCE:
+                raise errors.MemfoldError("others hold the locks", sqlstate="55P03", hint="Call it again.")
+            if waits:
+                yield Pause(0.1)

@@ -75,7 +75,7 @@ def search(
     for row in rows:
         clusters.setdefault(row["collapsed_into"] or row["memory_id"], []).append(row)
     where = {"tenant_id": arguments["tenant_id"], "bucket_id": arguments["bucket_id"]}
-    (policy,) = yield from core.run(queries.POLICY, {**where, "memory_type": "*"}, reads=True)
+    (policy,) = yield from core.send(queries.CONFIDENCE_FLOOR, where, reads=True)
     asked = _Asked(**where, seconds=judge_timeout, merge_text=merge_text, floor=policy["confidence_floor"])
     answers: dict[UUID, Answer | None] = {}
     if verify:

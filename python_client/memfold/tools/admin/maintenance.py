@@ -90,15 +90,18 @@ def _call(connection: psycopg.Connection[Any], tenant: str, tasks: Sequence[str]
 
 
 def _refresh_shard_functions(connection: psycopg.Connection[Any]) -> None:
-    row = connection.execute(queries.CAN_REFRESH_SHARD_FUNCTIONS).fetchone()
-    if row is not None and row[0]:
-        connection.execute(queries.REFRESH_SHARD_FUNCTIONS)
+    row = connection.execute(queries.CAN_CREATE_SHARD_FUNCTIONS).fetchone()
+    if row is None or not row[0]:
+        return
+    ((shards, current, old),) = connection.execute(queries.SHARD_FUNCTIONS).fetchall()
+    if current + old and current < shards:
+        connection.execute(queries.CREATE_SHARD_FUNCTIONS)
 
 
 def _tenants(connection: psycopg.Connection[Any]) -> list[str]:
     try:
         cursor = connection.cursor(row_factory=tuple_row)
-        return [row[0] for row in cursor.execute("select t from memfold_internal._tenants() as t").fetchall()]
+        return [row[0] for row in cursor.execute("select t from memfold.tenants() as t").fetchall()]
     except psycopg.errors.InsufficientPrivilege as error:
         raise MemfoldError(
             "this role cannot see all tenants",

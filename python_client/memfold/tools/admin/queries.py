@@ -106,19 +106,19 @@ select
     ) as groups
 """
 
-# Models whose thresholds were measured with another model.
+# Models whose thresholds are the defaults, which were measured with all-MiniLM-L6-v2.
 UNMEASURED_MODELS = """
-select m.model
-from memfold.embedding_models as m
+select m.model from memfold.embedding_models as m
 where m.calibration_id is null and m.replaced_by is null
-    and memfold_internal._is_unmeasured(m.model, m.merge_threshold, m.judge_threshold)
+    and m.model !~* 'all-minilm-l6-v2' and m.merge_threshold = 0.92 and m.judge_threshold = 0.85
 order by m.model
 """
 
 # Whether the database uses Citus and memfold is distributed there.
 CITUS = """
 select exists (select from pg_catalog.pg_extension where extname = 'citus') as has_citus,
-    pg_catalog.to_regprocedure('memfold_internal._is_tenant_node(text)') is not null as is_distributed
+    exists (select from pg_catalog.pg_class as c where c.oid = pg_catalog.to_regclass('memfold.memories')
+        and c.relowner::regrole::text = 'memfold_rules') as is_distributed
 """
 
 # Nodes whose functions are not the coordinator's.
@@ -142,18 +142,15 @@ cross join lateral pg_catalog.run_command_on_workers(
 # How many shards of memories have functions of their own: current ones, old ones, none; on nodes that answer.
 SHARD_FUNCTIONS = """
 select count(*) as shards,
-    count(*) filter (where r.result = 'current') as current, count(*) filter (where r.result = 'old') as old
-from pg_catalog.run_command_on_placements(
-    'memfold.memories', 'select memfold_internal._shard_functions_state(''%%s'')', false
-) as r
-where r.success
+    count(*) filter (where f.state = 'current') as current, count(*) filter (where f.state = 'old') as old
+from memfold.shard_functions() as f
 """
 
 # Gives shards that have moved their functions again. (Only on Citus, for members of memfold_owner.)
-REFRESH_SHARD_FUNCTIONS = "select memfold_internal._refresh_shard_functions()"
-CAN_REFRESH_SHARD_FUNCTIONS = """
+CREATE_SHARD_FUNCTIONS = "select memfold.create_shard_functions()"
+CAN_CREATE_SHARD_FUNCTIONS = """
 select coalesce(pg_catalog.has_function_privilege(
-    pg_catalog.to_regprocedure('memfold_internal._refresh_shard_functions()'), 'execute'), false)
+    pg_catalog.to_regprocedure('memfold.create_shard_functions()'), 'execute'), false)
 """
 
 # The expected row-level security: each table of tenants, and each policy on it.
@@ -362,18 +359,21 @@ from memfold.runs as r
 where r.kind = 'maintenance' and (%(tenant_id)s::text is null or r.tenant_id = %(tenant_id)s)
 """
 
-# What searches of large buckets lack: indexes of models, and an index of words. Only for rows that the role may read.
-SEARCH_LIMIT = "select memfold_internal._search_limit() as texts"
+# What searches of buckets with more texts lack: indexes of models, and one of words. Only for rows that the role may read.
+SEARCH_LIMIT = 100_000
 MISSING_VECTOR_INDEXES = """
 select v.model, pg_catalog.count(*) as buckets
 from (
-    select w.model, w.tenant_id, w.bucket_id
-    from memfold.memory_vectors as w
-    where w.is_live
+    select w.model from memfold.memory_vectors as w where w.is_live
     group by w.model, w.tenant_id, w.bucket_id
-    having pg_catalog.count(*) > memfold_internal._search_limit()
+    having pg_catalog.count(*) > %(limit)s
 ) as v
-where memfold_internal._vector_index(v.model) is null
+where v.model <> all(array(
+    select m.model from memfold.embedding_models as m
+    join pg_catalog.pg_index as i on pg_catalog.strpos(pg_catalog.pg_get_expr(i.indpred, i.indrelid),
+        '(model = ''' || pg_catalog.replace(m.model, '''', '''''') || '''::text)') > 0
+    where i.indrelid = 'memfold.memory_vectors'::pg_catalog.regclass and i.indisvalid
+))
 group by v.model
 order by v.model
 """
@@ -382,7 +382,7 @@ select pg_catalog.count(*) as buckets
 from (
     select from memfold.memories as m
     group by m.tenant_id, m.bucket_id
-    having pg_catalog.count(*) > memfold_internal._search_limit()
+    having pg_catalog.count(*) > %(limit)s
 ) as b
 where not exists (
     -- with a column: Citus hands the result on to other nodes as a table

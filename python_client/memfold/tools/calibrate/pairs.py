@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -142,10 +143,6 @@ def _checked(pair: Any) -> dict[str, Any]:
 # --- from the database, and what it says of them ----------------------------------------------------------------
 
 
-def _pair(row: dict[str, Any]) -> Pair:
-    return Pair(**{**row, "guard": tuple(row["guard"])})
-
-
 def described(
     connection: DB, rows: Iterable[dict[str, Any]], *, tenant_id: str = "*", features: bool = False
 ) -> list[Pair]:
@@ -155,37 +152,61 @@ def described(
     with connection.cursor(row_factory=dict_row) as cursor:
         for start in range(0, len(given), 1000):
             batch = Jsonb(given[start : start + 1000])
-            made += map(
-                _pair, cursor.execute(queries.DESCRIBE_PAIRS, {"pairs": batch, "tenant_id": tenant_id})
-            )
-    return with_features(connection, made) if features else made
+            found = cursor.execute(queries.GIVEN_PAIRS, {"pairs": batch, "tenant_id": tenant_id})
+            made += [Pair(**row) for row in found]
+    return _compared(connection, made, features=features)
 
 
-def with_features(connection: DB, pairs: Sequence[Pair]) -> list[Pair]:
-    """The same with the features that a fitted score is computed from."""
+def _compared(connection: DB, pairs: Sequence[Pair], *, features: bool) -> list[Pair]:
+    """The same with the guard's signals and, if asked for, the features of a fitted score."""
     made: list[Pair] = []
-    for start in range(0, len(pairs), 1000):
-        part = pairs[start : start + 1000]
-        given = [[pair.tenant_id, pair.cosine, pair.a, pair.b, pair.guard] for pair in part]
-        rows = connection.execute(queries.PAIR_FEATURES, {"pairs": Jsonb(given)}).fetchall()
-        made += [replace(pair, features=tuple(row[0])) for pair, row in zip(part, rows, strict=True)]
+    for tenant_id, group in itertools.groupby(pairs, lambda pair: pair.tenant_id):
+        of_tenant = list(group)
+        for start in range(0, len(of_tenant), 1000):
+            part = of_tenant[start : start + 1000]
+            given = [
+                {"a": pair.a, "b": pair.b} | ({"similarity": pair.cosine} if features else {})
+                for pair in part
+            ]
+            rows = _describe(connection, given, tenant_id)
+            made += [
+                replace(
+                    pair,
+                    guard=tuple(row["guard"]),
+                    features=tuple(map(float, row["features"].values())) if features else None,
+                )
+                for pair, row in zip(part, rows, strict=True)
+            ]
     return made
+
+
+def _describe(connection: DB, pairs: list[dict[str, Any]], tenant_id: str) -> list[dict[str, Any]]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        given = {"pairs": Jsonb(pairs), "tenant_id": tenant_id}
+        return cursor.execute(queries.DESCRIBE_PAIRS, given).fetchall()
 
 
 def feature_names(connection: DB) -> tuple[str, ...]:
     """The names of the features, in order."""
-    row = connection.execute(queries.FEATURE_NAMES).fetchone()
-    return tuple(row[0]) if row is not None else ()
+    (row,) = _describe(connection, [{"a": "", "b": "", "similarity": 0}], "*")
+    return tuple(row["features"])
 
 
 def stored(
-    connection: DB, embedding_model: str, tenant_id: str | None = None, *, weak: bool = False
+    connection: DB,
+    embedding_model: str,
+    tenant_id: str | None = None,
+    *,
+    weak: bool = False,
+    features: bool = False,
 ) -> tuple[list[Pair], dict[str, int]]:
     """The labelled pairs that this session can see, and how many were left out, by reason."""
     asked = {"model": embedding_model, "tenant_id": tenant_id, "weak": weak}
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
         if tenant_id is not None:
             cursor.execute(SET_TENANT, {"memfold_tenant": tenant_id})
-        pairs = [_pair(row) for row in cursor.execute(queries.STORED_PAIRS, asked)]
+        pairs = [Pair(**row) for row in cursor.execute(queries.STORED_PAIRS, asked)]
         left_out = cursor.execute(queries.PAIRS_LEFT_OUT, asked).fetchone()
-    return pairs, {name: int(value) for name, value in (left_out or {}).items()}
+    return _compared(connection, pairs, features=features), {
+        name: int(value) for name, value in (left_out or {}).items()
+    }

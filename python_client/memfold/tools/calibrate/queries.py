@@ -1,26 +1,20 @@
 """The statements of a calibration. Names are qualified, so they do not depend on search_path."""
 
-DESCRIBE_PAIRS = """
+GIVEN_PAIRS = """
 select p.a, p.b, p.label, p.cosine, memfold.canonicalize(p.a, 'prose/1') as key_a,
-    memfold.canonicalize(p.b, 'prose/1') as key_b, memfold_internal._guard(%(tenant_id)s, p.a, p.b) as guard,
-    %(tenant_id)s::text as tenant_id
+    memfold.canonicalize(p.b, 'prose/1') as key_b, %(tenant_id)s::text as tenant_id
 from rows from (
     pg_catalog.jsonb_to_recordset(%(pairs)s) as (a text, b text, label text, cosine double precision)
 ) with ordinality as p (a, b, label, cosine, place)
 order by p.place
 """
-PAIR_FEATURES = """
-select memfold_internal._pair_features(p.pair ->> 0, (p.pair ->> 1)::double precision, p.pair ->> 2, p.pair ->> 3,
-    array(select pg_catalog.jsonb_array_elements_text(p.pair -> 4)))
-from pg_catalog.jsonb_array_elements(%(pairs)s) with ordinality as p (pair, place)
-order by p.place
+DESCRIBE_PAIRS = """
+select d.guard, d.features from memfold.describe_pairs(%(pairs)s, %(tenant_id)s) as d order by d.ordinal
 """
-FEATURE_NAMES = "select memfold_internal._pair_feature_names()"
 STORED_PAIRS = """
 select l.content_a as a, l.content_b as b, l.label, (l.similarities ->> %(model)s)::double precision as cosine,
     memfold.canonicalize(l.content_a, 'prose/1') as key_a, memfold.canonicalize(l.content_b, 'prose/1') as key_b,
-    memfold_internal._guard(l.tenant_id, l.content_a, l.content_b) as guard, coalesce(l.evidence, l.origin) as origin,
-    l.tenant_id
+    coalesce(l.evidence, l.origin) as origin, l.tenant_id
 from memfold.labelled_pairs as l
 where (%(tenant_id)s::text is null or l.tenant_id = %(tenant_id)s) and l.similarities ? %(model)s
     and (%(weak)s or not l.weak)

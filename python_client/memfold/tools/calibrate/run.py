@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from memfold.tools.calibrate import queries
 from memfold.tools.calibrate.bands import Budget
 from memfold.tools.calibrate.calibration import Calibration, Kind, Method
 from memfold.tools.calibrate.choosing import calibrate_pairs
-from memfold.tools.calibrate.pairs import DB, feature_names, stored, with_features
+from memfold.tools.calibrate.pairs import DB, feature_names, stored
 
 
 @contextlib.contextmanager
@@ -63,10 +63,10 @@ def calibrate(
     budget = Budget(max_false_merge, max_false_keep, max_escalation, confidence, allow_refinements)
     with connected(where) as connection:
         check_model(connection, embedding_model)
-        pairs, left_out = stored(connection, embedding_model, tenant_id, weak=weak)
-        names: Sequence[str] = ()
-        if score != "cosine":
-            pairs, names = with_features(connection, pairs), feature_names(connection)
+        fits = score != "cosine"
+        pairs, left_out = stored(connection, embedding_model, tenant_id, weak=weak, features=fits)
+        # always: it is refused to a role that may not calibrate, also if that sees no pairs
+        names = feature_names(connection)
         made = calibrate_pairs(
             pairs,
             embedding_model,

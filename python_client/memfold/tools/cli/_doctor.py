@@ -113,9 +113,14 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
 def _check_search(client: Memfold, check: Callable[..., None]) -> None:
     """Whether every search covers its whole bucket; if not, what to run."""
     try:
-        limit = f"{client._query(admin_queries.SEARCH_LIMIT)[0]['texts']:,}"
-        missing = client._query(admin_queries.MISSING_VECTOR_INDEXES)
-        large = client._query(admin_queries.LARGE_BUCKETS)[0]["buckets"]
+        limit = f"{admin_queries.SEARCH_LIMIT:,}"
+        missing, [of_words] = (
+            client._drive(
+                client._core.send(query, {"limit": admin_queries.SEARCH_LIMIT, "tenant_id": None}, reads=True)
+            )
+            for query in (admin_queries.MISSING_VECTOR_INDEXES, admin_queries.LARGE_BUCKETS)
+        )
+        large = of_words["buckets"]
     except MemfoldError as error:
         if error.sqlstate != "42501":
             raise

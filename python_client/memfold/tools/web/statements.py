@@ -43,8 +43,17 @@ QUESTION = (
     + """
 from (
     select o.judgement_id, o.tenant_id, o.bucket_id, o.kind, o.status, o.similarity, o.guard, o.attempts, o.member_ids,
-        memfold_internal._shown_link(o.tenant_id, o.link) as link,
-        case when o.link is null then array[o.other_id, o.memory_id] else memfold_internal._examples(o.link) end as pair
+        o.link - array['key', 'told', 'name_told'] || (
+            select pg_catalog.jsonb_object_agg(s.side, array(
+                select m.content
+                from pg_catalog.jsonb_array_elements_text(o.link -> s.side) with ordinality as i (id, place)
+                join memfold.memories as m on m.tenant_id = o.tenant_id and m.memory_id = i.id::uuid
+                order by i.place
+            ))
+            from pg_catalog.unnest(array['told', 'name_told']) as s (side)
+        ) as link,
+        case when o.link is null then array[o.other_id, o.memory_id]
+            else array[(o.link #>> '{name_told,0}')::uuid, (o.link #>> '{told,0}')::uuid] end as pair
     from memfold.judgements as o
 ) as j
 where j.tenant_id = %(tenant_id)s and j.judgement_id = %(judgement_id)s
@@ -74,7 +83,7 @@ SOURCES = f"""
 select e.session_id, e.origin, pg_catalog.count(distinct e.event_id) as observations,
     pg_catalog.min(e.observed_at) as first_seen, pg_catalog.max(e.observed_at) as last_seen,
     pg_catalog.array_agg(distinct t.turn) filter (where t.turn is not null) as turns
-from memfold_internal._ledger as e
+from memfold.memory_events as e
 left join lateral pg_catalog.unnest(e.source_turn_ids) as t (turn) on true
 where e.tenant_id = %(tenant_id)s and e.memory_id = any({_TEXTS}) and e.observation
 group by e.session_id, e.origin
@@ -84,14 +93,8 @@ limit 100
 _LEDGER = """
 select e.event_id, e.recorded_at, e.action, e.tier, e.method, e.similarity, e.guard, e.verdict, e.reason, e.actor, e.run_id,
     e.undoes, e.undone, e.memory_id, e.target_id, coalesce(e.content, m.content) as content,
-    t.content as target_content,
-    case when e.undoes is null then not e.undone and memfold_internal._is_undoable(e.action, e.tier, e.observation)
-        else not exists (
-            select from memfold.memory_events as l
-            where l.tenant_id = e.tenant_id and l.undoes = e.undoes and l.event_id > e.event_id
-        )
-    end as is_undoable
-from memfold_internal._ledger as e
+    t.content as target_content, e.is_undoable
+from memfold.ledger as e
 left join memfold.memories as m on m.tenant_id = e.tenant_id and m.memory_id = e.memory_id
 left join memfold.memories as t on t.tenant_id = e.tenant_id and t.memory_id = e.target_id
 where e.tenant_id = %(tenant_id)s
