@@ -129,7 +129,7 @@ def test_doctor_checks_to_its_end(nodes: citus_nodes.Nodes, monkeypatch: pytest.
         return lines
 
     assert "ok       search covers every bucket completely" in doctor()
-    monkeypatch.setattr("memfold.admin.queries.SEARCH_LIMIT", 2)
+    monkeypatch.setattr("memfold.tools.admin.queries.SEARCH_LIMIT", 2)
     told = doctor()
     assert any(line.startswith("warning  search by words reads the newest 2 texts of 1") for line in told), (
         told

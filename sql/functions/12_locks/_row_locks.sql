@@ -1,3 +1,16 @@
+-- Locks. Two writers of new facts in one scope (bucket, type, subject, predicate) take turns by transaction-level
+-- advisory locks, because their texts may differ and no row exists yet that both could lock. Restatements of an active
+-- memory only lock its row of memory_counters. Callers: every module that writes, from 20_policy on.
+--
+-- Three kinds of advisory keys exist: a tenant's key of rules, a bucket's and a scope's. A writer of one scope takes the
+-- first two SHARED and the last EXCLUSIVE; what spans scopes takes the bucket's key EXCLUSIVE, and a change of what is a
+-- slot takes the key of rules EXCLUSIVE. All are held to the end of the transaction and require READ COMMITTED (MF025).
+--
+-- What must stay true: the order is rules, buckets, scopes (each ascending), judgements, roots by id, aliases by id, sources, ledger. A
+-- call that may hold a row, or that takes keys in a second pass, tries for a key and fails with 40001 instead of waiting. Locking is a
+-- separate statement, so that the next one sees what others have committed. docs/decisions/0004 has the reasons. Of tables, the module
+-- locks rows of memory_counters, and writes adoption_claims and adoption_repeats for triggers of `memfold adopt`.
+
 -- Locks rows of memory_counters in the given order. p_hits: an observation is to be added to the row without a lock on
 -- its scope; raises 40001 if that memory was merged, retired or erased. changed: the rows to which observations cannot
 -- simply be added. aliased: whether any of the rows has aliases. latest: when any of the memories was last seen.

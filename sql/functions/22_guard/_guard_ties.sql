@@ -115,7 +115,8 @@ parallel safe
 return (
     select a[o.place - 1] || '''s ' || a[o.place + 1]
     from generate_series(2, cardinality(a) - 1) as o (place)
-    where a[o.place] = '''s' and a[o.place - 1] not in ('he', 'she', 'it', 'that', 'there', 'here', 'what', 'who', 'let')
+    where
+        a[o.place] = '''s' and a[o.place - 1] not in ('he', 'she', 'it', 'that', 'there', 'here', 'what', 'who', 'let')
         and cardinality(array_positions(a, '''s')) > cardinality(array_positions(b, '''s'))
         and (
             memfold_internal._guard_persons() ? a[o.place - 1] and a[o.place - 1] <> all (b)

@@ -1,14 +1,13 @@
--- Changes of rules for what is stored: policies, predicates, links of names, and other rules for hashes (rehash_bucket); and tier 1's
--- lookup during such a change. Ingest and decisions call the lookup and _check_rules(); undo, unlinking and maintenance call the rest.
+-- Changes of rules for what is stored: policies, predicates, and other rules for hashes (rehash_bucket); and tier 1's
+-- lookup during such a change. Ingest and decisions call the lookup; undo and maintenance call the rest.
 --
 -- A rehash goes through the texts of a bucket. A text that it has not reached is stale, and found by its old hash and by
 -- its future one. If two texts are equal under the new rules, one becomes an alias of the other, without a hash (its twin).
--- After a link, texts stored under the alias are taken up in the same way: each gets the name, and the hash and scope that
--- follow. After a change of a predicate or policy, the memories concerned are derived again. Maintenance finishes the rest.
+-- After a change of a predicate or policy, the memories concerned are derived again. Maintenance finishes the rest.
 --
--- The module locks buckets, or a tenant's rules, and writes policies, predicates, links, runs, the ledger, and names and
--- hash columns of memories. What must stay true: no two texts of a bucket have the same hash; a merge never closes a cycle
--- (_is_beneath); a writer that read a policy before it waited for a lock calls _check_rules().
+-- The module locks buckets, or a tenant's rules, and writes policies, predicates, runs, the ledger and hash columns of
+-- memories. What must stay true: no two texts of a bucket have the same hash; a merge never closes a cycle
+-- (_is_beneath).
 
 -- _known_text() in a bucket that is being rehashed: the text that has, or will have, the candidate's hash. Does not find
 -- a text that only becomes equal by the new rules; the rehash merges it when it gets there.

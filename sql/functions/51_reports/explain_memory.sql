@@ -1,3 +1,11 @@
+-- Reports: views for dashboards and monitoring, the history of a memory, and suggestions of predicates.
+--
+-- Everything here only reads, and takes no lock. The views are queried by the client, the page, psql and monitoring, under
+-- the row-level security of the caller (security_invoker), so the functions that they call are granted to readers.
+-- explain_memory() also reads as its caller.
+--
+-- What must stay true: metrics reads only statistics and small indexes, because monitors query it often.
+
 -- The six features that contribute most to a pair's score (calibrations.score), as text, in log-odds; null without a score.
 -- SECURITY DEFINER so that readers of memories need no right to the functions that it calls.
 create or replace function memfold_internal._explain_pair(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-import psycopg
-
 from memfold.client import errors, queries
 from memfold.client.calls.steps import Pause, Steps
 from memfold.client.calls.stored import Stored

@@ -66,12 +66,9 @@ class NameCalls(Driver):
         """Queue the best suggestions as questions for a judge or a person; returns the number of new ones."""
         return self._drive(self._core.ask_links(bucket_id, max_questions, tenant_id))
 
-    def take_up_links(
-        self, bucket_id: str | None = None, tenant_id: str | None = None, *, batch_size: int = 20
-    ) -> int:
-        """Move texts stored under aliases to their names, in one bucket or (None) in all; returns the number of
-        texts.
+    def take_up_links(self, tenant_id: str | None = None) -> int:
+        """Apply links, and rules of predicates, to what is stored, as maintenance does; returns the number of texts.
 
-        Each batch is its own transaction; if it is interrupted, call it again.
+        A hundred texts at a time, each in its own transaction; if it is interrupted, call it again.
         """
-        return self._drive(self._core.take_up_links(bucket_id, batch_size, tenant_id))
+        return self._drive(self._core.take_up_links(tenant_id))

@@ -1,11 +1,12 @@
--- Reports: views for dashboards and monitoring, the history of a memory, and suggestions of links and predicates.
+-- 25_names: names that mean the same subject or predicate (table links). Lookups are in 20_policy/_links: ingest, recall and
+-- the guard resolve a name there. Here are the acts: suggesting links and asking about them, making one, and giving the
+-- texts stored under an alias the name (take_up_links; maintenance does the rest). Answers (40_judging) and undo and
+-- unlinking (41_manual) call these.
 --
--- Everything here only reads, and takes no lock. The views are queried by the client, the page, psql and monitoring, under
--- the row-level security of the caller (security_invoker), so the functions that they call are granted to readers.
--- explain_memory() also reads as its caller. suggest_links() and suggest_predicates() compare what a bucket has stored
--- and change nothing: a person acts on their suggestions, or 60_maintenance queues questions (ask_links).
---
--- What must stay true: metrics reads only statistics and small indexes, because monitors query it often.
+-- A text that is taken up gets the name, and the hash and scope that follow; until then it is found by the name that it
+-- came with (_known_candidate). Acts lock the bucket, or all buckets of the tenant, exclusively (_lock_links), and write
+-- links, runs, the ledger, names and hashes. What must stay true: no alias is itself a name; no two texts of a bucket
+-- have the same hash; unlinking gives every text back the name that it came with.
 
 -- The words of a canonical name.
 create or replace function memfold_internal._name_words(p_name text) returns text[]
