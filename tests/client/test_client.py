@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -257,6 +258,22 @@ def test_a_failing_embedder_costs_no_data(
     assert record.getMessage().startswith('DEDUP_FAIL: "Alice has a cat." by toy failed (')
     pending = db.execute("select memory_id, content from memfold.pending_embeddings('t')").fetchall()
     assert pending == [(result.memory_id, "Alice has a cat.")]
+
+
+def test_an_embedder_need_not_tell_its_dimensions(dsn: str, db: psycopg.Connection) -> None:
+    embedder = SimpleNamespace(model="toy", embed=lambda texts: [CAT for _ in texts])
+    with Memfold(dsn, "t", embedder) as client:  # type: ignore[arg-type]
+        client.ingest("Alice has a cat.")
+    assert db.execute("select model, dimensions from memfold.embedding_models").fetchall() == [("toy", 3)]
+    assert db.execute("select count(*) from memfold.pending_embeddings('t')").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("name", ["model", "embed"])
+def test_an_embedder_that_lacks_something_is_refused(dsn: str, name: str) -> None:
+    embedder = SimpleNamespace(model="toy", embed=lambda texts: [CAT for _ in texts])
+    delattr(embedder, name)
+    with pytest.raises(TypeError, match=f"the embedder has no {name}"):
+        Memfold(dsn, "t", embedder)  # type: ignore[arg-type]
 
 
 def test_embed_pending_makes_up_for_it(client: Memfold, counting: Counting, db: psycopg.Connection) -> None:

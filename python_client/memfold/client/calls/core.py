@@ -26,6 +26,7 @@ from memfold.client.calls.names import Names
 from memfold.client.calls.steps import Steps
 from memfold.client.calls.vectors import Vectors
 from memfold.client.embedding import EmbedderProtocol
+from memfold.client.embedding.embedders import check_embedder
 from memfold.client.found import Notice, SearchResult
 from memfold.client.judging import Judge
 from memfold.client.types import (
@@ -54,6 +55,7 @@ class Core(Judgements, Vectors, Names):
         judge: Judge | None = None,
     ) -> None:
         super().__init__(tenant_id, max_attempts)
+        check_embedder(embedder)
         self.embedder = embedder
         self.retry_safe = retry_safe
         self.judge = judge

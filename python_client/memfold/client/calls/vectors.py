@@ -12,6 +12,7 @@ from memfold.client._text import describe_error
 from memfold.client.calls.sending import Sending
 from memfold.client.calls.steps import Embed, Steps
 from memfold.client.embedding import EmbedderProtocol
+from memfold.client.embedding.embedders import dimensions_of
 from memfold.client.embedding.vectors import VectorBinary, checked_vectors, is_one_vector
 from memfold.client.types import KnownMemory
 
@@ -70,7 +71,7 @@ class Vectors(Sending):
             ) from error
         if is_one_vector(answer):
             raise _no_embedder(embedder, "Called with a list of texts, it returned one flat vector.")
-        vectors = checked_vectors(answer, texts, embedder.dimensions)
+        vectors = checked_vectors(answer, texts, dimensions_of(embedder))
         self._has_embedded = True
         return vectors
 
@@ -104,7 +105,7 @@ class Vectors(Sending):
     def register(self, embedder: EmbedderProtocol, vector: VectorBinary) -> Steps[None]:
         if self._registered:
             return
-        dimensions = embedder.dimensions or vector.dimensions
+        dimensions = dimensions_of(embedder) or vector.dimensions
         try:
             yield from self.register_embedding_model(embedder.model, dimensions)
         except errors.MemfoldError as error:

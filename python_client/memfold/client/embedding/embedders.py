@@ -20,7 +20,7 @@ class EmbedderProtocol(Protocol):
 
     @property
     def dimensions(self) -> int | None:
-        """The size of its vectors; None: taken from the first one."""
+        """The size of its vectors; None, or no such attribute: taken from the first one."""
 
     @property
     def embed(self) -> Callable[[list[str]], Any]:
@@ -38,6 +38,21 @@ class Embedder:
     embed: Callable[[list[str]], Sequence[Embedding] | Awaitable[Sequence[Embedding]] | Any]
     model: str
     dimensions: int | None = None
+
+
+def check_embedder(embedder: EmbedderProtocol | None) -> None:
+    """Raise TypeError if an embedder lacks what nothing else can tell."""
+    for name in ("model", "embed"):
+        if embedder is not None and not hasattr(embedder, name):
+            raise TypeError(
+                f"the embedder has no {name}: pass an object with model (a name) and embed (list of texts -> vectors), "
+                "or Embedder(embed=..., model=...)"
+            )
+
+
+def dimensions_of(embedder: EmbedderProtocol) -> int | None:
+    """The size of its vectors, if it tells."""
+    return getattr(embedder, "dimensions", None)
 
 
 def is_async(embedder: EmbedderProtocol) -> bool:

@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from memfold.client._dsn import read_dsn
 from memfold.client._retry import retry
 from memfold.client.embedding import EmbedderProtocol
-from memfold.client.embedding.embedders import is_async
+from memfold.client.embedding.embedders import dimensions_of, is_async
 from memfold.client.embedding.vectors import VectorBinary, checked_vectors
 from memfold.client.errors import EmbeddingsMissingError, MemfoldError, translate
 from memfold.tools.admin import maintenance
@@ -156,7 +156,8 @@ def _register(session: _Session, model: str, embedder: EmbedderProtocol) -> None
     if session.call(_MODEL, model=model):
         return
     size = (
-        embedder.dimensions or checked_vectors(embedder.embed(["memfold"]), ["memfold"], None)[0].dimensions
+        dimensions_of(embedder)
+        or checked_vectors(embedder.embed(["memfold"]), ["memfold"], None)[0].dimensions
     )
     session.call(
         "select memfold.register_embedding_model(%(model)s, %(size)s::bigint)", model=model, size=size
@@ -211,7 +212,7 @@ def _round(
         left -= len(rows)
         after = rows[-1]["memory_id"]
         texts = [row["content"] for row in rows]
-        vectors = checked_vectors(embedder.embed(texts), texts, embedder.dimensions)
+        vectors = checked_vectors(embedder.embed(texts), texts, dimensions_of(embedder))
         _store(session, models["new"], one.tenant_id, run, rows, vectors, one)
         one.seconds = time.monotonic() - started
         if told is not None:
