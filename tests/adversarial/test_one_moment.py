@@ -15,7 +15,7 @@ READERS = (
     "canonicalizer_selftest", "check_invariants", "current_memories", "current_memory", "duplicate_pairs",
     "effective_confidence", "explain_memory", "export_bucket", "find_similar", "known_memory", "missing_embeddings",
     "pairs_to_label", "pending_embeddings", "preview_memory", "profile", "reembed_status", "suggest_links",
-    "suggest_predicates", "text_index_ddl", "vector_index_ddl",
+    "suggest_predicates", "tenants", "text_index_ddl", "vector_index_ddl",
 )  # fmt: skip
 # what commits in between, about the first of two memories
 CHANGES = {

@@ -73,7 +73,7 @@ def test_all_that_is_left_is_taken_up(
     client.ingest("rides a bike", subject="Georg", bucket_id="other")
     client.link_subject("Georg", "Georg Maier", "*")
     assert subjects(db) == {"Georg", "Georg Maier"}
-    monkeypatch.setattr("memfold.client.names._PATIENCE", 1)
+    monkeypatch.setattr("memfold.client.calls.names._PATIENCE", 1)
     other = connect()
     other.execute("begin")
     other.execute("select from memfold.memories where subject = 'Georg' for update")

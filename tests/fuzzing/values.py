@@ -338,6 +338,7 @@ class Values:
             "text": lambda hostile: self.text() if hostile else self.word(name),
             "uuid": lambda hostile: self.other_id() if hostile else self.identifier(name),
             "vector": lambda hostile: self.hostile_vector() if hostile else self.vector(),
+            "bytea": lambda hostile: self.one(["\\x", "\\x0", "x", ""] if hostile else ["\\x" + "0f" * 32]),
             "jsonb": lambda hostile: self.json(name, hostile=hostile),
             "jsonpath": lambda hostile: self.text() if hostile else self.one(["$.n > 1", "$.kind == 1", "$"]),
             "boolean": lambda hostile: self.one(["t", "f", "x", ""] if hostile else ["t", "f"]),

@@ -1,7 +1,7 @@
 -- The guard: whom a text is about, if the other text says all the rest.
 
--- The person whom text a names at its beginning and text b does not, although it says the same, as a signal of the guard
--- (pronoun), or null. Call it both ways.
+-- Whom text a is about and text b, which adds nothing, is not, as a signal of the guard (pronoun), or null: a person named at
+-- its beginning ("his sister works here"), or whose a thing or relative is. Call it both ways.
 create or replace function memfold_internal._guard_subject(
     a text[], p_marked_a text[], p_classes_a text[], p_only_a integer[], b text[], p_classes_b text[], p_only_b integer[]
 )
@@ -19,6 +19,12 @@ begin
         select from unnest(p_only_b) as o (place) where coalesce(left(p_classes_b[o.place], 1) not in ('s', '&', 'p'), true)
     ) then
         foreach v_place in array p_only_a loop
+            -- "his sister's boss works here" / "his sister works here", "feeds his neighbour's cat" / "feeds his cat"
+            if a[v_place] = '''s' and (v_place + 1 = any (p_only_a) or memfold_internal._guard_persons() ? a[v_place - 1])
+                and a[v_place - 1] not in ('he', 'she', 'it', 'that', 'there', 'here', 'what', 'who', 'let')
+            then
+                return format('pronoun: %s''s %s', a[v_place - 1], a[v_place + 1]);
+            end if;
             if memfold_internal._guard_persons() ? a[v_place] then
                 exit when v_place > 5;
                 select not exists (

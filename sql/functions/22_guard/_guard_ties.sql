@@ -104,26 +104,3 @@ begin
     return null;
 end;
 $function$;
-
--- The possession that only text a speaks of: the word after a possessive 's if text b lacks it ("his sister is ill", "his
--- sister's boss is ill"), or lacks the person who owns it ("feeds his cat", "feeds his neighbour's cat"). Null: none.
-create or replace function memfold_internal._guard_new_owner(a text[], b text[])
-returns text
-language sql
-immutable
-parallel safe
-return (
-    select a[o.place - 1] || '''s ' || a[o.place + 1]
-    from generate_series(2, cardinality(a) - 1) as o (place)
-    where
-        a[o.place] = '''s' and a[o.place - 1] not in ('he', 'she', 'it', 'that', 'there', 'here', 'what', 'who', 'let')
-        and cardinality(array_positions(a, '''s')) > cardinality(array_positions(b, '''s'))
-        and (
-            memfold_internal._guard_persons() ? a[o.place - 1] and a[o.place - 1] <> all (b)
-            or not exists (
-                select from unnest(b) as w (word)
-                where memfold_internal._guard_lemmas(w.word) && memfold_internal._guard_lemmas(a[o.place + 1])
-            )
-        )
-    limit 1
-);

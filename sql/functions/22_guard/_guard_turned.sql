@@ -149,8 +149,6 @@ begin
     end if;
     v_a := memfold_internal._guard_markers(a, p_a_classes);
     v_b := memfold_internal._guard_markers(b, p_b_classes);
-    return coalesce(
-        'relation: ' || memfold_internal._guard_relation_change(a, v_a, b, v_b),
-        'pronoun: ' || coalesce(memfold_internal._guard_new_owner(a, b), memfold_internal._guard_new_owner(b, a)));
+    return 'relation: ' || memfold_internal._guard_relation_change(a, v_a, b, v_b);
 end;
 $function$;

@@ -5,7 +5,7 @@ create or replace function memfold_internal._veto_version() returns text
 language sql immutable parallel safe
 return 'veto/1';
 
--- The model veto/1: 100 trees, in the format of memfold.calibrate.
+-- The model veto/1: 100 trees, in the format of memfold.tools.calibrate.
 -- _veto_reasons reads it; _veto_trees is generated from it.
 create or replace function memfold_internal._veto_model() returns jsonb
 language sql immutable parallel safe

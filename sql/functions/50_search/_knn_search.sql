@@ -274,7 +274,12 @@ begin
         ) as s;
         -- Former values and expired facts do not pass: if there are any among the nearest, compare all.
         exit when v_filtered or cardinality(root_ids) = p_max_vectors
-            or not memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model, p_max_vectors, null, null);
+            or not exists (
+                select from memfold.memory_vectors as v
+                where v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                    and v.model = p_embedding_model collate "C" and v.is_live
+                offset p_max_vectors limit 1
+            );
         v_filtered := true;
     end loop;
 end;
