@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Connect
+from tests.support.concurrent_calls import Call
 from tests.support.memories import Result, check, ingest, model, vector
 from tests.support.queries import DB
 
@@ -280,3 +282,33 @@ def test_nothing_is_written_for_texts_that_are_not_alike(db: DB) -> None:
     ).fetchall()
     assert before == after
     assert json.dumps(state(db, "acme")["judgements"]) == "null"
+
+
+def test_the_neighbour_is_merged_meanwhile(db: DB, connect: Connect) -> None:
+    """Its root is in another scope, whose lock the late vector does not hold: it must not merge into an alias."""
+    model(db)
+    db.execute("select set_policy('acme', merge_veto => 0)")
+    root = ingest(db, "Runs on Sundays", subject="b", **vector(0.995))
+    alias = ingest(db, "Goes running every Sunday", subject="a", **vector(1.0))
+    db.execute("select merge_memories(%s, %s, 'acme')", [alias.memory_id, root.memory_id])
+    late = ingest(db, "Runs on a Sunday", subject="a")
+    other = connect()
+    other.execute("begin")
+    richer = ingest(other, "Runs on Sundays in the big park by the river", subject="b", **vector(0.99))
+    assert richer.action == "replaced"
+    call = Call(
+        db,
+        connect(),
+        lambda c: c.execute(
+            "select action from attach_embedding(%s, %s, 'm', 'acme')",
+            [late.memory_id, vector(0.99)["embedding"]],
+        ).fetchone(),
+    ).waits_for(other)
+    other.execute("commit")
+    call.must_retry()
+    check(db)
+    db.execute("select attach_embedding(%s, %s, 'm', 'acme')", [late.memory_id, vector(0.99)["embedding"]])
+    assert db.execute(
+        "select count(distinct root_id) from memories where root_id is not null"
+    ).fetchone() == (1,)
+    check(db)

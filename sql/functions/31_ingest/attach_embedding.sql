@@ -164,6 +164,16 @@ begin
     if d.action is null then
         return null;
     end if;
+    if v_fold then
+        -- The neighbour may be in another scope, where it may have been merged since it was found.
+        perform memfold_internal._lock_texts(c.tenant_id, array[least(v_text_id, d.target_id), greatest(v_text_id, d.target_id)]);
+        if exists (
+            select from memfold.memories as r
+            where r.tenant_id = c.tenant_id and r.memory_id in (v_text_id, d.target_id) and r.root_id is not null
+        ) then
+            perform memfold_internal._retry('the neighbour has been merged', 'It was merged while this call waited for it.');
+        end if;
+    end if;
     v_event_id := memfold_internal._new_event_id(c.tenant_id);
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, similarity, guard, similar_memories, reason,
