@@ -84,10 +84,10 @@ comment on column memfold.policies.merge_veto is
 'Score of the words of two texts, in [0, 1], below which a pair does not merge automatically but is escalated (the veto). 0: off. Also off
 if the guard is off.';
 comment on column memfold.policies.on_ambiguous is
-'What row 9 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, insert adds the
+'What row 11 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, insert adds the
 text.';
 comment on column memfold.policies.on_merge is
-'What an automatic merge of a different text (rows 7 and 8) does: strengthen = the candidate''s text becomes an alias; replace = the newer
+'What an automatic merge of a different text (rows 8 and 9) does: strengthen = the candidate''s text becomes an alias; replace = the newer
 text becomes the root, the older its alias; synthesise = a judge writes one text that says what both say.';
 comment on column memfold.policies.on_refinement is
 'What an automatic merge (on_merge => strengthen) does if the newer text says everything the older says, and more: replace = the newer

@@ -1,5 +1,5 @@
--- Locks the scope of memories of one bucket for a decision about them, or the bucket if their trees or timelines span
--- scopes, which it checks again under the lock. Returns true; if p_wait is false, it never waits, and returns whether it
+-- Locks the scope of memories of one bucket for a decision about them, or the bucket if their trees, timelines or
+-- policy span scopes, which it checks again under the lock. Returns true; if p_wait is false, it never waits, and returns whether it
 -- has the lock. Raises MF025, and 40001 if it would have to wait twice.
 create or replace function memfold_internal._lock_memories(
     p_tenant_id text, p_memory_ids uuid[], p_wait boolean default true

@@ -1,6 +1,6 @@
--- _derived_times() in the common case of a merge or its undo between values of one slot. Only the owners of statements
--- change, so the times at which the trees were current are divided among their present roots. p_members: all texts of the
--- trees. Null: the case is not that simple.
+-- _derived_times() in the common case of a merge or its undo between values of one slot. Only the roots to which
+-- statements belong change, so the times at which the trees were current are divided among their present roots.
+-- p_members: all texts of the trees. Null: the case is not that simple.
 create or replace function memfold_internal._regrouped(p_tenant_id text, p_members uuid[]) returns memfold_internal.derived_time[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan

@@ -149,7 +149,7 @@ begin
 end;
 $$;
 
--- The common case of _derive_times(): a value stated after all others of its slot, without a validity, becomes the
+-- The common case of _derive_times(): a text stated after all others of its slot, without a validity, becomes the
 -- current one. False: the case is another one, and nothing was changed. The caller holds the scope's lock, and adds the
 -- statement itself.
 create or replace function memfold_internal._append_value(

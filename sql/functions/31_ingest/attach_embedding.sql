@@ -90,9 +90,9 @@ begin
 end;
 $$;
 
--- Tier 2 for an already stored root with its new vector: merges the newer of two duplicates into the older (or by
--- on_merge the older into the newer), or queues a judgement; else records action (null: nothing, and returns null). The
--- caller holds the lock.
+-- Tier 2 for a stored memory with its new vector: merges the newer of two duplicates into the older (or by on_merge the
+-- older into the newer), or queues a judgement; else writes a row with p_action (null: none, and returns null). The caller
+-- holds the lock.
 create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, p_action text)
 returns memfold.ingest_result
 language plpgsql volatile
@@ -132,8 +132,8 @@ begin
 end;
 $$;
 
--- Carries out tier 2's decision about a stored root m (c: itself): see _match_stored_memory(). Method tombstone: into
--- the other, which is one, whichever is older.
+-- Carries out tier 2's decision about a stored root m, whose candidate is c (_match_stored_memory). If the neighbour is a
+-- tombstone (method tombstone), m is merged into it even if m is older.
 create or replace function memfold_internal._record_comparison(
     c memfold_internal.candidate, m memfold.memories, d memfold_internal.decision, p_action text
 ) returns memfold.ingest_result
