@@ -272,7 +272,8 @@ comment on column memfold.memory_events.method is
 'What decided: hash, alias, tombstone, timeline (tier 1); object, lexical, vector, session, score, predicate (tier 2); judge, person,
 fallback (tier 3); plain, rehash. For action erased, what was to be erased: source, memory, bucket or tenant. erasure: a merge that
 replaces one whose text was erased.';
-comment on column memfold.memory_events.memory_id is 'The text that the candidate matched or created; of two stored memories, the newer. Null: refused by a rule, no text.';
+comment on column memfold.memory_events.memory_id is
+'The text that the candidate matched or created; of two stored memories, the newer. Null: refused by a rule, no text.';
 comment on column memfold.memory_events.target_id is
 'merged in tier 2 or 3: the memory that memory_id was merged into (replaced: the memory that was merged into memory_id). merged in tier 1:
 the root, if an alias matched. superseded, historical: the value it competed with. escalated: the neighbour.';
@@ -281,8 +282,8 @@ comment on column memfold.memory_events.similarity is
 lexical, the Jaccard similarity of words.';
 comment on column memfold.memory_events.guard is 'The guard''s signals for the neighbour that decided.';
 comment on column memfold.memory_events.similar_memories is
-'The near memories, former values too, including the one that it was decided against: memory_id; similarity and jaccard, of its own text; guard; and
-if an alias was nearer, matched_id and matched_similarity, or by words jaccard_matched_id and matched_jaccard.';
+'The near memories, former values too, including the one that it was decided against: memory_id; similarity and jaccard, of its own
+text; guard; and if an alias was nearer, matched_id and matched_similarity, or by words jaccard_matched_id and matched_jaccard.';
 comment on column memfold.memory_events.observation is
 'The call counts as an observation of memory_id (recalled text and decisions do not).';
 comment on column memfold.memory_events.observed_at is

@@ -37,19 +37,19 @@ begin
 end;
 $$;
 
--- The metadata that a stored text first came with: that of its row is combined from all observations, or empty for an
--- alias.
-create or replace function memfold_internal._first_metadata(m memfold.memories) returns jsonb
+-- The metadata that a stored text first came with. That of its row (p_metadata) is combined from all observations, or empty
+-- for an alias.
+create or replace function memfold_internal._first_metadata(p_tenant_id text, p_memory_id uuid, p_metadata jsonb) returns jsonb
 language plpgsql stable
 as $$
 begin
     return coalesce((
         select e.metadata
         from memfold.memory_events as e
-        where e.tenant_id = m.tenant_id and e.memory_id = m.memory_id and e.metadata is not null
+        where e.tenant_id = p_tenant_id collate "C" and e.memory_id = p_memory_id and e.metadata is not null
         order by e.event_id
         limit 1
-    ), m.metadata);
+    ), p_metadata);
 end;
 $$;
 
@@ -61,7 +61,7 @@ begin
     if p_metadata_keys = '{}' then
         return null;
     end if;
-    return memfold_internal._metadata_signature(memfold_internal._first_metadata(m), p_metadata_keys);
+    return memfold_internal._metadata_signature(memfold_internal._first_metadata(m.tenant_id, m.memory_id, m.metadata), p_metadata_keys);
 end;
 $$;
 

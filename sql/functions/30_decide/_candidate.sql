@@ -144,15 +144,19 @@ return coalesce(
     and (c.subject ~ '^[A-Za-z0-9]') is not false and (c.predicate ~ '^[A-Za-z0-9]') is not false, false
 );
 
--- Whether the limits of a policy are those that _is_plainly_valid() assumes, or higher.
-create or replace function memfold_internal._has_usual_limits(p_policy memfold.policies) returns boolean
+-- Whether the limits of a policy are those that _is_plainly_valid() assumes, or higher. (Not of its row: on Citus, the type
+-- of a row is that of its shard.)
+create or replace function memfold_internal._has_usual_limits(p_max_content_length bigint, p_max_metadata_size bigint) returns boolean
 language sql immutable parallel safe
-return p_policy.max_content_length >= 8192 and p_policy.max_metadata_size >= 8192;
+return p_max_content_length >= 8192 and p_max_metadata_size >= 8192;
 
 -- Whether _check_candidate() would pass a candidate, as one expression that its callers inline. False decides nothing.
-create or replace function memfold_internal._is_surely_valid(c memfold_internal.candidate, p_policy memfold.policies) returns boolean
+create or replace function memfold_internal._is_surely_valid(
+    c memfold_internal.candidate, p_max_content_length bigint, p_max_metadata_size bigint
+) returns boolean
 language sql stable parallel safe
-return memfold_internal._is_plainly_valid(c) and memfold_internal._is_usual_text(c) and memfold_internal._has_usual_limits(p_policy);
+return memfold_internal._is_plainly_valid(c) and memfold_internal._is_usual_text(c)
+and memfold_internal._has_usual_limits(p_max_content_length, p_max_metadata_size);
 
 -- Checks a candidate, and returns it with its hash, its unit vector and the policy that applies (without the scope key,
 -- which a tier-1 hit does not need). observed_at stays null if it is: it is set when the candidate is written
@@ -166,7 +170,7 @@ declare
     v_names record;
 begin
     c.policy := memfold_internal._candidate_policy(c.tenant_id, c.bucket_id, c.memory_type);
-    if not memfold_internal._is_surely_valid(c, c.policy) then
+    if not memfold_internal._is_surely_valid(c, (c.policy).max_content_length, (c.policy).max_metadata_size) then
         c.source_confidence := coalesce(c.source_confidence, v_default.source_confidence);
         c.extractor_confidence := coalesce(c.extractor_confidence, v_default.extractor_confidence);
         c.origin := coalesce(c.origin, v_default.origin);

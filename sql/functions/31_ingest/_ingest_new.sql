@@ -29,7 +29,7 @@ begin
     left join lateral memfold_internal._bands(p.merge_threshold, p.judge_threshold, p.similar_threshold,
         c.embedding_model) as b on true
     where p.dedup = 'on' and p.canonicalizer = 'prose/1' and p.key_fields = 'type,subject,predicate' and p.metadata_keys = '{}'
-        and memfold_internal._has_usual_limits(p.policy) and p.rehash_run is null
+        and memfold_internal._has_usual_limits(p.max_content_length, p.max_metadata_size) and p.rehash_run is null
         and p.scope = 'predicate' and p.lexical_threshold is null
         and case when c.embedding is null then p.embed = 'client' and c.embedding_model is null
             else memfold_internal._fits_model(c.embedding, b.dimensions, b.replaced_by) end;

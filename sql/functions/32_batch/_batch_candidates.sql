@@ -86,7 +86,7 @@ begin
                 z.content, z.tenant_id, z.bucket_id, z.memory_type, z.subject, z.predicate, z.object, null, z.embedding_model,
                 z.source_turn_ids, z.source_confidence, z.extractor_confidence, z.session_id, z.origin, z.metadata, z.observed_at,
                 z.valid_from, z.valid_until, z.idempotency_key
-            ), v_policies[z.rule])
+            ), (v_policies[z.rule]).max_content_length, (v_policies[z.rule]).max_metadata_size)
             and z.canonical is distinct from ''
             and not (v_has_links
                 and memfold_internal._is_linked(b.tenant_id, z.bucket_id, z.subject, z.predicate, z.content))

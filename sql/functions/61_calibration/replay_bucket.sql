@@ -40,7 +40,7 @@ begin
         select s.*
         from (
             select o.memory_id, o.content, o.memory_type, o.subject, o.predicate, o.object, o.session_id, v.embedding,
-                memfold_internal._first_metadata(o) as metadata
+                o.metadata
             from memfold.memories as o
             join memfold.memory_vectors as v on v.tenant_id = o.tenant_id and v.memory_id = o.memory_id
             where o.tenant_id = p_tenant_id collate "C" and o.bucket_id = p_bucket_id collate "C"
@@ -53,7 +53,8 @@ begin
         r := memfold.ingest_memory(
             m.content, p_tenant_id, bucket_id => p_into_bucket, memory_type => m.memory_type, subject => m.subject,
             predicate => m.predicate, object => m.object, session_id => m.session_id, embedding => m.embedding,
-            embedding_model => p_embedding_model, metadata => m.metadata
+            embedding_model => p_embedding_model,
+            metadata => memfold_internal._first_metadata(p_tenant_id, m.memory_id, m.metadata)
         );
         return query
         select m.memory_id, (
