@@ -191,14 +191,7 @@ class Core(Judgements, Vectors, Names):
     def current_memories(
         self, bucket_id: str, as_of: datetime | None, known_at: datetime | None, tenant_id: str | None
     ) -> Steps[tuple[CurrentMemory, ...]]:
-        given = {"bucket_id": bucket_id, "as_of": as_of, "known_at": known_at}
-        arguments = self._arguments(given, tenant_id)
-        if not arguments["tenant_id"]:
-            raise errors.TenantMissingError(
-                "tenant_id is missing",
-                detail="Neither the call nor the client names a tenant.",
-                hint="Pass tenant_id to one of them.",
-            )
+        arguments = self._of_a_tenant({"bucket_id": bucket_id, "as_of": as_of, "known_at": known_at}, tenant_id)
         rows = yield from self.run(queries.CURRENT, arguments, reads=True)
         return tuple(CurrentMemory.from_row(row) for row in rows)
 
