@@ -191,7 +191,9 @@ class Core(Judgements, Vectors, Names):
     def current_memories(
         self, bucket_id: str, as_of: datetime | None, known_at: datetime | None, tenant_id: str | None
     ) -> Steps[tuple[CurrentMemory, ...]]:
-        arguments = self._of_a_tenant({"bucket_id": bucket_id, "as_of": as_of, "known_at": known_at}, tenant_id)
+        arguments = self._of_a_tenant(
+            {"bucket_id": bucket_id, "as_of": as_of, "known_at": known_at}, tenant_id
+        )
         rows = yield from self.run(queries.CURRENT, arguments, reads=True)
         return tuple(CurrentMemory.from_row(row) for row in rows)
 
