@@ -286,7 +286,7 @@ def run(server: harness.Server, embedder: Any) -> harness.Report:
     server.install("change")
     with server.connect("change") as db:
         db.execute(
-            "select memfold.register_embedding_model(%s, %s)",
+            "select memfold.register_embedding_model(%s, %s, 0.92, 0.85)",
             [embedder.model, len(next(iter(vectors.values())))],
         )
     dsn = server.dsn("change")

@@ -96,7 +96,7 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
     for dsn in (plain.dsn(), nodes.dsn()):
         with psycopg.connect(dsn, autocommit=True) as db:
             db.execute("create role app login in role memfold_app")
-            db.execute("select memfold.register_embedding_model('m', 32)")
+            db.execute("select memfold.register_embedding_model('m', 32, 0.92, 0.85)")
     with nodes.connect() as db:
         started = time.perf_counter()
         made = db.execute(

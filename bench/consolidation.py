@@ -189,7 +189,9 @@ def run(server: harness.Server, data: dataset.Dataset, *, memories: int = MEMORI
     report = harness.Report("consolidation", f"Consolidation of {memories:,} memories of one tenant")
     server.install("consolidation")
     with server.connect("consolidation") as connection:
-        connection.execute("select memfold.register_embedding_model(%s, %s)", [harness.MODEL, DIMENSIONS])
+        connection.execute(
+            "select memfold.register_embedding_model(%s, %s, 0.92, 0.85)", [harness.MODEL, DIMENSIONS]
+        )
     _growth(server, data, report, memories // 2)
     _writers(server, data, report, memories)
     _undo(server, data, report)

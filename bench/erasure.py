@@ -46,7 +46,8 @@ def run(server: harness.Server, data: dataset.Dataset, *, memories: int = MEMORI
     server.install(DATABASE)
     with server.connect(DATABASE) as connection:
         connection.execute(
-            "select memfold.register_embedding_model(%s, %s)", [harness.MODEL, consolidation.DIMENSIONS]
+            "select memfold.register_embedding_model(%s, %s, 0.92, 0.85)",
+            [harness.MODEL, consolidation.DIMENSIONS],
         )
         # a thousand wordings are one fact here, each with another word
         connection.execute("select memfold.set_policy(%s, guard => 'off')", [harness.TENANT])

@@ -142,7 +142,7 @@ def server(also: str = "") -> Iterator[Server]:
             connection.execute("create role reference_owner nologin")
             connection.execute(f"grant set on parameter commit_delay, track_functions to {APPLICATION}")
             connection.execute(f"create schema bench; grant usage on schema bench to {APPLICATION}")
-            connection.execute("select memfold.register_embedding_model(%s, 384)", [MODEL])
+            connection.execute("select memfold.register_embedding_model(%s, 384, 0.92, 0.85)", [MODEL])
             if also:
                 connection.execute(also.encode())
         yield running

@@ -177,7 +177,7 @@ def _embeddings(cluster: servers.Cluster, report: harness.Report, rounds: int) -
         outside: list[list[float]] = []
         route = ""
         with _connect(cluster) as db:
-            db.execute("select register_embedding_model(%s, 384)", [name])
+            db.execute("select register_embedding_model(%s, 384, 0.92, 0.85)", [name])
         for _ in range(rounds):
             with _connect(cluster) as db:
                 one, many = "select embed_text(%s, %s)", "select embed_texts(%s::text[], %s)"

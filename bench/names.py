@@ -264,7 +264,9 @@ def run(server: harness.Server, embedder: Embedder, *, sessions: int = 120, seed
     vectors = dict(zip(texts, (embedder.embed([text])[0] for text in texts), strict=True))
     server.install("names")
     with server.connect("names") as db:
-        db.execute("select memfold.register_embedding_model(%s, %s)", [MODEL, len(vectors[texts[0]])])
+        db.execute(
+            "select memfold.register_embedding_model(%s, %s, 0.92, 0.85)", [MODEL, len(vectors[texts[0]])]
+        )
         seen: dict[str, list[tuple[int, int]]] = {}
         for store, given in (
             ("no links", told),

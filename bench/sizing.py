@@ -120,7 +120,7 @@ def run(server: harness.Server, *, rows: int = ROWS) -> harness.Report:
     found: list[tuple[str, float, dict[str, float], dict[str, int]]] = []
     with server.connect("sizing") as connection:
         connection.execute("set search_path = memfold, public")
-        connection.execute("select register_embedding_model(%s, %s)", [harness.MODEL, DIMENSIONS])
+        connection.execute("select register_embedding_model(%s, %s, 0.92, 0.85)", [harness.MODEL, DIMENSIONS])
         for name, before, candidates in _kinds(rows):
             if before:
                 connection.execute(before.encode())

@@ -167,7 +167,7 @@ def run(server: harness.Server, path: Path, embedder: Embedder) -> harness.Repor
     server.install("updates")
     with server.connect("updates") as db:
         dimensions = len(next(iter(vectors.values())))
-        db.execute("select memfold.register_embedding_model(%s, %s)", [MODEL, dimensions])
+        db.execute("select memfold.register_embedding_model(%s, %s, 0.92, 0.85)", [MODEL, dimensions])
         thresholds = db.execute(
             "select merge_threshold, judge_threshold from memfold.embedding_models where model = %s",
             [MODEL],

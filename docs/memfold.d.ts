@@ -49,6 +49,10 @@ export interface Functions {
     arguments: { memory_id: string | null; embedding: string | null; embedding_model: string | null; tenant_id?: string | null };
     row: { action: string | null; memory_id: string | null; tier: number | null; method: string | null; similarity: number | null; superseded_id: string | null; judgement_id: string | null; event_id: string | null; similar: Json | null };
   };
+  calibrate_by_anchors: {
+    arguments: { embedding_model: string | null; pairs: Json | null };
+    row: { calibration_id: string | null; merge_threshold: number | null; judge_threshold: number | null; report: Json | null };
+  };
   canonicalize: {
     arguments: { content: string | null; profile: string | null };
     row: { canonicalize: string | null };
@@ -74,7 +78,7 @@ export interface Functions {
     row: { evidence: string | null; label: string | null; pairs: string | null };
   };
   consolidate: {
-    arguments: { tenant_id?: string | null; bucket_id?: string | null; embedding_model?: string | null; threshold?: number | null; approval?: string | null; max_operations?: number | string | null; max_judgements?: number | string | null; dry_run?: boolean | null };
+    arguments: { tenant_id?: string | null; bucket_id?: string | null; embedding_model?: string | null; threshold?: number | null; approval?: string | null; max_operations?: number | string | null; max_judgements?: number | string | null; dry_run?: boolean | null; memory_ids?: string[] | null };
     row: { run_id: string | null; cluster: string | null; memory_id: string | null; representative_id: string | null; similarity: number | null; guard: string[] | null; content: string | null; representative_content: string | null; action: string | null };
   };
   create_text_index: {
@@ -227,7 +231,7 @@ export interface Functions {
   };
   register_embedding_model: {
     arguments: { embedding_model: string | null; dimensions: number | string | null; merge_threshold?: number | null; judge_threshold?: number | null };
-    row: { register_embedding_model: null | null };
+    row: { register_embedding_model: boolean | null };
   };
   reject_memory: {
     arguments: { memory_id: string | null; tenant_id?: string | null; reason?: string | null };
@@ -266,8 +270,8 @@ export interface Functions {
     row: { set_common_predicates: string | null };
   };
   set_options: {
-    arguments: { tenant_id?: string | null; bucket_id?: string | null; memory_type?: string | null; min_confidence?: number | null; search_threshold?: number | null; touch?: boolean | null; rank_confidence?: number | null; rank_feedback?: number | null; consolidate_threshold?: number | null; max_cluster_size?: number | string | null; protected_types?: string[] | null; decay_rate?: number | null; decay_floor?: number | null; decay_interval?: Interval | null; key_retention?: Interval | null; consolidate_interval?: Interval | null; sweep_interval?: Interval | null; prune_interval?: Interval | null; text_search?: string | null; link_interval?: Interval | null };
-    row: { tenant_id: string | null; bucket_id: string | null; memory_type: string | null; min_confidence: number | null; search_threshold: number | null; touch: boolean | null; rank_confidence: number | null; rank_feedback: number | null; consolidate_threshold: number | null; max_cluster_size: string | null; session_threshold: number | null; protected_types: string[] | null; protected_confidence: number | null; decay_rate: number | null; decay_floor: number | null; decay_interval: Interval | null; key_retention: Interval | null; consolidate_interval: Interval | null; sweep_interval: Interval | null; prune_interval: Interval | null; link_interval: Interval | null; text_search: string | null; updated_at: Date | null };
+    arguments: { tenant_id?: string | null; bucket_id?: string | null; memory_type?: string | null; min_confidence?: number | null; search_threshold?: number | null; touch?: boolean | null; rank_confidence?: number | null; rank_feedback?: number | null; consolidate_threshold?: number | null; max_cluster_size?: number | string | null; protected_types?: string[] | null; decay_rate?: number | null; decay_floor?: number | null; decay_interval?: Interval | null; key_retention?: Interval | null; consolidate_interval?: Interval | null; sweep_interval?: Interval | null; prune_interval?: Interval | null; text_search?: string | null; link_interval?: Interval | null; consolidate_budget?: number | string | null };
+    row: { tenant_id: string | null; bucket_id: string | null; memory_type: string | null; min_confidence: number | null; search_threshold: number | null; touch: boolean | null; rank_confidence: number | null; rank_feedback: number | null; consolidate_threshold: number | null; max_cluster_size: string | null; session_threshold: number | null; protected_types: string[] | null; protected_confidence: number | null; decay_rate: number | null; decay_floor: number | null; decay_interval: Interval | null; key_retention: Interval | null; consolidate_interval: Interval | null; sweep_interval: Interval | null; prune_interval: Interval | null; link_interval: Interval | null; consolidate_budget: string | null; text_search: string | null; updated_at: Date | null };
   };
   set_policy: {
     arguments: { tenant_id?: string | null; bucket_id?: string | null; memory_type?: string | null; preset?: string | null; dedup?: string | null; canonicalizer?: string | null; key_fields?: string[] | null; metadata_keys?: string[] | null; scope?: string | null; neighbours?: number | string | null; merge_threshold?: number | null; judge_threshold?: number | null; lexical_threshold?: number | null; guard?: string | null; merge_veto?: number | null; on_ambiguous?: string | null; on_merge?: string | null; on_refinement?: string | null; metadata_merge?: string | null; conflict?: string | null; confidence_floor?: number | null; notify?: boolean | null; weights?: number[] | null; max_content_length?: number | string | null; max_metadata_size?: number | string | null; max_session_repeats?: number | string | null; embed?: string | null; embed_model?: string | null; segmenter?: string | null; agent_actions_per_hour?: number | string | null };

@@ -51,9 +51,10 @@ HEAD = """\
 # Error rates
 
 `tools/gen_error_rates.py` made this page from a run on labelled pairs. `make test` checks that the rates of two small sets
-do not get worse: `tests/data/pairs.jsonl`, and `memory_pairs.jsonl`, short memories in nine languages. `all-MiniLM-L6-v2`
-is a model of English and separates little in other languages (`tests/data/error_rates.json`): embed those with a
-multilingual model. Your rates differ: [calibrate](calibration.md) on pairs of your own memories.
+do not get worse: `tests/data/pairs.jsonl`, and the anchors (`memfold/data/anchors.jsonl` of the Python package), short
+memories in nine languages. `all-MiniLM-L6-v2` is a model of English and separates little in other languages
+(`tests/data/error_rates.json`): embed those with a multilingual model. Your rates differ: [calibrate](calibration.md) on
+pairs of your own memories.
 
 | word | means |
 |---|---|

@@ -1,10 +1,10 @@
 """Writes the section of docs/error-rates.md that measures each rule of an automatic merge.
 
-    python tools/gen_merge_rates.py --dsn DSN --data "what the pairs are" OTHERS.jsonl [tests/data/memory_pairs.jsonl]
+    python tools/gen_merge_rates.py --dsn DSN --data "what the pairs are" OTHERS.jsonl [MEMORIES.jsonl]
 
-Each line has a, b, label and cosine of a pair, and source, language, split and group if known. Any database with
-memfold is enough: it runs guard, veto and refinement on a pair, nothing is stored. The section contains numbers, no
-texts.
+MEMORIES.jsonl: by default the anchors. Each line has a, b, label and cosine of a pair, and source, language, split and
+group if known. Any database with memfold is enough: it runs guard, veto and refinement on a pair, nothing is stored. The
+section contains numbers, no texts.
 
 The veto for a pair has seen neither its group nor any pair of a split "test". A chosen threshold is chosen within the
 folds that the model was fitted to, by models that have not seen the pairs that choose it.
@@ -25,12 +25,12 @@ from psycopg.types.json import Jsonb
 from threadpoolctl import threadpool_limits
 
 from fit_veto import fit_veto, with_words, words_only
+from memfold.client.embedding.anchors import ANCHORS
 from memfold.tools.calibrate import described, groups_of, parted, read_file
 from memfold.tools.calibrate.pairs import Bools, Floats, Ints, Pair, feature_names
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "error-rates.md"
-MEMORIES = ROOT / "tests" / "data" / "memory_pairs.jsonl"
 BEGIN, END = "<!-- begin: tools/gen_merge_rates.py -->", "<!-- end: tools/gen_merge_rates.py -->"
 FOLDS = 5
 MERGE, JUDGE = 0.92, 0.85
@@ -225,7 +225,7 @@ def section(m: Measured, data: str, shipped: float) -> list[str]:
     for title, part in (
         (f"### {data}", others),
         ("### The same without word swaps", others & ~swaps),
-        ("### Memories (`tests/data/memory_pairs.jsonl`)", m.memories),
+        ("### Memories (`python_client/memfold/data/anchors.jsonl`)", m.memories),
         ("### Memories, half `test`", m.memories & (split == "test")),
         ("### Memories in English", m.memories & (language == "en")),
     ):
@@ -246,7 +246,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("others", type=Path)
-    parser.add_argument("memories", type=Path, nargs="?", default=MEMORIES)
+    parser.add_argument("memories", type=Path, nargs="?", default=ANCHORS)
     parser.add_argument("--dsn", required=True)
     parser.add_argument("--data", required=True, help="what the other pairs are, in general terms: a heading")
     parser.add_argument("--out", type=Path, default=PAGE)

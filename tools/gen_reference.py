@@ -30,7 +30,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 PARTS: dict[str, dict[str, list[str]]] = {
     "Set up": {
         "register_embedding_model": [
-            "select register_embedding_model('toy', 3)",
+            "select register_embedding_model('toy', 3, 0.92, 0.85)",
             "select model, dimensions, merge_threshold, judge_threshold from embedding_models",
         ],
         "create_vector_index": ["select create_vector_index('toy')"],
@@ -281,6 +281,17 @@ PARTS: dict[str, dict[str, list[str]]] = {
             "insert into calibrations (model, merge_threshold, judge_threshold, report, fingerprint)\n"
             "values ('toy', 0.97, 0.8, '{}', sha256('')) returning method, merge_threshold, judge_threshold",
             "select apply_calibration(calibration_id) from calibrations",
+        ],
+        "calibrate_by_anchors": [
+            "select register_embedding_model('new', 3)",
+            "select merge_threshold, judge_threshold, report #> '{held_out,with_guard,merged_duplicates}' as merged\n"
+            "from calibrate_by_anchors('new', (\n"
+            "    select jsonb_agg(to_jsonb(p)) from (values\n"
+            "        ('I like tea', 'I love tea', 'duplicate', 0.93, 0.97, false),\n"
+            "        ('I have 2 cats', 'I have 3 cats', 'distinct', 0.9, 0.96, false),\n"
+            "        ('I like tea', 'Tea is what I like', 'duplicate', 0.9, 0.98, true),\n"
+            "        ('I like tea', 'I hate tea', 'distinct', 0.9, 0.98, true)\n"
+            "    ) as p (a, b, label, cosine, similarity, held_out)))",
         ],
         "undo_calibration": [
             "select undo_calibration('toy')",

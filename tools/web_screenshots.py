@@ -74,7 +74,7 @@ def calibrate(dsn: str) -> None:
     """A calibration from the labelled pairs of the tests."""
     pairs = TO / "pairs.jsonl"
     with psycopg.connect(dsn) as db, pairs.open("w") as written:
-        for line in (ROOT / "tests" / "data" / "memory_pairs.jsonl").read_text().splitlines():
+        for line in (ROOT / "python_client" / "memfold" / "data" / "anchors.jsonl").read_text().splitlines():
             pair = json.loads(line)
             if db.execute(DISTINCT_TEXTS, [pair["a"], pair["b"]]).fetchone() == (True,):
                 written.write(json.dumps({name: pair[name] for name in ("a", "b", "label", "cosine")}) + "\n")

@@ -692,7 +692,7 @@ begin
         select p.oid::regprocedure as name from pg_proc as p
         where p.pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and p.proname in (
             'register_embedding_model', 'unregister_embedding_model', 'replace_embedding_model', 'apply_calibration',
-            'undo_calibration', 'create_vector_index', 'drop_vector_index', 'create_text_index', 'drop_text_index', '_indexed_words',
+            'calibrate_by_anchors', 'undo_calibration', 'create_vector_index', 'drop_vector_index', 'create_text_index', 'drop_text_index', '_indexed_words',
             '_rehash_end', '_claim_all_tenants', '_retry_all_tenants', 'tenants', '_shard_schema', 'create_shard_functions',
             'drop_shard_functions', 'shard_functions', '_create_shard_functions', '_drop_shard_functions', '_copy_rules'
         )

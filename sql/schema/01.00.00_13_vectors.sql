@@ -1,8 +1,8 @@
 create table memfold.embedding_models (
     model text collate "C" primary key check (model <> ''),
     dimensions bigint not null check (dimensions between 1 and 16000),
-    merge_threshold double precision not null default 0.92 check (merge_threshold between 0 and 1),
-    judge_threshold double precision not null default 0.85 check (judge_threshold between 0 and 1),
+    merge_threshold double precision check (merge_threshold between 0 and 1),
+    judge_threshold double precision not null check (judge_threshold between 0 and 1),
     calibration_id uuid,
     registered_at timestamptz not null default pg_catalog.now(),
     score_function text collate "C",
@@ -23,8 +23,10 @@ create table memfold.embedding_models (
 );
 comment on table memfold.embedding_models is
 'The embedding models whose vectors are accepted; vectors of different models are never compared.';
+comment on column memfold.embedding_models.merge_threshold is
+'The cosine above which tier 2 merges. Null: nobody has measured the model, so no cosine of it merges (register_embedding_model).';
 comment on column memfold.embedding_models.calibration_id is
-'The calibration that the thresholds come from. Null: they are the defaults 0.92 and 0.85, or were set manually.';
+'The calibration that the thresholds come from. Null: they are those that memfold ships, or were set manually.';
 comment on column memfold.embedding_models.score_function is
 'The function of schema memfold_internal, generated from the calibration, that scores pairs instead of their cosine. Null: the cosine.';
 comment on column memfold.embedding_models.candidate_threshold is

@@ -59,7 +59,7 @@ create table memfold.calibrations (
     candidate_threshold double precision,
     created_by text collate "C" not null default current_user,
     constraint calibrations_state_check check (
-        method in ('budget', 'percentile')
+        method in ('budget', 'percentile', 'anchors')
         and judge_threshold >= 0 and judge_threshold <= merge_threshold and merge_threshold <= 1
         and candidate_threshold between -1 and 1
         and (score is null) = (score_sql is null) and (score is null) = (candidate_threshold is null)
@@ -76,7 +76,8 @@ comment on column memfold.calibrations.report is
 comment on column memfold.calibrations.fingerprint is
 'SHA-256 of the labelled pairs that it was derived from: canonical texts, labels, cosines.';
 comment on column memfold.calibrations.method is
-'budget: the bands keep error rates within a budget; percentile: the bands are percentiles of the distributions.';
+'budget: the bands keep error rates within a budget; percentile: the bands are percentiles of the distributions;
+anchors: the bands let through as many of the anchor pairs as those of all-MiniLM-L6-v2.';
 comment on column memfold.calibrations.score is
 'The fitted model of a calibrated score. Null: the bands are of the cosine itself.';
 comment on column memfold.calibrations.score_sql is 'The score as the body of a PL/pgSQL function, which apply_calibration() creates.';

@@ -71,7 +71,7 @@ def nodes() -> Iterator[citus_nodes.Nodes]:
             for login, role in LOGINS.items():
                 connection.execute(f"create role {login} login in role {role}".encode())
             connection.execute("insert into memfold.tenant_roles values ('bound', 'acme')")
-            connection.execute("select memfold.register_embedding_model('toy', 3)")
+            connection.execute("select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
         yield made
     finally:
         made.stop()
@@ -738,7 +738,7 @@ def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
         # what other tests left
         connection.execute("select memfold.erase_tenant('acme')")
         already = rows(connection, "acme")
-        connection.execute("select memfold.register_embedding_model('m', 4)")
+        connection.execute("select memfold.register_embedding_model('m', 4, 0.92, 0.85)")
         for (bucket,) in plain.execute(
             "select distinct bucket_id from memfold.memories where tenant_id = 'acme'"
         ).fetchall():
@@ -778,7 +778,7 @@ def test_sixteen_do_everything(nodes: citus_nodes.Nodes, way: str) -> None:
     broken = "select * from memfold.check_invariants('acme')"
     with nodes.connect() as connection:
         before = connection.execute(broken).fetchall()
-        connection.execute("select memfold.register_embedding_model('m', 4)")
+        connection.execute("select memfold.register_embedding_model('m', 4, 0.92, 0.85)")
         connection.execute("select memfold.set_predicate('works_at', 'acme')")
     histories = []
     for number in range(16):

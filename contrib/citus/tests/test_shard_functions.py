@@ -36,7 +36,7 @@ def nodes() -> Iterator[citus_nodes.Nodes]:
         made.install()
         with made.connect() as connection:
             connection.execute("create role appl login in role memfold_app")
-            connection.execute("select memfold.register_embedding_model('toy', 3)")
+            connection.execute("select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
             connection.execute("select memfold.set_predicate('*', 'lives in', cardinality => 'one')")
         yield made
     finally:

@@ -61,7 +61,10 @@ FIND_SIMILAR = _function(
 ATTACH = _function("attach_embedding", "memory_id", "embedding", "embedding_model", "tenant_id")
 PENDING = _function("pending_embeddings", "tenant_id", "bucket_id", "max_results")
 EXPLAIN = _function("explain_memory", "memory_id", "tenant_id")
-REGISTER_MODEL = _function("register_embedding_model", "embedding_model", "dimensions")
+REGISTER_MODEL = _function(
+    "register_embedding_model", "embedding_model", "dimensions", "merge_threshold", "judge_threshold"
+)
+CALIBRATE_BY_ANCHORS = _function("calibrate_by_anchors", "embedding_model", "pairs")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
 CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of", "known_at")
 # Of a bucket's policy for every type: the most specific one.

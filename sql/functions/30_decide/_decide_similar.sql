@@ -61,7 +61,7 @@ begin atomic
     cross join
         lateral (
             select
-                coalesce(p_policy_merge, m.merge_threshold) as merge_threshold,
+                coalesce(p_policy_merge, m.merge_threshold, 'infinity') as merge_threshold,
                 coalesce(p_policy_judge, m.judge_threshold) as judge_threshold
         ) as t
     where m.model = p_embedding_model collate "C";

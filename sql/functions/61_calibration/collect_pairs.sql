@@ -228,7 +228,7 @@ begin
         ) as c
         cross join (
             select coalesce(m.candidate_threshold, m.judge_threshold) as low,
-                case when m.score_function is null then m.merge_threshold else 1 end as high
+                coalesce(case when m.score_function is null then m.merge_threshold end, 1) as high
             from memfold.embedding_models as m where m.model = pairs_to_label.embedding_model collate "C"
         ) as b
         where l.tenant_id = pairs_to_label.tenant_id collate "C" and l.weak and c.similarity is not null

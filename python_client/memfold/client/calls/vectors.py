@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from psycopg.types.json import Jsonb
+
 from memfold.client import errors, queries
 from memfold.client._checks import check_text
 from memfold.client._log import logger, quoted
@@ -12,11 +14,15 @@ from memfold.client._text import describe_error
 from memfold.client.calls.sending import Sending
 from memfold.client.calls.steps import Embed, Steps
 from memfold.client.embedding import EmbedderProtocol
+from memfold.client.embedding.anchors import anchor_texts, compared
 from memfold.client.embedding.embedders import dimensions_of
 from memfold.client.embedding.vectors import VectorBinary, checked_vectors, is_one_vector
-from memfold.client.types import KnownMemory
+from memfold.client.types import KnownMemory, Row
 
 _NEVER_EMBEDDED = "; it has returned none so far: embed takes a list of texts and returns a list of vectors"
+
+_ANCHORS = 100
+"""Anchors embedded at a time."""
 
 
 def _no_embedder(embedder: EmbedderProtocol, detail: str) -> errors.EmbedderError:
@@ -31,15 +37,44 @@ def _no_embedder(embedder: EmbedderProtocol, detail: str) -> errors.EmbedderErro
 class Vectors(Sending):
     """A client's requests to its embedder."""
 
+    embedder: EmbedderProtocol | None
     _registered = False
     _has_embedded = False
     vector_type: int | None = None
     """The oid of the type vector, once it has been looked up."""
 
-    def register_embedding_model(self, embedding_model: str, dimensions: int) -> Steps[None]:
+    def register_embedding_model(
+        self,
+        embedding_model: str,
+        dimensions: int,
+        merge_threshold: float | None = None,
+        judge_threshold: float | None = None,
+    ) -> Steps[bool]:
         check_text("embedding_model", embedding_model)
-        given = {"embedding_model": embedding_model, "dimensions": dimensions}
-        yield from self.run(queries.REGISTER_MODEL, given, repeatable=True)
+        given = {
+            "embedding_model": embedding_model,
+            "dimensions": dimensions,
+            "merge_threshold": merge_threshold,
+            "judge_threshold": judge_threshold,
+        }
+        rows = yield from self.run(queries.REGISTER_MODEL, given, repeatable=True)
+        return bool(rows[0][queries.REGISTER_MODEL])
+
+    def measure_thresholds(self, embedder: EmbedderProtocol | None) -> Steps[Row]:
+        """Embed the anchors, and put in force the thresholds that they give."""
+        if embedder is None:
+            raise ValueError(
+                "the thresholds of a model are measured with an embedder, and the client has none"
+            )
+        made: dict[str, VectorBinary] = {}
+        texts = anchor_texts()
+        for start in range(0, len(texts), _ANCHORS):
+            part = texts[start : start + _ANCHORS]
+            made.update(zip(part, (yield from self._vectors(embedder, part)), strict=True))
+            logger.info("%s: %s of %s anchors are embedded", embedder.model, len(made), len(texts))
+        yield from self.register_embedding_model(embedder.model, made[texts[0]].dimensions)
+        given = {"embedding_model": embedder.model, "pairs": Jsonb(compared(made))}
+        return (yield from self.run(queries.CALIBRATE_BY_ANCHORS, given, repeatable=True))[0]
 
     def _embed_on_miss(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
         """Add the vector to the arguments if tier 1 does not know the text and a vector is available."""
@@ -106,10 +141,38 @@ class Vectors(Sending):
         if self._registered:
             return
         dimensions = dimensions_of(embedder) or vector.dimensions
+        self._registered = True
         try:
-            yield from self.register_embedding_model(embedder.model, dimensions)
+            is_measured = yield from self.register_embedding_model(embedder.model, dimensions)
         except errors.MemfoldError as error:
             if error.sqlstate != "42501":  # not permitted: then somebody else must have registered it
+                self._registered = False
                 raise
             logger.debug("the model %s could not be registered: %s", embedder.model, error.message)
-        self._registered = True
+            return
+        # An embedder that is not the client's only names the model of vectors that its caller makes.
+        if not is_measured and embedder is self.embedder:
+            yield from self._measure_or_not(embedder)
+
+    def _measure_or_not(self, embedder: EmbedderProtocol) -> Steps[None]:
+        """Without thresholds the model's cosines merge nothing, which harms nobody: a failure is only logged."""
+        logger.warning(
+            "no thresholds are known for %s: measuring them, once, on %s short texts",
+            embedder.model,
+            len(anchor_texts()),
+        )
+        try:
+            row = yield from self.measure_thresholds(embedder)
+        except Exception as error:
+            logger.warning(
+                "the thresholds of %s could not be measured (%s), so it merges nothing until: memfold calibrate --anchors",
+                embedder.model,
+                describe_error(error),
+            )
+        else:
+            logger.warning(
+                "%s merges above %s, and asks from %s",
+                embedder.model,
+                row["merge_threshold"],
+                row["judge_threshold"],
+            )

@@ -106,12 +106,9 @@ select
     ) as groups
 """
 
-# Models whose thresholds are the defaults, which were measured with all-MiniLM-L6-v2.
+# Models without thresholds, whose cosines merge nothing.
 UNMEASURED_MODELS = """
-select m.model from memfold.embedding_models as m
-where m.calibration_id is null and m.replaced_by is null
-    and m.model !~* 'all-minilm-l6-v2' and m.merge_threshold = 0.92 and m.judge_threshold = 0.85
-order by m.model
+select m.model from memfold.embedding_models as m where m.merge_threshold is null and m.replaced_by is null order by m.model
 """
 
 # Whether the database uses Citus and memfold is distributed there.

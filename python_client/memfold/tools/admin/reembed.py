@@ -138,8 +138,8 @@ def fill(
     """Embed texts that have a vector of the model ``old`` but none of ``new``, for one tenant or all (as the owner).
 
     Nothing is compared, merged or asked. Texts written during the run are included as far as possible: ``missing``
-    says how many are left. An unregistered model is registered with default thresholds, if the role may: calibrate it
-    before anybody uses it. ``told`` is called for each batch.
+    says how many are left. An unregistered model is registered, if the role may: measure its thresholds (memfold
+    calibrate --anchors) before anybody uses it. ``told`` is called for each batch.
     """
     if is_async(embedder):
         raise TypeError("a coroutine function cannot be awaited here: give a plain one")

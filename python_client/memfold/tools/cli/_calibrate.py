@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import psycopg
-from psycopg.types.json import Jsonb
 
-from memfold.client import queries
 from memfold.client.calls import Memfold
-from memfold.client.embedding import OpenAIEmbedder
+from memfold.client.embedding import Embedder
 from memfold.client.errors import CalibrationRefusedError
 from memfold.client.judging import Judge, OpenAIJudge
+from memfold.tools.cli._embedding import embed_options, make_embedder
 from memfold.tools.cli._judge import plugged_in_judge
+from memfold.tools.cli._pairs import load_pairs
 from memfold.tools.cli._shared import (
     FILE,
     PATH,
@@ -24,7 +23,6 @@ from memfold.tools.cli._shared import (
     file_name,
     json_option,
     open_client,
-    open_file,
     report,
     resolve,
     say,
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from memfold.tools.calibrate import Calibration, Rate
     from memfold.tools.calibrate.replay import Replay
 
-_BATCH = 500
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
@@ -49,8 +46,12 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option(
     "--pairs", type=FILE, metavar="FILE.jsonl", help="First store these: one a, b, label, cosine per line."
 )
-@click.option("--embed-url", metavar="URL", help="The endpoint that embeds pairs without a cosine.")
-@click.option("--embed-model", metavar="NAME", help="The model to ask there; default: MODEL.")
+@click.option(
+    "--anchors",
+    is_flag=True,
+    help="Measure it on the pairs that come with memfold, which needs no labels, and put the result in force.",
+)
+@embed_options
 @click.option(
     "--max-false-merge",
     type=_SHARE,
@@ -134,8 +135,10 @@ def calibrate(
     dsn: str | None,
     tenant: str | None,
     pairs: Path | None,
+    anchors: bool,
     embed_url: str | None,
     embed_model: str | None,
+    embed_path: str | None,
     html: Path | None,
     bucket: str | None,
     applied: bool,
@@ -157,7 +160,12 @@ def calibrate(
     too much overlap to meet it; then it says what is possible. Needs the extra memfold[calibrate] and a member of
     memfold_owner.
 
+    With --anchors, in a minute and without labels: it embeds about 1,600 short texts that come with memfold, and sets the
+    thresholds that let through as many of their pairs as those of all-MiniLM-L6-v2 do. A client does the same when it
+    registers a model. It needs no extra.
+
     \b
+    memfold calibrate text-embedding-3-small --anchors
     memfold calibrate all-MiniLM-L6-v2 --tenant acme --pairs labelled.jsonl --report report.html
     memfold calibrate all-MiniLM-L6-v2 --score best --tenant acme --replay notes --apply
     memfold calibrate all-MiniLM-L6-v2 --judge --judge-model gpt-5-mini
@@ -176,8 +184,12 @@ def calibrate(
     if not judged and (judge_model or judge_url or judge_object):
         raise click.UsageError("--judge-model, --judge-url and --judge-object need --judge")
     where = resolve(dsn)
-    with open_client(where):
-        pass
+    asks_embedder = anchors or pairs is not None
+    embedder = make_embedder(embed_url, embed_model or model, embed_path) if asks_embedder else None
+    with open_client(where, embedder and Embedder(embedder.embed, model), tenant) as client:
+        if anchors:
+            _by_anchors(client, model)
+            return
     if undo:
         with _connected(where) as connection:
             row = connection.execute("select memfold.undo_calibration(%s)", [model]).fetchone()
@@ -189,7 +201,7 @@ def calibrate(
 
     if pairs is not None:
         say(
-            f"{_load(where, str(tenant), model, pairs, embed_url, embed_model)} pairs of {file_name(pairs)} are stored"
+            f"{load_pairs(where, str(tenant), model, pairs, embedder)} pairs of {file_name(pairs)} are stored"
         )
     asked = _judge(judge_model, judge_url, judge_object) if judged else None
     try:
@@ -231,51 +243,21 @@ def _judge(name: str | None, url: str | None, plugged_in: str | None) -> Judge:
     )
 
 
-def _load(
-    where: str, tenant: str, model: str, path: Path, embed_url: str | None, embed_model: str | None
-) -> int:
-    """Store the pairs of a file, embedding those without a cosine; returns their number."""
-    from memfold.tools.calibrate.pairs import read_lines
-    from memfold.tools.calibrate.run import check_model
-
-    with open_file(path) as lines:
-        found = list(read_lines(lines, file_name(path)))
-    with _connected(where) as connection:
-        check_model(connection, model)
-    missing = [pair for pair in found if pair.get("cosine") is None]
-    if missing:
-        _embed(missing, OpenAIEmbedder(embed_model or model, embed_url))
-    with Memfold(where, tenant) as client:
-        for batch in _batches(found):
-            given = [
-                {
-                    "a": pair["a"],
-                    "b": pair["b"],
-                    "label": pair["label"],
-                    "similarities": {model: pair["cosine"]},
-                }
-                for pair in batch
-            ]
-            arguments = {"pairs": Jsonb(given), "tenant_id": tenant}
-            client._drive(client._core.run(queries.ADD_PAIRS, arguments))
-    return len(found)
-
-
-def _batches(found: list[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(found), _BATCH):
-        yield found[start : start + _BATCH]
-
-
-def _embed(pairs: list[dict[str, Any]], embedder: OpenAIEmbedder) -> None:
-    import numpy as np
-
-    for batch in _batches(pairs):
-        texts = [pair[side] for side in ("a", "b") for pair in batch]
-        vectors = np.asarray(embedder.embed(texts), dtype=np.float64)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        cosines = (vectors[: len(batch)] * vectors[len(batch) :]).sum(axis=1)
-        for pair, cosine in zip(batch, cosines, strict=True):
-            pair["cosine"] = round(float(np.clip(cosine, -1, 1)), 6)
+def _by_anchors(client: Memfold, model: str) -> None:
+    say(f"embedding the anchors with {model}")
+    row = client.measure_thresholds()
+    rates = row["report"]["held_out"]["with_guard"]
+    report({"model": model, **row})
+    show(f"calibration {row['calibration_id']} of {model}, by cosine, method anchors")
+    show(f"merge above {row['merge_threshold']:.6f}, judge from {row['judge_threshold']:.6f}")
+    names = ("false_merge", "false_keep", "escalation", "merged_duplicates")
+    show_lines(
+        table_of(
+            ["", "false merges", "false keeps", "escalation", "duplicates merged"],
+            [["held-out anchors", *(f"{rates[name]['rate']:.1%}" for name in names)]],
+        )
+    )
+    say(f"applied to {model}; undo it with: memfold calibrate {model} --undo")
 
 
 def _write(made: Calibration, html: Path | None, refused: str | None = None) -> None:

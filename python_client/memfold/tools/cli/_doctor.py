@@ -14,7 +14,7 @@ from memfold.client.errors import MemfoldError, ServerPackageError, ServerVersio
 from memfold.tools.admin import migrate
 from memfold.tools.admin import queries as admin_queries
 from memfold.tools.cli._shared import dsn_option, json_option, report, resolve, show, tenant_option
-from memfold.tools.cli._status import has_memories, no_memories
+from memfold.tools.cli._status import has_memories, no_memories, unanswered
 
 
 def _exemption(found: Mapping[str, Any]) -> tuple[bool, str]:
@@ -138,6 +138,17 @@ def _check_search(client: Memfold, check: Callable[..., None]) -> None:
         check(True, "search covers every bucket completely")
 
 
+def _check_judge(client: Memfold, tenant: str | None, check: Callable[..., None]) -> None:
+    try:
+        told = unanswered(client, tenant)
+    except MemfoldError as error:
+        if error.sqlstate != "42501":
+            raise
+        return
+    if told is not None:
+        check(False, told, problem=False)
+
+
 def _check_shard_functions(client: Memfold, check: Callable[..., None]) -> None:
     found = client._query(admin_queries.SHARD_FUNCTIONS)[0]
     lacking = int(found["shards"]) - int(found["current"])
@@ -191,9 +202,10 @@ def _examine(client: Memfold, where: str, tenant: str | None, check: Callable[..
         _compare_functions(where, str(found["role"]), check)
     unmeasured = [str(row["model"]) for row in client._query(admin_queries.UNMEASURED_MODELS)]
     if unmeasured:
-        what = f"thresholds of {', '.join(unmeasured)} are those of all-MiniLM-L6-v2, 0.92 and 0.85"
-        check(False, f"{what}; measure your own with memfold calibrate", problem=False)
+        what = f"no thresholds are known for {', '.join(unmeasured)}, so tier 2 merges nothing by it"
+        check(False, f"{what}: memfold calibrate --anchors {unmeasured[0]}", problem=False)
     _check_search(client, check)
+    _check_judge(client, tenant, check)
     if tenant is not None:
         if not has_memories(client, tenant):
             check(False, no_memories(tenant), problem=False)

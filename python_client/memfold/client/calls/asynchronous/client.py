@@ -252,9 +252,28 @@ class AsyncMemfold(AsyncMemoryCalls):
         """Differences between the tenant's memories and its ledger; empty if there are none."""
         return await self._drive(self._core.check_invariants(tenant_id))
 
-    async def register_embedding_model(self, embedding_model: str, dimensions: int) -> None:
-        """Register an embedding model; the client does so itself for its embedder's model."""
-        await self._drive(self._core.register_embedding_model(embedding_model, dimensions))
+    async def register_embedding_model(
+        self,
+        embedding_model: str,
+        dimensions: int,
+        merge_threshold: float | None = None,
+        judge_threshold: float | None = None,
+    ) -> bool:
+        """Register an embedding model; returns whether it has a threshold to merge by. The client does so itself for its
+        embedder's model, and measures the thresholds of one that has none.
+        """
+        return await self._drive(
+            self._core.register_embedding_model(embedding_model, dimensions, merge_threshold, judge_threshold)
+        )
+
+    async def measure_thresholds(self) -> Row:
+        """Measure the thresholds of the embedder's model on pairs that come with memfold, and put them in force.
+
+        It embeds about 1,600 short texts, and needs a member of memfold_owner. Returns the row of
+        ``calibrate_by_anchors`` in the database: merge_threshold, judge_threshold, their rates (report), calibration_id.
+        Raises ValueError without an embedder.
+        """
+        return await self._drive(self._core.measure_thresholds(self._core.embedder))
 
     async def translate_unique_violation(
         self, error: psycopg.Error, content: str, tenant_id: str | None = None, **fields: Unpack[ProbeFields]

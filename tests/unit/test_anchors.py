@@ -1,4 +1,4 @@
-"""``tests/data/memory_pairs.jsonl``: labelled pairs in the style of memories that agents store. Is the set what it says?
+"""The anchors (``memfold/data/anchors.jsonl``): labelled pairs in the style of memories. Is the set what it says?
 
 A line has ``id``, the texts ``a`` and ``b`` (where it matters, the older and the newer), ``label``, ``group`` (pairs that
 share a text or are variants of one another), ``split``, ``language``, ``kind`` (what tells the texts apart, or what
@@ -26,11 +26,10 @@ import numpy as np
 import pytest
 
 from memfold import LocalEmbedder
+from memfold.client.embedding.anchors import ANCHORS
 
 DATA = Path(__file__).parents[1] / "data"
-PAIRS: list[dict[str, Any]] = [
-    json.loads(line) for line in (DATA / "memory_pairs.jsonl").read_text(encoding="utf-8").splitlines()
-]
+PAIRS: list[dict[str, Any]] = [json.loads(line) for line in ANCHORS.read_text(encoding="utf-8").splitlines()]
 FIELDS = ["id", "a", "b", "label", "group", "split", "language", "kind", "cosine"]
 LABELS = {"duplicate", "refinement", "contradiction", "distinct"}
 SPLITS = ("train", "test")
