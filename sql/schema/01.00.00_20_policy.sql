@@ -146,10 +146,11 @@ create table memfold.options (
     decay_interval interval not null default '1 day' check (decay_interval >= interval '0'),
     key_retention interval not null default '30 days'
     check (key_retention between interval '1 hour' and interval '1000 years'),
-    consolidate_interval interval not null default '0' check (memfold_internal._is_cycle(consolidate_interval)),
+    consolidate_interval interval not null default '1 day' check (memfold_internal._is_cycle(consolidate_interval)),
     sweep_interval interval not null default '0' check (memfold_internal._is_cycle(sweep_interval)),
     prune_interval interval not null default '0' check (memfold_internal._is_cycle(prune_interval)),
     link_interval interval not null default '0' check (memfold_internal._is_cycle(link_interval)),
+    consolidate_budget bigint not null default 5 check (consolidate_budget between 1 and 1000000),
     text_search text collate "C" not null default 'simple' check (text_search <> ''),
     updated_at timestamptz not null default pg_catalog.now(),
     primary key (tenant_id, bucket_id, memory_type),
@@ -180,11 +181,14 @@ comment on column memfold.options.decay_interval is 'Time without use after whic
 comment on column memfold.options.key_retention is
 'Minimum time for which an idempotency key is kept; maintenance deletes older ones. Only read in rows of memory_type ''*''.';
 comment on column memfold.options.consolidate_interval is
-'How often maintenance calls consolidate() to ask about clusters. 0: never. This and the next three columns are only read in rows of
-memory_type ''*''.';
+'How often maintenance calls consolidate() to ask about clusters, in a bucket with new memories. 0: never. This and the next four columns
+are only read in rows of memory_type ''*''.';
 comment on column memfold.options.sweep_interval is 'How often maintenance calls sweep_duplicates(). 0: never.';
 comment on column memfold.options.prune_interval is 'How often maintenance calls prune_memories(). 0: never.';
 comment on column memfold.options.link_interval is 'How often maintenance calls ask_links(). 0: never.';
+comment on column memfold.options.consolidate_budget is
+'How many questions about a bucket may wait when maintenance calls consolidate(): it asks at most as many as are missing to this number,
+1 to 1000000. Counted are questions of runs, and those of ingest for a judge that have waited for a consolidate_interval.';
 comment on column memfold.options.text_search is
 'The text search configuration that search_memories() uses for words, such as english; schema-qualified unless it is in pg_catalog.
 simple: words as they are. Only read in rows of memory_type ''*''.';

@@ -492,22 +492,34 @@ def test_a_warning_when_nobody_judges(m: DB) -> None:
         found: str | None = row[0]
         return found
 
+    advice = "memfold judge --model NAME, memfold judge --local, or memfold review --all"
     _, b = pair(m)
+    elapse(m, "23 hours")
     assert warning() is None
-    elapse(m, "11 minutes")
-    assert "nobody judges" in (warning() or "")
-    assert m.execute("select open_judgements, dead_judgements from dedup_stats").fetchone() == (1, 0)
+    elapse(m, "1 hour")
+    assert warning() == (
+        f"1 question has waited for 1 day, and nothing has answered one in that time: {advice}"
+    )
+    _, other = pair(m, "User drives a car", "User drives a red car", subject="car")
+    elapse(m, "2 days")
+    assert warning() == (
+        f"2 questions wait, the oldest for 3 days, and nothing has answered one in that time: {advice}"
+    )
+    assert m.execute("select open_judgements, dead_judgements from dedup_stats").fetchone() == (2, 0)
+    resolve(m, other.judgement_id, "distinct")
+    assert warning() is None, "a person has answered one"
+    elapse(m, "2 days")
     # somebody judges: it is busy, not absent
     c, d = ingest(m, "User likes Vim"), ingest(m, "User loves Vim")
     resolve(m, ask(m, c, d), "distinct", model="a")
     assert warning() is None
-    m.execute("update judgements set resolved_at = resolved_at - interval '11 minutes' where status = 'done'")
+    m.execute("update judgements set resolved_at = resolved_at - interval '6 days' where status = 'done'")
     assert warning() is not None
     resolve(m, b.judgement_id, "distinct", model="a")
     assert warning() is None
     # what waits for a person is not a judge's fault
     ask(m, c, ingest(m, "User hates Vim"), "review")
-    elapse(m, "1 day")
+    elapse(m, "2 days")
     assert warning() is None
 
 

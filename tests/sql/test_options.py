@@ -26,6 +26,7 @@ BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     "rank_feedback": ([0, 0.9], [-0.01, 0.91, 1.01, "NaN"]),
     "consolidate_threshold": ([0, 1], [-0.01, 1.01, "NaN"]),
     "max_cluster_size": ([2, 10], [1, 11]),
+    "consolidate_budget": ([1, 1000000], [0, 1000001]),
     "decay_rate": ([0, 0.999999], [-0.01, 1, "NaN"]),
     "decay_floor": ([0, 1], [-0.01, 1.01, "NaN"]),
     "decay_interval": (["0", "1000 years"], ["-1 second", "1001 years", "2000000000 months"]),
@@ -49,7 +50,7 @@ DEFAULTS: dict[str, Any] = {
     "consolidate_threshold": 0.75, "max_cluster_size": 10, "session_threshold": 0.5, "protected_types": [],
     "protected_confidence": None, "decay_rate": 0, "decay_floor": 0.05, "decay_interval": "1 day",
     "key_retention": "30 days", "text_search": "simple",
-    "consolidate_interval": "00:00:00", "sweep_interval": "00:00:00", "prune_interval": "00:00:00",
+    "consolidate_interval": "1 day", "consolidate_budget": 5, "sweep_interval": "00:00:00", "prune_interval": "00:00:00",
     "link_interval": "00:00:00",
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {

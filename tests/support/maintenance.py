@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -94,6 +95,22 @@ def run_maintenance(db: DB, *tasks: str) -> dict[str, Any]:
     given = [list(tasks)] if tasks else []
     report: dict[str, Any] = one(db, f"select memfold.run_maintenance('acme'{', %s' * len(given)})", *given)
     return report
+
+
+def at(db: DB, moment: str) -> dict[str, Any]:
+    """One pass over all buckets of tenant acme at this time; counts in all."""
+    db.execute(
+        "create or replace function memfold_internal._clock() returns timestamptz language sql volatile"
+        f" return '{moment}+00'::timestamptz".encode()
+    )
+    total: Counter[str] = Counter()
+    for _ in range(20):
+        report = run_maintenance(db, "cycles")
+        assert report["errors"] == {}
+        total.update(report["counts"])
+        if not report["left"]:
+            return dict(total)
+    raise AssertionError("never done")
 
 
 def set_columns(db: DB, table: str, bucket: str = "*", tenant: str = "acme", **values: Any) -> None:

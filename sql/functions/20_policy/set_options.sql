@@ -65,7 +65,8 @@ create or replace function memfold.set_options(
     sweep_interval interval default null,
     prune_interval interval default null,
     text_search text default null,
-    link_interval interval default null
+    link_interval interval default null,
+    consolidate_budget bigint default null
 ) returns memfold.options
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -102,6 +103,7 @@ begin
     v_new.sweep_interval := coalesce(sweep_interval, v_new.sweep_interval);
     v_new.prune_interval := coalesce(prune_interval, v_new.prune_interval);
     v_new.link_interval := coalesce(link_interval, v_new.link_interval);
+    v_new.consolidate_budget := coalesce(consolidate_budget, v_new.consolidate_budget);
     if text_search is not null then
         v_new.text_search := memfold_internal._text_search(text_search)::text;
     end if;

@@ -87,14 +87,7 @@ select
     coalesce(j.dead_judgements, 0) as dead_judgements,
     nullif(concat_ws(
         '; ',
-        case
-            when
-                j.oldest_unasked < now() - interval '10 minutes'
-                and coalesce(j.last_answer, '-infinity') < now() - interval '10 minutes'
-                then
-                    'judgements wait since ' || j.oldest_unasked::timestamptz(0)
-                    || ' and nobody judges: run memfold judge'
-        end,
+        memfold_internal._unanswered(j.for_judge, j.oldest_for_judge, j.last_answer),
         case
             when j.dead_judgements > 0
                 then
@@ -142,7 +135,8 @@ left join (
         bucket_id,
         count(*) filter (where status in ('open', 'leased')) as open_judgements,
         min(created_at) filter (where status in ('open', 'leased')) as oldest_open_judgement,
-        min(created_at) filter (where status in ('open', 'leased') and kind <> 'review') as oldest_unasked,
+        count(*) filter (where status in ('open', 'leased') and kind <> 'review') as for_judge,
+        min(created_at) filter (where status in ('open', 'leased') and kind <> 'review') as oldest_for_judge,
         max(resolved_at) filter (where status = 'done' and kind <> 'review') as last_answer,
         count(*) filter (where status = 'dead') as dead_judgements
     from memfold.judgements
@@ -168,7 +162,7 @@ ledger: refresh a dashboard once a minute rather than once a second.';
 comment on column memfold.dedup_stats.fold_rate is 'Share of observations that did not become an active memory.';
 
 comment on column memfold.dedup_stats.warning is
-'Judgements are not being answered: the oldest has waited for 10 minutes and none was answered in that time, or some are dead; or search
+'Judgements are not being answered: the oldest for a judge has waited for a day and none was answered since, or some are dead; or search
 is not complete (more than 100,000 vectors of a model without an index). Null: no warning.';
 
 create or replace view memfold.open_judgements with (security_invoker = true) as

@@ -79,7 +79,8 @@ comment on function memfold.run_maintenance is
 a decay_rate), syntheses (applies the fallback of the policy to dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
 embed (embed_pending, if a policy embeds in the database), links (takes up a hundred texts under the alias of a link, or values of a predicate,
 that are not taken up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buckets whose options have an interval for them, once per
-interval). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
+interval; by default only consolidate, once a day, for a bucket with new memories, with approval => ''policy'' and for at most
+consolidate_budget questions). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
 call, in turn. Returns JSON: counts and ms by task; left, the tasks with more to do: call it again; busy, those of them that found a lock
 held; errors by task. A task that fails does not stop the others, but locks are held until the end: with many writers, run one task per
 call. Records a run (kind maintenance, status failed if a task has failed), and deletes its runs, and those of kind decay,

@@ -77,7 +77,7 @@ to memfold_queue;
 grant execute on function
 memfold_internal._tenant, memfold_internal._bound_tenant, memfold_internal._bound_role, memfold_internal._root,
 -- for the warning of dedup_stats
-memfold_internal._search_limit, memfold_internal._vector_index, memfold_internal._vector_index_name
+memfold_internal._search_limit, memfold_internal._vector_index, memfold_internal._vector_index_name, memfold_internal._unanswered
 to memfold_app, memfold_auditor;
 -- canonicalize(), its self-test and the functions that they call run as the caller.
 do $$

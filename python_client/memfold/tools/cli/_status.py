@@ -26,6 +26,22 @@ from memfold.tools.cli._shared import (
     tenant_option,
 )
 
+_UNANSWERED = """
+select memfold_internal._unanswered(w.waiting, w.oldest, a.latest) as told
+from (
+    select pg_catalog.count(*) as waiting, pg_catalog.min(j.created_at) as oldest
+    from memfold.judgements as j
+    where j.status in ('open', 'leased') and j.kind <> 'review'
+        and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s)
+) as w
+cross join (
+    select pg_catalog.max(j.resolved_at) as latest
+    from memfold.judgements as j
+    where j.status = 'done' and j.kind <> 'review'
+        and (%(tenant_id)s::text is null or j.tenant_id = %(tenant_id)s)
+) as a
+"""
+
 _MOST = 1000
 """The most buckets that are looked at."""
 
@@ -66,6 +82,7 @@ def status(dsn: str | None, tenant: str | None) -> None:
         buckets = _buckets(client, tenant)
         tenants = len({one["tenant_id"] for one in buckets})
         last = client._query(admin_queries.LAST_MAINTENANCE, tenant)[0]["ended_at"]
+        told = unanswered(client, tenant) if any(one["for_judge"] for one in buckets) else None
     more = " or more" if len(buckets) == _MOST else ""
     show(
         f"memories    of {tenants:,} tenant{'s' * (tenants != 1)}, {len(buckets):,} bucket{'s' * (len(buckets) != 1)}{more}"
@@ -82,6 +99,8 @@ def status(dsn: str | None, tenant: str | None) -> None:
     for name, advice in _ADVICE.items():
         if any(one[name] for one in buckets):
             say(f"{_WAITING[name]}: {advice}")
+    if told is not None:
+        say(f"warning: {told}")
     if not buckets:
         say(no_memories(tenant))
     report(
@@ -91,6 +110,7 @@ def status(dsn: str | None, tenant: str | None) -> None:
             "tenants": tenants,
             "more_buckets": bool(more),
             "last_maintenance": last,
+            "warning": told,
             "buckets": buckets,
         }
     )
@@ -118,6 +138,12 @@ def _buckets(client: Memfold, tenant: str | None) -> list[dict[str, Any]]:
     query = admin_queries.BUCKETS_WAITING_ON_NODES if on_nodes else admin_queries.BUCKETS_WAITING
     rows = client._drive(client._core.send(query, parameters, repeatable=True))
     return [dict(row) for row in rows]
+
+
+def unanswered(client: Memfold, tenant: str | None) -> str | None:
+    """The warning if questions wait and nothing answers; of one tenant, or of all that the role can see."""
+    told: str | None = client._query(_UNANSWERED, tenant)[0]["told"]
+    return told
 
 
 def no_memories(tenant: str | None) -> str:
