@@ -7,8 +7,9 @@ all-MiniLM-L6-v2, are in ``pairs.npz``. ``demo/make_vectors.py``, which says wha
     jq -c '{content: .a}, {content: .b}' tests/data/pairs.jsonl > texts.jsonl
     python demo/make_vectors.py --memories texts.jsonl --vectors tests/data/pairs.npz --half
 
-``tests/data/memory_pairs.jsonl`` has short ones, in the style of memories that agents store, in nine languages;
-``tests/unit/test_memory_pairs.py`` says what they are. No vectors ship with them: their cosines are enough.
+The anchors (``tests/unit/test_anchors.py``) are short ones, in the style of memories that agents store, in nine languages.
+``tests/data/small_words.jsonl`` has short facts in six: paraphrases, and pairs that a preposition, a connective, an owner
+or an added word makes different. No vectors ship with them: their cosines are enough.
 
 ``tests/data/error_rates.json`` records the decisions; ``pytest tests/sql/test_error_rates.py --pin`` rewrites it,
 for review. The texts were written to be hard, so that these rates are worse than those of a store's daily bread: they
@@ -33,6 +34,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from memfold.client.embedding.anchors import ANCHORS
 from memfold.tools.calibrate.score import Score
 from tests.support.calibration import create_score
 from tests.support.memories import check, ingest
@@ -104,8 +106,8 @@ order by p.place
 """
 
 
-def read_pairs(file: str = "pairs.jsonl") -> list[Pair]:
-    with (DATA / file).open(encoding="utf-8") as lines:
+def read_pairs(file: Path = DATA / "pairs.jsonl") -> list[Pair]:
+    with file.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
@@ -164,12 +166,12 @@ METHODS: dict[str, Decide] = {
 
 
 # Of memories, the halves of the set, each in English and in the others together: the model knows English alone.
-MEMORIES: dict[str, tuple[str, bool]] = {
-    "memories, train, English": ("train", True),
-    "memories, train, other languages": ("train", False),
-    "memories, test, English": ("test", True),
-    "memories, test, other languages": ("test", False),
-}
+WORDS = "facts that differ in a word"
+MEMORIES: dict[str, tuple[Path, dict[str, Any]]] = {
+    f"memories, {split}, {of}": (ANCHORS, {"split": split, "english": of == "English"})
+    for split in ("train", "test")
+    for of in ("English", "other languages")
+} | {WORDS: (DATA / "small_words.jsonl", {})}
 # Duplicates that nothing but the guard keeps from being merged.
 NEAR = "duplicate above 0.92"
 
@@ -243,11 +245,11 @@ def test_rates_are_as_pinned(
 
 @pytest.mark.parametrize("part", MEMORIES)
 def test_rates_of_memories_are_as_pinned(registered: DB, part: str, pytestconfig: pytest.Config) -> None:
-    split, english = MEMORIES[part]
+    file, wanted = MEMORIES[part]
     memories = [
         pair
-        for pair in read_pairs("memory_pairs.jsonl")
-        if pair["split"] == split and (pair["language"] == "en") == english
+        for pair in read_pairs(file)
+        if not wanted or wanted == {"split": pair["split"], "english": pair["language"] == "en"}
     ]
     decisions = decided(registered, memories, [pair["cosine"] for pair in memories])
     of_near = Counter(

@@ -102,7 +102,7 @@ begin atomic
     must=m.d should=m.w>like|m.d shall=m.df ought=m.d needs=m.d need=m.d would=m.fwp perhaps=m!p maybe=m!p possibly=m!p
     probably=m!p likely=m.p considering=m!p<be contemplating=m!p thinking=m!p>of|m!p>about planning=m!f>to|m!f>on
     plans=m!f>to plan=m!f>to planned=m!f>to intends=m!f>to intend=m!f>to intended=m!f>to hopes=m!w>to hope=m!w>to
-    hoping=m!w>to wish=m!w>to wants=m!w>to want=m!w>to wanted=m!w>to wishes=m!w>to likes=m.w>to prefers=m.w>to
+    hoping=m!w>to wish=m!w>to wants=m!w>to|m!w>a want=m!w>to|m!w>a wanted=m!w>to|m!w>a wishes=m!w>to likes=m.w>to prefers=m.w>to
     asks=m.w>to asked=m.w>to pretends=m!s>to pretended=m!s>to seems=m!s>to appears=m!s>to allegedly=m!s
     supposedly=m!s apparently=m!s presumably=m!s seemingly=m!s reportedly=m!s alleged=m!s fake=m!s honorary=m!s interim=m!s
     deputy=m!s vice=m!s assistant=m!s>word acting=m!s>word associate=m!s>word junior=m!s>word trainee=m!s potential=m!p prospective=m!p aspiring=m!w tries=m!w>to tried=m!w>to trying=m!w>to yet=m!f>to if=m.c<even|m!c provided=m!c>that assuming=m!c

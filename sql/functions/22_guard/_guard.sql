@@ -238,6 +238,13 @@ begin
         v_signals := v_signals || 'mode: question'::text;
     end if;
 
+    -- plan A and plan B, sizes M and L: a letter that stands for itself
+    if cardinality(v_only_a) = 1 and cardinality(v_only_b) = 1 and length(v_a[v_only_a[1]]) = 1 and length(v_b[v_only_b[1]]) = 1
+        and v_marked_a[v_only_a[1]] <> v_a[v_only_a[1]] and v_marked_b[v_only_b[1]] <> v_b[v_only_b[1]]
+    then
+        v_signals := v_signals || format('identifier: %s <> %s', v_a[v_only_a[1]], v_b[v_only_b[1]]);
+    end if;
+
     -- numbers, dates, versions, currencies, units, identifiers
     if v_states then
         v_facts_a := memfold_internal._guard_facts(v_a, v_marked_a, v_class_a);
