@@ -8,7 +8,8 @@ begin atomic
     select s.merge_threshold, s.judge_threshold
     from (values  -- noqa: LT02
         ('all-minilm-l6-v2', 0.92, 0.85),
-        ('multilingual-e5-small', 0.9758, 0.9592)
+        ('multilingual-e5-small', 0.9758, 0.9592),
+        ('wordllama-l2-supercat-256', 0.8961, 0.8206)
     ) as s (name, merge_threshold, judge_threshold)
     where pg_catalog.lower(pg_catalog.translate(p_embedding_model, '_', '-') collate "C") ~ ('(^|[/-])' || s.name || '$');
 end;
@@ -54,7 +55,7 @@ end;
 $$;
 comment on function memfold.register_embedding_model is
 'Registers an embedding model: the number of dimensions of its vectors, the cosine above which tier 2 merges, and the cosine from which it
-asks a judge. Without thresholds, all-MiniLM-L6-v2 and multilingual-e5-small get those that were measured for them; any other model has
-none: until memfold calibrate --anchors, apply_calibration() or a policy sets them, its cosines merge nothing, and pairs from 0.95 on are
-asked about. Returns whether the model has a merge threshold. Registering the same model again changes nothing. Models are shared by all
-tenants: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';
+asks a judge. Without thresholds, all-MiniLM-L6-v2, multilingual-e5-small and wordllama-l2-supercat-256 get those that were measured for
+them; any other model has none: until memfold calibrate --anchors, apply_calibration() or a policy sets them, its cosines merge nothing,
+and pairs from 0.95 on are asked about. Returns whether the model has a merge threshold. Registering the same model again changes nothing.
+Models are shared by all tenants: only members of memfold_owner may register them. Raises MF003, MF017, MF023.';
