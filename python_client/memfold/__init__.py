@@ -43,7 +43,7 @@ from memfold.client.types import (
 
 if TYPE_CHECKING:
     from memfold.client.embedding import LocalEmbedder, OpenAIEmbedder
-    from memfold.client.judging import OpenAIJudge
+    from memfold.client.judging import LocalJudge, OpenAIJudge
 
 __all__ = [
     "Answer",
@@ -70,6 +70,7 @@ __all__ = [
     "KnownMemory",
     "LinkSuggestion",
     "LocalEmbedder",
+    "LocalJudge",
     "Memfold",
     "MemfoldError",
     "Memory",
@@ -94,13 +95,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Callers with their own model do not load the code that calls endpoints.
+    # Callers with their own model do not load the code that calls endpoints, or a model.
     if name in ("LocalEmbedder", "OpenAIEmbedder"):
         from memfold.client import embedding
 
         return getattr(embedding, name)
-    if name == "OpenAIJudge":
-        from memfold.client.judging import OpenAIJudge
+    if name in ("LocalJudge", "OpenAIJudge"):
+        from memfold.client import judging
 
-        return OpenAIJudge
+        return getattr(judging, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

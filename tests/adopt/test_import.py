@@ -120,7 +120,7 @@ def test_every_field(db: DB, run: Run) -> None:
             v vector, at timestamptz, primary key (part, id));
         insert into app.m values (7, 'x', 'Alice lives in Rome.', 'acme', 'profile', 'Alice', 'lives_in', 'Rome', 's1',
             '[1,0,0]', '2025-03-01 12:00+02');
-        select memfold.register_embedding_model('toy', 3);
+        select memfold.register_embedding_model('toy', 3, 0.92, 0.85);
     """)
     run("--table", "app.m", "--content", "t", "--tenant", "who", "--type", "kind", "--subject", "s", "--predicate", "p",
         "--object", "o", "--session", "sess", "--created", "at", "--embedding", "v", "--embedding-model", "toy")  # fmt: skip

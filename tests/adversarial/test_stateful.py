@@ -37,7 +37,7 @@ def run(db: DB, sequences: int, steps: int, seed: int | None, seconds: float = m
     for i, text in enumerate(VECTORS):
         cosines = [sum(x * y for x, y in zip(text, other, strict=True)) for other in VECTORS[:i]]
         assert all(abs(c - t) > 1e-3 for c in cosines for t in (MERGE, JUDGE)), (i, cosines)
-    db.execute("select memfold.register_embedding_model('m', %s)", [DIMENSIONS])
+    db.execute("select memfold.register_embedding_model('m', %s, 0.92, 0.85)", [DIMENSIONS])
     machine = type("Sequence", (Machine,), {"db": db, "until": time.monotonic() + seconds})
     assert engine.MAX_SHRINKING_SECONDS
     engine.MAX_SHRINKING_SECONDS = SHRINK_SECONDS

@@ -237,7 +237,7 @@ def test_pairs_without_a_cosine_are_embedded(
             asked.extend(texts)
             return [[2.0 * len(text), 2.0] for text in texts]
 
-    monkeypatch.setattr("memfold.tools.cli._calibrate.OpenAIEmbedder", Endpoint)
+    monkeypatch.setattr("memfold.tools.cli._embedding.OpenAIEmbedder", Endpoint)
     run("calibrate", "m", "--tenant", "acme", "--pairs", file, "--embed-url", "http://x/v1")
     assert asked == ["m at http://x/v1", "aa", "b"]
     found = db.execute(

@@ -174,7 +174,7 @@ def test_every_command_that_reports_has_json() -> None:
 def test_json_is_one_document_and_nothing_else(db: DB, dsn: str, files: dict[str, str], command: str) -> None:
     """Failures are reported on stderr."""
     for model in ("toy", "other"):
-        db.execute("select register_embedding_model(%s, 3)", [model])
+        db.execute("select register_embedding_model(%s, 3, 0.92, 0.85)", [model])
     ingest(db, "Bob has a dog.", tenant_id="t", embedding="[1,0,0]", embedding_model="toy")
     result = run(command, files, "--dsn", dsn, "--json")
     if result.exit_code == 0:
@@ -196,7 +196,7 @@ def test_what_json_says(db: DB, dsn: str, files: dict[str, str], tmp_path: Path)
         found: dict[str, Any] = json.loads(result.stdout)
         return found
 
-    db.execute("select register_embedding_model('toy', 3)")
+    db.execute("select register_embedding_model('toy', 3, 0.92, 0.85)")
     lines = [
         {"content": "Bob has a cat.", "embedding": [1, 0, 0], "embedding_model": "toy"},
         {"content": "Bob owns a cat.", "embedding": [0.999, 0.04, 0], "embedding_model": "toy"},
@@ -276,7 +276,7 @@ def test_an_argument_that_is_not_a_text_gives_no_traceback(
     db: DB, dsn: str, files: dict[str, str], command: str
 ) -> None:
     """Bytes that are not UTF-8, as the shell passes them on."""
-    db.execute("select register_embedding_model('toy', 3)")
+    db.execute("select register_embedding_model('toy', 3, 0.92, 0.85)")
     result = run(command, files | {"t": "t\udcff"}, "--dsn", dsn)
     assert result.exit_code in (1, 2)
     assert "UTF-8" in result.stderr or "surrogate" in result.stderr

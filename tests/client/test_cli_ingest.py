@@ -151,7 +151,7 @@ def test_restore_reads_stdin(run: Run, db: DB) -> None:
 
 
 def test_calibrate_reads_pairs_from_stdin(run: Run, db: DB) -> None:
-    db.execute("select register_embedding_model('toy', 3)")
+    db.execute("select register_embedding_model('toy', 3, 0.92, 0.85)")
     pairs = "".join(
         json.dumps({"a": f"a{n}", "b": f"b{n}", "label": "distinct", "cosine": 0.5}) + "\n" for n in range(5)
     )
@@ -174,7 +174,7 @@ def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> Non
     assert "bucket notes of tenant acmee has no memories, nor anything else" in exported.stderr
     assert "memfold status" in exported.stderr
     assert "no memories" in run("export", "acme", "nots", code=1).stderr
-    db.execute("select register_embedding_model('toy', 3)")
+    db.execute("select register_embedding_model('toy', 3, 0.92, 0.85)")
     query = ["--embedding", "[1,0,0]", "--embedding-model", "toy"]
     assert told in run("search", "--tenant", "acmee", *query).stderr
     for command in (
@@ -202,7 +202,7 @@ def test_a_bucket_that_has_only_rules_is_exported(run: Run, db: DB) -> None:
 
 
 def test_status_says_what_waits(run: Run, db: DB) -> None:
-    db.execute("select register_embedding_model('toy', 3)")
+    db.execute("select register_embedding_model('toy', 3, 0.92, 0.85)")
     vector = {"tenant_id": "acme", "embedding_model": "toy", "embedding": "[1,0,0]"}
     ingest(db, "Bob has a cat.", **vector)
     assert "nothing is waiting" in run("status").stdout
@@ -224,6 +224,40 @@ def test_status_says_what_waits(run: Run, db: DB) -> None:
     assert "maintenance has never run" in shown
     run("maintenance", "--tenant", "acme")
     assert "maintenance last ended 2" in run("status").stdout
+
+
+def test_status_and_doctor_say_that_nobody_answers(run: Run, db: DB) -> None:
+    db.execute("select register_embedding_model('toy', 3)")
+    for tenant in ("acme", "globex"):
+        vector = {"tenant_id": tenant, "embedding_model": "toy"}
+        ingest(db, "Bob has a cat.", **vector, embedding="[1,0,0]")
+        ingest(db, "Bob has 2 cats.", **vector, embedding="[0.999,0.04,0]")
+
+    def said(*arguments: str) -> list[str]:
+        """The warning of both commands; nothing if neither has one."""
+        status = [line for line in run("status", *arguments).stderr.splitlines() if "nothing has" in line]
+        doctor = [line for line in run("doctor", *arguments).stdout.splitlines() if "nothing has" in line]
+        assert [line.removeprefix("warning: ") for line in status] == [
+            line.removeprefix("warning  ") for line in doctor
+        ]
+        assert json.loads(run("status", "--json", *arguments).stdout)["warning"] == (
+            status[0].removeprefix("warning: ") if status else None
+        )
+        return status
+
+    assert said() == []
+    db.execute("update judgements set created_at = now() - interval '73 hours'")
+    told = (
+        "warning: 2 questions wait, the oldest for 3 days, and nothing has answered one in that time: memfold"
+    )
+    (line,) = said()
+    assert line.startswith(told)
+    db.execute(
+        "select resolve_judgement(judgement_id, 'distinct', model => 'x', tenant_id => tenant_id)"
+        " from open_judgements where tenant_id = 'globex'"
+    )
+    assert said() == said("--tenant", "globex") == []
+    assert "1 question has waited for 3 days" in said("--tenant", "acme")[0]
 
 
 def test_status_without_memfold(run: Run, db: DB, dsn: str) -> None:

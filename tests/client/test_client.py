@@ -54,6 +54,12 @@ class Counting:
         return self(texts)
 
 
+@pytest.fixture(autouse=True)
+def measured(db: psycopg.Connection[Any]) -> None:
+    """The thresholds of the toy model, so that no client measures them."""
+    db.execute("select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
+
+
 @pytest.fixture
 def counting() -> Counting:
     return Counting()
@@ -116,7 +122,7 @@ def test_a_supersession_names_what_it_replaced(plain: Memfold, db: psycopg.Conne
 
 
 def test_every_argument_arrives(plain: Memfold, db: psycopg.Connection) -> None:
-    plain.register_embedding_model("toy", 3)
+    plain.register_embedding_model("toy", 3, 0.92, 0.85)
     when = datetime(2025, 3, 1, 12, tzinfo=UTC)
     result = plain.ingest(
         "Zoë likes 'tea' & %s \\ 100 %",
@@ -224,7 +230,7 @@ def test_a_replay_and_an_alias_cost_no_embedding(client: Memfold, counting: Coun
 
 
 def test_a_vector_of_the_callers_own_needs_no_embedder(client: Memfold, counting: Counting) -> None:
-    client.register_embedding_model("own", 2)
+    client.register_embedding_model("own", 2, 0.92, 0.85)
     client.ingest("Alice has a cat.", embedding=[3, 4], embedding_model="own")
     assert counting.asked == []
 
@@ -320,7 +326,7 @@ def test_bad_texts_do_not_fill_the_window(dsn: str, db: psycopg.Connection) -> N
 
 
 def test_attach_embedding(plain: Memfold) -> None:
-    plain.register_embedding_model("toy", 3)
+    plain.register_embedding_model("toy", 3, 0.92, 0.85)
     first = plain.ingest("Alice has a cat.", embedding=CAT, embedding_model="toy")
     late = plain.ingest("Alice owns a cat.")
     assert late.memory_id is not None
@@ -383,6 +389,7 @@ def test_openai_compatible_endpoint(dsn: str, endpoint: Endpoint, monkeypatch: p
     embedder = OpenAIEmbedder("small", endpoint.url, dimensions=3, name="small:3")
     assert embedder.embed(["a", "b"]) == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     with Memfold(dsn, "t", embedder) as client:
+        client.register_embedding_model("small:3", 3, 0.92, 0.85)
         client.ingest("Alice has a cat.")
         client.ingest("Alice has a cat.")
         assert len(client.find_similar("Alice's cat")) == 1
@@ -439,7 +446,7 @@ FROM_THE_CLIENT: dict[str, Provoke] = {
     "MF017": lambda c: c.register_embedding_model("none", 0),
     "MF018": lambda c: c.explain(uuid.uuid4()),
     "MF022": lambda c: c.find_similar(embedding=CAT, embedding_model="toy", threshold=5),
-    "MF023": lambda c: c.register_embedding_model("toy", 4),
+    "MF023": lambda c: c.register_embedding_model("toy", 4, 0.92, 0.85),
     "MF030": lambda c: c.ingest("a\0fact"),
     "MF031": lambda c: c.ingest("a fact", embedding=[1, 2, float("inf")], embedding_model="toy"),
     "MF065": lambda c: c.ingest("a fact", valid_from=LATER, valid_until=LATER),
@@ -450,7 +457,7 @@ FROM_THE_CLIENT: dict[str, Provoke] = {
 def test_a_refused_call_is_typed_and_leaves_nothing(
     plain: Memfold, db: psycopg.Connection, code: str
 ) -> None:
-    plain.register_embedding_model("toy", 3)
+    plain.register_embedding_model("toy", 3, 0.92, 0.85)
     before = written(db)
     with pytest.raises(errors.CLASSES[code]) as caught:
         FROM_THE_CLIENT[code](plain)
@@ -484,7 +491,7 @@ def test_errors_of_other_statements_are_translated(plain: Memfold, db: psycopg.C
 
 
 def test_a_second_vector_of_one_model(plain: Memfold) -> None:
-    plain.register_embedding_model("toy", 3)
+    plain.register_embedding_model("toy", 3, 0.92, 0.85)
     made = plain.ingest("a fact", embedding=CAT, embedding_model="toy")
     assert made.memory_id is not None
     with pytest.raises(errors.EmbeddingExistsError):
@@ -504,7 +511,7 @@ def tenant_role(db: psycopg.Connection, dsn: str) -> Iterator[str]:
 def test_the_applications_role_needs_no_more_than_its_grants(
     db: psycopg.Connection[Any], tenant_role: str, counting: Counting
 ) -> None:
-    db.execute("select register_embedding_model('toy', 3)")
+    db.execute("select register_embedding_model('toy', 3, 0.92, 0.85)")
     with Memfold(tenant_role, "t", Embedder(counting, "toy", 3)) as client:
         made = client.ingest("Alice has a cat.")
         assert made.action == "inserted"
@@ -530,7 +537,7 @@ UNSTORABLE: dict[str, Provoke] = {
     "key": lambda c: c.ingest("a fact", idempotency_key="\0"),
     "preview": lambda c: c.preview("\0"),
     "known": lambda c: c.known(SURROGATE),
-    "model": lambda c: c.register_embedding_model("\0", 3),
+    "model": lambda c: c.register_embedding_model("\0", 3, 0.92, 0.85),
 }
 
 
@@ -574,7 +581,7 @@ def test_embeddings_that_are_not_vectors(plain: Memfold, db: psycopg.Connection,
     "embedding", [CAT, tuple(CAT), np.array(CAT), np.array(CAT, dtype=np.float32), Vector(CAT)], ids=type
 )
 def test_embeddings_of_any_kind(plain: Memfold, db: psycopg.Connection, embedding: Any) -> None:
-    plain.register_embedding_model("toy", 3)
+    plain.register_embedding_model("toy", 3, 0.92, 0.85)
     plain.ingest("a fact", embedding=embedding, embedding_model="toy")
     stored = one(db, "select embedding::text from memfold.memory_vectors")
     assert json.loads(stored) == pytest.approx([0.99503719, 0.099503719, 0], abs=1e-7)
@@ -924,6 +931,7 @@ def test_async_survives_a_lost_connection_and_a_cancelled_call(dsn: str, db: psy
 def test_async_openai_compatible_endpoint(dsn: str, endpoint: Endpoint) -> None:
     async def work() -> None:
         async with AsyncMemfold(dsn, "t", OpenAIEmbedder("small", endpoint.url)) as client:
+            await client.register_embedding_model("small", 3, 0.92, 0.85)
             await client.ingest("Alice has a cat.")
             assert (await client.ingest("Alice owns a cat.")).tier == 2
 

@@ -49,6 +49,12 @@ class Vectors:
         return [DOG if "dog" in text else CAT if "cat" in text else [0.0, 0.0, 1.0] for text in texts]
 
 
+@pytest.fixture(autouse=True)
+def measured(db: psycopg.Connection[Any]) -> None:
+    """The thresholds of the toy model, so that no client measures them."""
+    db.execute("select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
+
+
 @pytest.fixture
 def vectors() -> Vectors:
     return Vectors()
@@ -136,7 +142,7 @@ def one_by_one(client: Memfold, tenant: str) -> list[Any]:
 
 @pytest.mark.core
 def test_the_same_as_one_by_one(client: Memfold, db: DB) -> None:
-    client.register_embedding_model("toy", 3)
+    client.register_embedding_model("toy", 3, 0.92, 0.85)
     db.execute("select memfold.set_predicate('lives_in', '*', 'one')")
     expected = one_by_one(client, "singles")
     again = one_by_one(client, "singles")
@@ -281,7 +287,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_a_bad_candidate_does_not_sink_the_others(
     dsn: str, plain: Memfold, client: Memfold, db: DB, embedding: bool
 ) -> None:
-    plain.register_embedding_model("toy", 3)
+    plain.register_embedding_model("toy", 3, 0.92, 0.85)
     candidates: list[Any] = []
     for name, (candidate, _) in REFUSED.items():
         candidates += [f"before {name}", candidate]
@@ -378,7 +384,7 @@ def test_an_error_that_is_not_a_candidates(dsn: str, db: DB) -> None:
 def test_vectors_of_any_kind(plain: Memfold, db: DB, embedding: Any) -> None:
     values = embedding.to_list() if isinstance(embedding, Vector) else list(embedding)
     assert vector_binary(embedding) == Vector(values).to_binary()
-    plain.register_embedding_model("toy", 3)
+    plain.register_embedding_model("toy", 3, 0.92, 0.85)
     for content, how in (
         ("one", plain.ingest),
         ("many", lambda *a, **k: list(plain.ingest_many([a[0]], **k))),
@@ -778,7 +784,7 @@ def test_async_does_the_same(dsn: str, db: DB, vectors: Vectors, monkeypatch: py
 
     async def work() -> list[BatchItem]:
         async with AsyncMemfold(dsn, "t", Embedder(vectors, "toy", 3), judge=judge) as client:
-            await client.register_embedding_model("toy", 3)
+            await client.register_embedding_model("toy", 3, 0.92, 0.85)
             assert client._connection is not None
             client._connection.pgconn.finish()  # lost before the look at tier 1, and after the batch
             answer_lost(monkeypatch, lambda n: n == 2)

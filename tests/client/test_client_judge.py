@@ -62,6 +62,12 @@ class Toy:
         return answer
 
 
+@pytest.fixture(autouse=True)
+def measured(db: psycopg.Connection[Any]) -> None:
+    """The thresholds of the toy model, so that no client measures them."""
+    db.execute("select memfold.register_embedding_model('toy', 2, 0.92, 0.85)")
+
+
 @pytest.fixture
 def vectors() -> Vectors:
     return Vectors()
@@ -240,7 +246,7 @@ def test_the_blocking_client_within_a_running_loop(client: Memfold) -> None:
 def test_the_applications_role_judges_its_own(db: DB, dsn: str, app: Callable[..., DB]) -> None:
     role = app().info.user
     with Memfold(dsn + f" user={role}", "t", Embedder(Vectors(), "toy", 2), judge=Toy()) as client:
-        db.execute("select memfold.register_embedding_model('toy', 2)")
+        db.execute("select memfold.register_embedding_model('toy', 2, 0.92, 0.85)")
         resolution = pair(client, wait=True)[1].resolution
     assert resolution is not None
     assert resolution.action == "merged"

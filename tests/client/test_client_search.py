@@ -61,6 +61,12 @@ def vectors(texts: list[str]) -> list[list[float]]:
     return [VECTORS.get(text, [1.0, 0.0, 0.0]) for text in texts]
 
 
+@pytest.fixture(autouse=True)
+def measured(db: DB) -> None:
+    """The thresholds of the toy model, so that no client measures them."""
+    db.execute("select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
+
+
 @pytest.fixture
 def toy() -> Toy:
     return Toy()

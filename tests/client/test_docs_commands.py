@@ -110,7 +110,7 @@ analyze memories;
 # Two lines that are one fact.
 LINES = r"""printf '%s\n' '{"content": "Alice has a cat."}' '{"content": "alice has a cat"}' >m.jsonl"""
 INES = """
-select register_embedding_model('toy', 3);
+select register_embedding_model('toy', 3, 0.92, 0.85);
 select ingest_memory('Ines has a dog.', 'demo', embedding => '[1, 0, 0]', embedding_model => 'toy');
 select ingest_memory('Ines has no dog.', 'demo', embedding => '[1, 0.01, 0]', embedding_model => 'toy');
 """

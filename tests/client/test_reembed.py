@@ -46,7 +46,10 @@ reembed.fill(sys.argv[1], "old", "new", EMBEDDER, batch=20, per_second=100, told
 
 
 def models(db: DB) -> None:
-    db.execute("select register_embedding_model('old', %s), register_embedding_model('new', %s)", [OLD, NEW])
+    db.execute(
+        "select register_embedding_model('old', %s, 0.92, 0.85), register_embedding_model('new', %s, 0.92, 0.85)",
+        [OLD, NEW],
+    )
 
 
 def store(db: DB, text: str, tenant: str = "acme", **named: Any) -> Any:
@@ -415,7 +418,7 @@ def test_refusals(db: DB, dsn: str) -> None:
     refused(db, "MF039", "select end_reembedding(%s)", dropping)
     # nor may a chain of replacements close in a circle, or what stands for another be forgotten
     refused(db, "MF047", "select replace_embedding_model('new', 'old')")
-    db.execute("select register_embedding_model('third', 2), unregister_embedding_model('old')")
+    db.execute("select register_embedding_model('third', 2, 0.92, 0.85), unregister_embedding_model('old')")
     assert one(db, "select count(*) from embedding_models") == 2
 
 
@@ -470,7 +473,7 @@ def test_maintenance_leaves_a_run_that_is_under_way(db: DB) -> None:
 
 
 def test_a_new_model_is_registered_by_its_first_vector(db: DB, dsn: str) -> None:
-    db.execute("select register_embedding_model('old', %s)", [OLD])
+    db.execute("select register_embedding_model('old', %s, 0.92, 0.85)", [OLD])
     store(db, "a fact")
     reembed.fill(dsn, "old", "new", Embedder(new_vectors, "new"))
     assert one(db, "select dimensions from embedding_models where model = 'new'") == NEW

@@ -89,7 +89,7 @@ def store(db: DB, text: str, vector: str, **more: Any) -> Any:
 def fill(db: DB) -> dict[str, Any]:
     """A memory with an alias, one that is asked about, one rejected, and what a person said of them."""
     for model in (MODEL, OTHER_MODEL):
-        db.execute("select register_embedding_model(%s, 3)", [model])
+        db.execute("select register_embedding_model(%s, 3, 0.92, 0.85)", [model])
     db.execute("select set_policy(%s, %s, on_ambiguous => 'review')", [TENANT, BUCKET])
     first = store(db, "Bob has a cat", "[1,0,0]")
     store(db, "Bob owns a cat", "[0.999,0.04,0]")

@@ -49,7 +49,7 @@ def pairs(dsn: str, count: int, tenant: str = "acme", start: int = 0) -> None:
     """This many ambiguous pairs, each in a separate scope."""
     side = math.sqrt(1 - 0.88**2)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("select memfold.register_embedding_model('m', 4)")
+        connection.execute("select memfold.register_embedding_model('m', 4, 0.92, 0.85)")
         with connection.pipeline():
             for number in range(start, start + count):
                 for text, embedding in (("holds", [1, 0, 0, 0]), ("holds there", [0.88, side, 0, 0])):
@@ -739,8 +739,12 @@ def test_no_database() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "--model or --judge"),
-        (["--model", "m", "--judge", "a:b"], "--model or --judge"),
+        ([], "one of --model, --judge and --local"),
+        (["--model", "m", "--judge", "a:b"], "one of --model, --judge and --local"),
+        (["--local", "--judge", "a:b"], "one of --model, --judge and --local"),
+        (["--local", "--since", "2026-11-28"], "need --review-merges"),
+        (["--local", "--dry-run"], "need --review-merges"),
+        (["--local", "--review-merges", "--retry"], "runs once"),
         (["--model", "m", "--cost-per-hour", "1"], "--input-price"),
         (
             ["--model", "m", "--base-url", "http://x", "--timeout", "5", "--lease", "5"],

@@ -65,7 +65,7 @@ def minilm(target: Target) -> Path:
 def py(db: DB, minilm: Path) -> DB:
     """A superuser's connection to a database with memfold_py and a bucket ``default`` of acme that embeds by itself."""
     db.execute("create extension memfold_py cascade")
-    db.execute("select register_embedding_model(%s, 384)", [MODEL])
+    db.execute("select register_embedding_model(%s, 384, 0.92, 0.85)", [MODEL])
     db.execute("select set_policy('acme', embed => 'in_database', embed_model => %s)", [MODEL])
     return db
 
@@ -97,7 +97,7 @@ def texts_embedded(db: DB) -> int:
     ],
 )
 def test_without_it_such_a_policy_is_refused(db: DB, options: str) -> None:
-    db.execute("select register_embedding_model('minilm', 3)")
+    db.execute("select register_embedding_model('minilm', 3, 0.92, 0.85)")
     before = one(db, "select array_agg(p.*::text order by p.*::text) from policies as p")
     error = refused(db, "MF056", f"select set_policy('acme', {options})")
     assert "memfold_py" in str(error)
@@ -274,7 +274,7 @@ def test_a_look_says_what_the_call_does(py: DB) -> None:
 
 @pytest.mark.full_server
 def test_callers_with_a_vector_are_not_asked(py: DB) -> None:
-    py.execute("select register_embedding_model('theirs', 3)")
+    py.execute("select register_embedding_model('theirs', 3, 0.92, 0.85)")
     py.execute("select ingest_memory('a', 'acme', embedding => '[1,0,0]', embedding_model => 'theirs')")
     py.execute("select ingest_memory('b', 'acme', embedding_model => 'theirs')")
     assert texts_embedded(py) == 0
@@ -346,13 +346,13 @@ def test_what_an_application_may_do(py: DB, app: Any) -> None:
 
 @pytest.mark.full_server
 def test_a_model_that_cannot_be_had(py: DB) -> None:
-    py.execute("select register_embedding_model('absent', 384)")
+    py.execute("select register_embedding_model('absent', 384, 0.92, 0.85)")
     py.execute("select set_policy('acme', 'b', embed => 'in_database', embed_model => 'absent')")
     error = refused(py, "MF058", "select ingest_memory('User likes tea', 'acme', 'b')")
     assert "absent" in str(error)
     assert one(py, "select count(*) from memories") == 0
     # registered with another size
-    py.execute("select register_embedding_model(%s, 3)", [f"{MODEL}:3"])
+    py.execute("select register_embedding_model(%s, 3, 0.92, 0.85)", [f"{MODEL}:3"])
     refused(py, "MF013", "select set_policy('acme', 'c', embed => 'in_database', embed_model => 'nobody')")
     refused(py, "MF012", "select set_policy('globex', 'c', embed => 'in_database')")
 
@@ -362,7 +362,7 @@ def test_a_model_of_another_size(py: DB, minilm: Path) -> None:
     link = minilm.with_name("wrong")
     if not link.exists():
         link.symlink_to(minilm)
-    py.execute("select register_embedding_model('wrong', 3)")
+    py.execute("select register_embedding_model('wrong', 3, 0.92, 0.85)")
     refused(py, "MF014", "select embed_text('x', 'wrong')")
 
 
@@ -560,4 +560,6 @@ SHOWN = [
 @pytest.mark.full_server
 def test_the_page_shows_what_a_server_prints(db: DB, dsn: str, minilm: Path, target: Target) -> None:
     db.execute("create extension memfold_py cascade")
+    # under its own name, the model of the page has them
+    db.execute("select register_embedding_model(%s, 384, 0.92, 0.85)", [MODEL])
     run_story(dsn, target.cluster.bindir, SHOWN, {"all-MiniLM-L6-v2": MODEL})

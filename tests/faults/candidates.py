@@ -32,7 +32,7 @@ def turned(angle: float) -> dict[str, str]:
 
 def prepare(db: DB, tenant: str) -> None:
     """The rules of a tenant's buckets; safe to repeat."""
-    db.execute("select memfold.register_embedding_model(%s, 4)", [MODEL])
+    db.execute("select memfold.register_embedding_model(%s, 4, 0.92, 0.85)", [MODEL])
     db.execute("select memfold.set_predicate('works_at', %s)", [tenant])
     for bucket in ("fold", "mess"):
         keeping(db, tenant, bucket)

@@ -62,7 +62,9 @@ class Fuzzer(Caller):
         buckets = ["default", "b2", self.random.choice(["'; --", '"', "%s", "🦊", "a" * 512])]
         self.values = Values(self.random, self.tenant, buckets, models)
         for model in models:
-            self.admin.execute("select memfold.register_embedding_model(%s, %s)", [model, DIMENSIONS])
+            self.admin.execute(
+                "select memfold.register_embedding_model(%s, %s, 0.92, 0.85)", [model, DIMENSIONS]
+            )
         for method in ("budget", "percentile"):
             found = self._value(
                 "insert into memfold.calibrations (model, merge_threshold, judge_threshold, report, fingerprint, method)"

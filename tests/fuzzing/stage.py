@@ -75,7 +75,7 @@ class Stage:
 
     def _bystander(self) -> None:
         """A tenant that nobody calls for."""
-        self.admin.execute("select memfold.register_embedding_model('bystander', 4)")
+        self.admin.execute("select memfold.register_embedding_model('bystander', 4, 0.92, 0.85)")
         for i in range(DIMENSIONS):
             self.admin.execute(
                 "select memfold.ingest_memory(%s, %s, subject => 'x', embedding => %s, embedding_model => 'bystander',"

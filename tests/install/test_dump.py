@@ -117,7 +117,7 @@ def calibrated(dsn: str) -> None:
     """Labelled pairs, and two calibrations that were applied, the second with a score."""
     for label in ("duplicate", "distinct"):
         run(dsn, f"select memfold.add_labelled_pair('Tea is hot', 'Tea is {label}', '{label}', 'before')")
-    run(dsn, "select memfold.register_embedding_model('calibrated', 4)")
+    run(dsn, "select memfold.register_embedding_model('calibrated', 4, 0.92, 0.85)")
     for score in (None, SCORE):
         found = uuid.uuid4()
         with psycopg.connect(dsn, autocommit=True) as connection:

@@ -30,7 +30,20 @@ from tests.support import servers
 
 ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
-EXTRAS = ("adopt", "calibrate", "cli", "embed", "facts", "judge", "mcp", "migrate", "otel", "server", "web")
+EXTRAS = (
+    "adopt",
+    "calibrate",
+    "cli",
+    "embed",
+    "facts",
+    "judge",
+    "judge-local",
+    "mcp",
+    "migrate",
+    "otel",
+    "server",
+    "web",
+)
 # Of frameworks, which are not in "all".
 FRAMEWORKS = ("adk", "crewai", "langchain", "langgraph", "llamaindex")
 # Too large to be installed for every run: tests/conftest.py.
@@ -130,7 +143,7 @@ def test_they_carry_the_sql(built: dict[str, Built]) -> None:
     assert {f"memfold/tools/web/{file.parent.name}/{file.name}" for file in shipped} <= memfold
     assert f"memfold-{__version__}.dist-info/licenses/memfold/tools/web/static/htmx.LICENSE" in memfold
     citus = {f"memfold/contrib/citus/{name}.sql" for name in ("citus", "shard_functions")}
-    assert {"memfold/py.typed", "memfold/migrations/env.py"} | citus <= memfold
+    assert {"memfold/py.typed", "memfold/migrations/env.py", "memfold/data/anchors.jsonl"} | citus <= memfold
     assert {
         f"memfold_py/extension/memfold_py{rest}" for rest in (".control", f"--{__version__}.sql")
     } <= memfold_py
@@ -258,7 +271,7 @@ def test_the_plain_package_ingests_and_searches(
 ) -> None:
     empty.have(closure(built["memfold"].wheel, ()))
     assert empty.pip("check").stdout == "No broken requirements found.\n"
-    db.execute("select register_embedding_model('toy', 2)")
+    db.execute("select register_embedding_model('toy', 2, 0.92, 0.85)")
     program = empty.packages / "plain.py"
     program.write_text(PLAIN)
     done = empty.run("python", program, dsn)
@@ -282,6 +295,9 @@ PROGRAMS = {
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
     "facts": "from memfold.client.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
+    "judge-local": "from memfold import LocalJudge, MemfoldError, MissingExtraError\n"
+    "try: LocalJudge('/')\nexcept MissingExtraError: raise\n"
+    "except MemfoldError as error: assert 'cannot judge' in str(error)",
     "langchain": "from memfold.agents.langchain import MemfoldVectorStore;"
     " MemfoldVectorStore('dbname=x', tenant_id='t', embedding=0)",
     "langgraph": "from memfold.agents.langgraph import MemfoldStore; MemfoldStore('dbname=x', tenant_id='t')",
@@ -375,6 +391,7 @@ def test_the_script_says_what_it_needs(
         (("adopt", "status", "--dsn", "host=/nowhere"), "adopt"),
         (("search", "x", "--tenant", "t", "--embed-model", "m", "--dsn", "host=/nowhere"), "judge"),
         (("judge", "--model", "m", "--dsn", dsn), "judge"),
+        (("judge", "--local", "--dsn", dsn), "judge-local"),
     ):
         done = empty.run("memfold", *args)
         assert (done.returncode, f"pip install 'memfold[{extra}]'" in done.stderr) == (1, True), done.stderr

@@ -391,7 +391,7 @@ def test_the_login_that_up_prints_is_not_a_superuser(home: Path, port: int) -> N
             False,
         )
         login.execute(
-            "select memfold.register_embedding_model('toy', 3), memfold.set_predicate('likes', 'acme')"
+            "select memfold.register_embedding_model('toy', 3, 0.92, 0.85), memfold.set_predicate('likes', 'acme')"
         )
         login.execute("select memfold.ingest_memory('A fact', 'acme')")
         # for the rest of a transaction only
@@ -494,7 +494,7 @@ def test_a_full_queue_of_notifications_refuses_no_statement(home: Path) -> None:
     with psycopg.connect(dsn, autocommit=True) as owner:
         # 0.5 MB; 8 GB unless somebody sets it
         owner.execute("alter system set max_notify_queue_pages = 64")
-        owner.execute("select register_embedding_model('m', 2)")
+        owner.execute("select register_embedding_model('m', 2, 0.92, 0.85)")
         owner.execute("select set_policy('acme', notify => true)")
         owner.execute("create role plain login")
     server.down(home)

@@ -257,7 +257,7 @@ def test_what_the_later_release_changes(make: Make, target: Target, way: str) ->
 def test_a_client_works_with_a_later_database(make: Make, way: str) -> None:
     """docs/stability.md: so the database is upgraded first."""
     dsn = make(way, release=servers.LATER)
-    run(dsn, "select memfold.register_embedding_model('toy', 3)")
+    run(dsn, "select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
     vectors = {"Alice has a cat.": [0.9, 0.1, 0.4], "Alice owns a cat.": [0.9, 0.1, 0.41]}
     with Memfold(dsn, "acme", Embedder(lambda texts: [vectors[one] for one in texts], "toy")) as client:
         first, second = (client.ingest(text, subject="Alice") for text in vectors)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integrations.toys import embedder
+from tests.integrations.toys import DIMENSIONS, embedder
+from tests.support.queries import DB
 
 if TYPE_CHECKING:
     # not in the environments of other frameworks
@@ -28,6 +29,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@pytest.fixture(autouse=True)
+def measured(db: DB) -> None:
+    """The thresholds of the toy model, so that no client measures them."""
+    db.execute("select memfold.register_embedding_model('words', %s, 0.92, 0.85)", [DIMENSIONS])
 
 
 @pytest.fixture

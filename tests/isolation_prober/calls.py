@@ -131,6 +131,7 @@ NEUTRAL: dict[str, Any] = {
     "text_search": "simple",
     "_take_up_batch.kind": "subject", "as_of": None, "known_at": None, "of_tenant": "x", "of_bucket": "x",
     "capitals": "A", "fold_from": "A", "fold_to": "a", "_vector_index_name.model": "m", "words": ["tea"],
+    "_unanswered.waiting": 3, "_unanswered.oldest": "2025-01-01", "_unanswered.last_answer": None,
     "actor": "postgres", "since": "2025-01-01",
     "_veto_reasons.a": "one", "_veto_reasons.b": "two", "_vector_index.model": "m",
 }  # fmt: skip

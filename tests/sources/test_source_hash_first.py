@@ -18,7 +18,7 @@ pytestmark = pytest.mark.one_server
 @pytest.fixture
 def hash_first(db: DB) -> DB:
     """The key is the content alone; from 0.95 on a judge says what the pair is, nothing merges by itself."""
-    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     db.execute("select set_policy('acme', preset => 'hash_first')")
     return db
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.one_server
 @pytest.fixture
 def replace_newer(db: DB) -> DB:
     """From 0.95 on the newer text replaces, from 0.90 on a judge writes one text, below both are kept."""
-    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     db.execute("select set_policy('acme', preset => 'replace_newer')")
     return db
 

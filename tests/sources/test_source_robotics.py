@@ -20,7 +20,7 @@ pytestmark = pytest.mark.one_server
 @pytest.fixture
 def robotics(db: DB) -> DB:
     """Exact hash, then Jaccard above 0.70, then cosine from 0.85 on; no judge; similar facts from 0.40 on."""
-    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     db.execute("select set_policy('acme', preset => 'robotics')")
     return db
 

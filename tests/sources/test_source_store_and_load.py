@@ -29,7 +29,7 @@ BROKEN = "User broke the pour-over set"
 @pytest.fixture
 def store_and_load(db: DB) -> DB:
     """From 0.65 on (distance 0.35) a judge writes one text; nothing merges by itself; search folds from 0.6 on."""
-    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     db.execute("select set_policy('acme', preset => 'store_and_load')")
     return db
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.one_server
 @pytest.fixture
 def three_tier(db: DB) -> DB:
     """Above 0.92 merges, from 0.85 on a judge, below keeps; 0.75 is the judge's floor."""
-    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     db.execute("select set_policy('acme', preset => 'three_tier')")
     return db
 

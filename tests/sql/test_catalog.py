@@ -12,7 +12,8 @@ from tests.support.queries import DB
 # What only the owner (a DBA) may call.
 OWNERS = {
     "adopted_claim", "adopted_hash", "adopted_repeat",
-    "apply_calibration", "create_text_index", "create_vector_index", "derive_scope", "describe_pairs", "drop_embeddings",
+    "apply_calibration", "calibrate_by_anchors",
+    "create_text_index", "create_vector_index", "derive_scope", "describe_pairs", "drop_embeddings",
     "erase_tenant", "import_bucket", "register_embedding_model",
     "replace_embedding_model", "replay_bucket", "run_maintenance_all", "tenants", "text_index_ddl",
     "undo_calibration", "unregister_embedding_model", "vector_index_ddl",
@@ -179,7 +180,8 @@ def test_definers_are_the_write_api(db: DB) -> None:
         "canonicalize", "canonicalizer_selftest", "current_memories", "current_memory", "explain_memory",
     } | {
         "adopted_claim", "adopted_hash", "adopted_repeat",
-        "apply_calibration", "create_text_index", "create_vector_index", "describe_pairs", "drop_embeddings",
+        "apply_calibration", "calibrate_by_anchors",
+        "create_text_index", "create_vector_index", "describe_pairs", "drop_embeddings",
         "text_index_ddl", "erase_tenant",
         "import_bucket", "register_embedding_model", "replace_embedding_model", "replay_bucket",
         "undo_calibration", "unregister_embedding_model", "vector_index_ddl", "_believed_memories",

@@ -60,7 +60,7 @@ def near(db: DB, query: str, *, threshold: float = -1, **given: Any) -> list[tup
 
 @pytest.fixture
 def large(db: DB) -> DB:
-    db.execute("select register_embedding_model('m', %s)", [DIMENSIONS])
+    db.execute("select register_embedding_model('m', %s, 0.92, 0.85)", [DIMENSIONS])
     return db
 
 

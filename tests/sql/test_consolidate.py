@@ -359,7 +359,7 @@ def test_a_large_group_is_searched_by_an_index_of_its_own(db: DB) -> None:
     base = random.normal(size=(900, 32))
     vectors = np.vstack([base, base[:300] + 0.1 * random.normal(size=(300, 32))])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    db.execute("select register_embedding_model('large', 32)")
+    db.execute("select register_embedding_model('large', 32, 0.92, 0.85)")
     with db.transaction():
         db.execute("set local client_min_messages = error")
         db.execute(

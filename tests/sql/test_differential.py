@@ -344,7 +344,9 @@ def rows(db: DB, tenant: str) -> dict[str, list[Any]]:
 def test_every_way_decides_alike(db: DB, dsn: str) -> None:
     assert len(ALL) >= 300
     model(db)
-    db.execute("select register_embedding_model('m2', 2), register_embedding_model('old', 4)")
+    db.execute(
+        "select register_embedding_model('m2', 2, 0.92, 0.85), register_embedding_model('old', 4, 0.92, 0.85)"
+    )
     db.execute("select replace_embedding_model('old', 'm')")
     found: dict[str, list[Any]] = {}
     with Memfold(dsn) as client:

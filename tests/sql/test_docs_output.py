@@ -53,7 +53,7 @@ def test_columns_of_the_pages_are_those_of_the_server(db: DB) -> None:
     assert count > 40
 
 
-TOY = "select register_embedding_model('toy', 3);"
+TOY = "select register_embedding_model('toy', 3, 0.92, 0.85);"
 DATA = servers.ROOT / "tests" / "data"
 REAL = make_vectors.load_vectors(DATA / "paraphrases.npz")
 

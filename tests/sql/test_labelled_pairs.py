@@ -410,13 +410,15 @@ def test_a_score_becomes_a_function(db: DB) -> None:
 def test_what_is_left_of_an_unregistered_model(db: DB) -> None:
     found = scored(db)
     db.execute("select apply_calibration(%s)", [found])
-    db.execute("select register_embedding_model('other', 2), replace_embedding_model('m', 'other')")
+    db.execute(
+        "select register_embedding_model('other', 2, 0.92, 0.85), replace_embedding_model('m', 'other')"
+    )
     db.execute("select unregister_embedding_model('m')")
     assert db.execute("select from pg_proc where proname = %s", [f"_score_{found.hex}"]).fetchall() == []
     raises("MF013", db.execute, "select apply_calibration(%s)", [found])
     assert db.execute("select from pg_proc where proname = %s", [f"_score_{found.hex}"]).fetchall() == []
     # its calibrations are there, and belong to it if it comes back; changes before that are not undone
-    db.execute("select register_embedding_model('m', 2)")
+    db.execute("select register_embedding_model('m', 2, 0.92, 0.85)")
     raises("MF043", db.execute, "select undo_calibration('m')")
     assert goes_by(db) == (0.92, 0.85, None, None, None)
     db.execute("select apply_calibration(%s)", [found])

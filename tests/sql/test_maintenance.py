@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from memfold.tools.cli import main
 from tests.support import servers
-from tests.support.maintenance import run_maintenance
+from tests.support.maintenance import at, run_maintenance
 from tests.support.memories import check, counters, ingest, model, vector
 from tests.support.queries import DB, Connect
 
@@ -467,13 +467,15 @@ def test_schedule(db: DB) -> None:
 
 def test_what_the_tasks_call(db: DB) -> None:
     """Sweeps, clean-up, decay and the ends of runs, each bucket in its turn."""
-    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     for bucket in ("one", "two"):
         db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'insert')", [bucket])
         for content, cosine in (("User likes tea", 1.0), ("User enjoys tea", 0.97)):
             ingest(db, content, bucket_id=bucket, observed_at="2025-01-01", **vector(cosine))
         db.execute("select set_policy('acme', %s, preset => 'three_tier')", [bucket])
-        db.execute("select set_options('acme', %s, decay_rate => 0.01)", [bucket])
+        db.execute(
+            "select set_options('acme', %s, decay_rate => 0.01, consolidate_interval => '0')", [bucket]
+        )
     db.execute("select set_policy('acme', 'off', dedup => 'off')")
     for _ in range(2):
         ingest(db, "User likes milk", bucket_id="off")
@@ -502,22 +504,6 @@ def test_what_the_tasks_call(db: DB) -> None:
 
 
 # Cycles -----------------------------------------------------------------------------------------------------------
-
-
-def at(db: DB, moment: str) -> dict[str, Any]:
-    """One pass over all buckets at this time; counts in all."""
-    db.execute(
-        "create or replace function memfold_internal._clock() returns timestamptz language sql volatile"
-        f" return '{moment}+00'::timestamptz".encode()
-    )
-    total: Counter[str] = Counter()
-    for _ in range(20):
-        report = run_maintenance(db, "cycles")
-        assert report["errors"] == {}
-        total.update(report["counts"])
-        if not report["left"]:
-            return dict(total)
-    raise AssertionError("never done")
 
 
 def test_what_options_say_is_due_is_done_once_a_cycle(db: DB) -> None:

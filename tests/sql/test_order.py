@@ -569,7 +569,7 @@ class Shifting(Machine):
 @pytest.mark.slow
 def test_random_sequences_by_a_clock_that_steps(db: DB) -> None:
     COUNTS.clear()
-    db.execute("select memfold.register_embedding_model('m', %s)", [DIMENSIONS])
+    db.execute("select memfold.register_embedding_model('m', %s, 0.92, 0.85)", [DIMENSIONS])
     moved = SHIFTED.format(shift="0").replace(
         "pg_catalog.clock_timestamp()",
         "pg_catalog.to_timestamp(pg_catalog.current_setting('test.clock')::double precision)",

@@ -217,7 +217,7 @@ def test_as_of(db: DB) -> None:
 def test_large_buckets(db: DB, app: Connect) -> None:
     """Through the index if there is one, with filters inside the scan; otherwise the newest."""
     limit(db)
-    db.execute("select register_embedding_model('m', 16)")
+    db.execute("select register_embedding_model('m', 16, 0.92, 0.85)")
     vectors = noise(1200, 1)
     ids = load(db, "acme", vectors)
     db.execute(

@@ -164,7 +164,7 @@ def current(db: DB) -> list[str]:
 
 def fan(db: DB, preset: str, *texts: str) -> list[UUID]:
     """Memories that were there before dedup, near enough to be asked about and too far apart to merge."""
-    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     storing(db)
     made = [
         store(db, text, observed_at=f"2026-01-{n + 1:02}", metadata={"intensity": 0.9 - 0.1 * n, "n": n}, **angle(12 * n))
@@ -205,7 +205,7 @@ def test_a_cluster_becomes_one_text_with_the_details_of_all(
 
 def test_two_details_at_ingest(db: DB, dsn: str) -> None:
     """A pair of one detail each, by the client and its judge: was distinct by the rubric of pairs."""
-    db.execute("select register_embedding_model('m', 4)")
+    db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     db.execute("select set_policy('acme', preset => 'replace_newer')")
     with ChatServer(writing_model) as server:
         judge = OpenAIJudge("m", base_url=server.base_url)

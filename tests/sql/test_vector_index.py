@@ -28,7 +28,7 @@ SIMILAR = (
 def wide(db: DB) -> DB:
     """Tenants acme (large, and the nearest to everything) and globex (1 in 40), bucket-wide."""
     limit(db)
-    db.execute("select register_embedding_model('m', %s)", [DIMENSIONS])
+    db.execute("select register_embedding_model('m', %s, 0.92, 0.85)", [DIMENSIONS])
     for tenant in ("acme", "globex"):
         db.execute("select set_policy(%s, 'wide', scope => 'bucket', guard => 'off')", [tenant])
     return db
@@ -219,7 +219,9 @@ def test_made_once_and_an_invalid_leftover_replaced(wide: DB) -> None:
 
 @pytest.mark.parametrize("call", ["create_vector_index", "vector_index_ddl"])
 def test_refused(wide: DB, app: Connect, call: str) -> None:
-    wide.execute("select register_embedding_model('huge', 4001), register_embedding_model('it''s', 4000)")
+    wide.execute(
+        "select register_embedding_model('huge', 4001, 0.92, 0.85), register_embedding_model('it''s', 4000, 0.92, 0.85)"
+    )
     for name, state, detail in (
         ("nope", "MF013", "'nope' is not registered."),
         (None, "MF013", "NULL is not registered."),
@@ -237,7 +239,7 @@ def test_refused(wide: DB, app: Connect, call: str) -> None:
 
 def test_more_than_2000_dimensions(db: DB, app: Connect) -> None:
     limit(db, 3)
-    db.execute("select register_embedding_model('m', 2500), create_vector_index('m')")
+    db.execute("select register_embedding_model('m', 2500, 0.92, 0.85), create_vector_index('m')")
     rows = np.random.default_rng(1).standard_normal((30, 2500))
     ids = load(db, "acme", rows)
     mine = app("acme")
@@ -250,7 +252,7 @@ def test_more_than_2000_dimensions(db: DB, app: Connect) -> None:
 def test_pgvector_in_another_schema(make: Make) -> None:
     with psycopg.connect(make("alembic", vector_schema="ext"), autocommit=True) as db:
         limit(db, 10)
-        db.execute("select memfold.register_embedding_model('m', %s)", [DIMENSIONS])
+        db.execute("select memfold.register_embedding_model('m', %s, 0.92, 0.85)", [DIMENSIONS])
         with pytest.raises(psycopg.errors.InsufficientPrivilege) as error:
             db.execute("select memfold.create_vector_index('m')")
         assert error.value.diag.message_hint == "Run: grant usage on schema ext to memfold_owner"

@@ -12,7 +12,7 @@ SNAPSHOT = Path(__file__).with_name("snapshot.sql").read_text()
 PUBLIC = {
     "add_embeddings", "add_labelled_pair", "add_labelled_pairs", "adopted_claim", "adopted_hash", "adopted_repeat",
     "apply_calibration", "apply_decay",
-    "approve_run", "ask_links", "attach_embedding", "canonicalize", "canonicalizer_selftest",
+    "approve_run", "ask_links", "attach_embedding", "calibrate_by_anchors", "canonicalize", "canonicalizer_selftest",
     "check_invariants", "claim_judgements", "clean_exact_duplicates", "collect_pairs", "consolidate",
     "create_text_index", "create_vector_index", "current_memories", "current_memory", "derive_scope", "describe_pairs",
     "drop_embeddings", "duplicate_pairs",

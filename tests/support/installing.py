@@ -28,7 +28,7 @@ def run(dsn: str, statement: str) -> None:
 def works(dsn: str) -> None:
     """Ingest a fact with a vector, and again."""
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("select memfold.register_embedding_model('m', 3)")
+        connection.execute("select memfold.register_embedding_model('m', 3, 0.92, 0.85)")
         call = b"""
             select action from memfold.ingest_memory('Alice has a cat.', 't', embedding => '[1,2,3]',
                 embedding_model => 'm')

@@ -43,7 +43,7 @@ def ingest(db: DB, content: str | None, *, function: str = "ingest_memory", **ar
 
 def model(db: DB, name: str = "m") -> None:
     """Register an embedding model of four dimensions."""
-    db.execute("select memfold.register_embedding_model(%s, %s)", [name, DIMENSIONS])
+    db.execute("select memfold.register_embedding_model(%s, %s, 0.92, 0.85)", [name, DIMENSIONS])
 
 
 def vector(cosine: float, axis: int = 1, name: str = "m") -> dict[str, str]:

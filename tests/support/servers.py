@@ -494,7 +494,7 @@ def fill(dsn: str) -> None:
             names = ", ".join(f"{name} => %({name})s" for name in arguments)
             connection.execute(f"select memfold.ingest_memory({names})".encode(), arguments)
 
-        connection.execute("select memfold.register_embedding_model('before', 3)")
+        connection.execute("select memfold.register_embedding_model('before', 3, 0.92, 0.85)")
         connection.execute("select memfold.set_policy(%s, 'code', canonicalizer => 'code')", [BEFORE])
         connection.execute(
             "select memfold.set_policy(%s, 'default', weights => '{0.6,0.3,0.1}', metadata_keys => '{kind}')",

@@ -308,7 +308,7 @@ class Stress:
 
     def prepare(self, calls: int) -> None:
         with self.connect() as db:
-            db.execute("select memfold.register_embedding_model('m4', 4)")
+            db.execute("select memfold.register_embedding_model('m4', 4, 0.92, 0.85)")
             db.execute("select memfold.set_predicate('lives in', %s, 'one')", [TENANT])
             for phase in range(0, calls, CALLS_PER_PHASE):
                 bucket = f"{BUCKETS[1]} {phase // CALLS_PER_PHASE}"

@@ -662,6 +662,8 @@ def test_the_window_of_pending_texts_grows_by_what_stays_pending_alone() -> None
             elif queries.ATTACH in statement:
                 waiting = [row for row in waiting if row["memory_id"] != step.parameters["memory_id"]]
                 rows[0]["action"] = "embedded"
+            elif queries.REGISTER_MODEL in statement:
+                rows = [{queries.REGISTER_MODEL: True}]
             step = steps.send(rows)
     except StopIteration as end:
         report = end.value

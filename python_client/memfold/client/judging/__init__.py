@@ -7,13 +7,29 @@ from typing import TYPE_CHECKING, Any
 from memfold.client.judging.questions import Answer, Judge, JudgeError, Names, Question, Side, Usage, Verdict
 
 if TYPE_CHECKING:
+    from memfold.client.judging.local_judge import LocalJudge
     from memfold.client.judging.openai_judge import OpenAIJudge
 
-__all__ = ["Answer", "Judge", "JudgeError", "Names", "OpenAIJudge", "Question", "Side", "Usage", "Verdict"]
+__all__ = [
+    "Answer",
+    "Judge",
+    "JudgeError",
+    "LocalJudge",
+    "Names",
+    "OpenAIJudge",
+    "Question",
+    "Side",
+    "Usage",
+    "Verdict",
+]
 
 
 def __getattr__(name: str) -> Any:
-    # Callers with their own model do not load the code that calls endpoints.
+    # Callers with their own model do not load the code that calls endpoints, or a model.
+    if name == "LocalJudge":
+        from memfold.client.judging.local_judge import LocalJudge
+
+        return LocalJudge
     if name == "OpenAIJudge":
         from memfold.client.judging.openai_judge import OpenAIJudge
 

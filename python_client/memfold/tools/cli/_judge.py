@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import importlib
-import inspect
 import io
 import logging
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from memfold.client.errors import MemfoldError
-from memfold.client.judging import Judge, OpenAIJudge
+from memfold.client.judging import Judge, LocalJudge, OpenAIJudge
+from memfold.client.judging.local_judge import DEFAULT_MODEL
+from memfold.tools.cli import _review_merges
 from memfold.tools.cli._shared import (
     dsn_option,
     fail,
@@ -52,6 +54,14 @@ class AnswersUselessError(click.ClickException):
     metavar="MODULE:NAME",
     help="Ask this judge instead: an object with an async method judge, or a callable that returns one.",
 )
+@click.option(
+    "--local",
+    metavar="[MODEL]",
+    is_flag=False,
+    flag_value=DEFAULT_MODEL,
+    help="Judge in this process instead, without a key: a directory, or a name at Hugging Face; default: "
+    f"{DEFAULT_MODEL}. Needs memfold[judge-local].",
+)
 @click.option("--slots", type=click.IntRange(1, 500), default=10, help="Concurrent calls; default: 10.")
 @click.option(
     "--calls-per-hour", type=click.IntRange(1), metavar="N", help="At most this many calls per hour."
@@ -73,6 +83,17 @@ class AnswersUselessError(click.ClickException):
     metavar="SECONDS",
     help="Also run maintenance at this interval; then no other process is needed.",
 )
+@click.option(
+    "--review-merges",
+    is_flag=True,
+    help="Instead of judgements: a second look at automatic merges, which undoes what the judge calls wrong.",
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="With --review-merges: merges from when on, such as 2026-11-28T09:00Z; default: a day ago.",
+)
+@click.option("--dry-run", is_flag=True, help="With --review-merges: undo nothing.")
 @click.option("--quiet", is_flag=True, help="Do not log every judgement.")
 @json_option
 def judge(
@@ -80,6 +101,7 @@ def judge(
     model: str | None,
     base_url: str | None,
     plugged_in: str | None,
+    local: str | None,
     slots: int,
     calls_per_hour: int | None,
     cost_per_hour: float | None,
@@ -92,6 +114,9 @@ def judge(
     lease: float | None,
     poll: float,
     maintain: float | None,
+    review_merges: bool,
+    since: str | None,
+    dry_run: bool,
     quiet: bool,
 ) -> None:
     """Let a model answer waiting judgements.
@@ -103,60 +128,66 @@ def judge(
     Ctrl-C or SIGTERM stops it after the running calls are answered, a second one immediately; nothing is lost either
     way. It logs to stderr.
 
+    With --review-merges it asks about the texts of each automatic merge (tier 2) that is in force and that no person or
+    judge has confirmed, undoes those that are distinct or contradict each other, if the confidence is at least the
+    bucket's confidence_floor, and ends. It needs a member of memfold_app, and a tenant, as memfold undo does.
+
     Exit code 1: the endpoint is down, or answers could not be written. 3: the endpoint answers, but no answer was
     usable.
 
     \b
     memfold judge --model gpt-5-mini --input-price 0.25 --output-price 2 --cost-per-hour 1
     memfold judge --model llama3.1 --base-url http://localhost:11434/v1 --once
+    memfold judge --local --once
+    memfold judge --local --review-merges --tenant acme --dry-run
     """
-    if (model is None) == (plugged_in is None):
-        raise click.UsageError("give --model or --judge")
-    if plugged_in is None and cost_per_hour is not None and not (input_price or output_price):
+    if [model, plugged_in, local].count(None) != 2:
+        raise click.UsageError("give one of --model, --judge and --local")
+    if review_merges and (retry or maintain or calls_per_hour or cost_per_hour):
+        raise click.UsageError("--review-merges runs once: without --retry, --maintain and budgets")
+    if (since or dry_run) and not review_merges:
+        raise click.UsageError("--since and --dry-run need --review-merges")
+    if model is not None and cost_per_hour is not None and not (input_price or output_price):
         raise click.UsageError("--cost-per-hour needs --input-price or --output-price")
     from memfold.client.judging.worker import Worker  # no other command needs it
 
     where = resolve(dsn)
     with open_client(where):
         pass
-    asked: Judge
-    if model is not None:
-        asked = OpenAIJudge(  # says what is missing, the package too
-            model,
-            base_url=base_url,
-            timeout=timeout,
-            input_price=input_price or 0.0,
-            output_price=output_price or 0.0,
-        )
-        # It takes long to load, so load it before leases run.
-        importlib.import_module("openai")
-    else:
-        asked = plugged_in_judge(str(plugged_in))
-    try:
-        # The judge's own timeout comes first, because the judge knows what the call has cost.
-        worker = Worker(
-            where,
-            asked,
-            slots=slots,
-            timeout=timeout + 1,
-            lease=lease,
-            poll=poll,
-            calls_per_hour=calls_per_hour,
-            cost_per_hour=cost_per_hour,
-            tenant_id=tenant,
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    log = logging.StreamHandler(sys.stderr)
-    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("memfold.worker")
-    logger.addHandler(log)
-    logger.setLevel(logging.WARNING if quiet else logging.INFO)
-    try:
+    with _logging(quiet):
+        asked: Judge
+        if model is not None:
+            asked = OpenAIJudge(  # says what is missing, the package too
+                model,
+                base_url=base_url,
+                timeout=timeout,
+                input_price=input_price or 0.0,
+                output_price=output_price or 0.0,
+            )
+            # It takes long to load, so load it before leases run.
+            importlib.import_module("openai")
+        else:
+            asked = LocalJudge(local) if local is not None else plugged_in_judge(str(plugged_in))
+        if review_merges:
+            _review_merges.run(where, tenant, asked, since, dry_run, slots, timeout + 1)
+            return
+        try:
+            # The judge's own timeout comes first, because the judge knows what the call has cost.
+            worker = Worker(
+                where,
+                asked,
+                slots=slots,
+                timeout=timeout + 1,
+                lease=lease,
+                poll=poll,
+                calls_per_hour=calls_per_hour,
+                cost_per_hour=cost_per_hour,
+                tenant_id=tenant,
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
         work = _judge(worker, asked, once=once, retry=retry)
         summary = asyncio.run(_maintaining(work, where, tenant, maintain) if maintain else work)
-    finally:
-        logger.removeHandler(log)
     report({**dataclasses.asdict(summary), "judged": summary.judged})
     say(str(summary))
     if summary.unfinished == "endpoint down":
@@ -212,6 +243,22 @@ def review(
             Review(client, tenant, everything=everything).run()
 
 
+@contextlib.contextmanager
+def _logging(quiet: bool) -> Iterator[None]:
+    """Log what the worker and the judge do to stderr."""
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    loggers = [logging.getLogger(name) for name in ("memfold.judge", "memfold.worker")]
+    for logger in loggers:
+        logger.addHandler(log)
+        logger.setLevel(logging.WARNING if quiet else logging.INFO)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(log)
+
+
 async def _maintaining(
     work: Coroutine[Any, Any, Summary], where: str, tenant: str | None, seconds: float
 ) -> Summary:
@@ -261,8 +308,7 @@ async def _judge(worker: Worker, asked: Judge, *, once: bool, retry: bool) -> Su
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-        if (close := getattr(asked, "close", None)) is not None and inspect.iscoroutinefunction(close):
-            await close()
+        await _review_merges.close(asked)
 
 
 def plugged_in_judge(name: str) -> Judge:
