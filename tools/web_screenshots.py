@@ -18,6 +18,8 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
+from memfold.client.embedding.anchors import ANCHORS
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -74,7 +76,7 @@ def calibrate(dsn: str) -> None:
     """A calibration from the labelled pairs of the tests."""
     pairs = TO / "pairs.jsonl"
     with psycopg.connect(dsn) as db, pairs.open("w") as written:
-        for line in (ROOT / "python_client" / "memfold" / "data" / "anchors.jsonl").read_text().splitlines():
+        for line in ANCHORS.read_text(encoding="utf-8").splitlines():
             pair = json.loads(line)
             if db.execute(DISTINCT_TEXTS, [pair["a"], pair["b"]]).fetchone() == (True,):
                 written.write(json.dumps({name: pair[name] for name in ("a", "b", "label", "cosine")}) + "\n")

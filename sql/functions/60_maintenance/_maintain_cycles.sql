@@ -10,9 +10,10 @@ return p_cycle > interval '0' and (
     <> pg_catalog.floor(extract(epoch from p_started) / extract(epoch from p_cycle))
 );
 
--- Asks about a bucket with consolidate() whom its policy names, if it has new memories since the last time or that left questions
--- out, and if fewer than p_budget questions wait. Compares at most 5,000 memories (in one group: 3 s), whole subjects, beginning with
--- the one that has the newest memory; but no subject with over 1,000 keeps out others. Returns how many memories it asked about.
+-- Calls consolidate() for a bucket that has new memories since the last time, or whose last run left questions out, if fewer than
+-- p_budget questions about it wait; its policy says who is asked. Compares at most 5,000 memories (in one group: 3 s): whole
+-- subjects, beginning with the one that has the newest memory, but 1,000 of each before more of any. Returns how many memories it
+-- asked about.
 create or replace function memfold_internal._consolidate_changed(
     p_tenant_id text, p_bucket_id text, p_interval interval, p_budget bigint
 ) returns bigint

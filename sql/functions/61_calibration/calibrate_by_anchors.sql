@@ -1,5 +1,5 @@
--- The cosine above which as many of the anchors lie as have a cosine above p_reference by all-MiniLM-L6-v2. Of the duplicates
--- and of the others, the stricter one: a model that separates them less well merges less, not more.
+-- The cosine that as many of the anchors exceed as exceed p_reference by all-MiniLM-L6-v2. Of the duplicates and of the others,
+-- the stricter one: a model that separates them less well merges less, not more.
 create or replace function memfold_internal._matched_threshold(p_anchors jsonb, p_reference double precision) returns double precision
 language sql immutable parallel safe
 begin atomic
@@ -25,13 +25,15 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_chosen_on jsonb;
+    v_reference record;
 begin
     perform memfold_internal._check_model(embedding_model, false);
     perform memfold_internal._check_pairs(pairs, '{a,b,label,cosine,similarity,held_out}');
     select jsonb_agg(e.pair) into v_chosen_on
     from jsonb_array_elements(pairs) as e (pair) where not (e.pair ->> 'held_out')::boolean;
-    merge_threshold := memfold_internal._matched_threshold(v_chosen_on, 0.92);
-    judge_threshold := least(memfold_internal._matched_threshold(v_chosen_on, 0.85), merge_threshold);
+    select s.* into strict v_reference from memfold_internal._shipped_thresholds('all-MiniLM-L6-v2') as s;
+    merge_threshold := memfold_internal._matched_threshold(v_chosen_on, v_reference.merge_threshold);
+    judge_threshold := least(memfold_internal._matched_threshold(v_chosen_on, v_reference.judge_threshold), merge_threshold);
     select jsonb_build_object('guard', true, 'pairs', jsonb_build_object('used', jsonb_array_length(pairs), 'held_out', count(*)),
         'held_out', jsonb_build_object('with_guard', jsonb_build_object(
             'false_merge', memfold_internal._rate(count(*) filter (where f.merged and not f.same), count(*) filter (where not f.same)),
@@ -59,8 +61,8 @@ end;
 $$;
 comment on function memfold.calibrate_by_anchors is
 'Sets the thresholds of a registered embedding model without labels of yours: so that as large a share of the anchors, memfold''s own
-labelled pairs, lies above them as above 0.92 and 0.85 by all-MiniLM-L6-v2. Clients call it (memfold calibrate --anchors) with the pairs
-of memfold/data/anchors.jsonl: an array of objects with the keys a, b, label, cosine (by all-MiniLM-L6-v2), similarity (by this model) and
-held_out. Those that are not held out choose the thresholds; the others measure the rates, in report, as of memfold calibrate. Stores
+labelled pairs, exceeds them as exceeds those of all-MiniLM-L6-v2 by its own cosines. Clients call it (memfold calibrate --anchors) with the
+pairs of memfold/data/anchors.jsonl: an array of objects with the keys a, b, label, cosine (by all-MiniLM-L6-v2), similarity (by this model)
+and held_out. Those that are not held out choose the thresholds; the others measure the rates, in report, as of memfold calibrate. Stores
 the result as a calibration, method anchors, and applies it: undo_calibration() undoes that. Only for members of memfold_owner. Raises
 MF013, MF035, MF042, MF047.';
