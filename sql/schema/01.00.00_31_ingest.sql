@@ -30,8 +30,8 @@ decided against, for method lexical the Jaccard similarity of words. similar: as
 create type memfold_internal.attempt as (result memfold.ingest_result, progress text);
 comment on type memfold_internal.attempt is
 'What a fast path returns: its result, or progress, which says what it left behind if the general path must go on. known: the bucket holds
-the text; locked: the call holds the lock of the scope, and the present rules were checked; row held: the call may hold the row of a root;
-null: nothing.';
+the text; unknown: it does not, by the default rules; locked: the call holds the lock of the scope, and the present rules were checked;
+row held: the call may hold the row of a root; null: nothing.';
 create type memfold.pending_memory as (memory_id uuid, bucket_id text, content text, created_at timestamptz);
 comment on type memfold.pending_memory is 'A memory that was stored without a vector, and the text to embed.';
 create type memfold.plain_rows as (ingested bigint, busy bigint);

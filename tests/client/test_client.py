@@ -762,12 +762,12 @@ def test_threads_may_share_a_client(plain: Memfold, db: psycopg.Connection) -> N
 
 
 TERMINATE = """
-select pg_terminate_backend(pid) from pg_stat_activity
+select pg_terminate_backend(pid, 60000) from pg_stat_activity
 where datname = current_database() and application_name = 'memfold'
 """
 
 
-def test_a_connection_lost_before_commit_is_replaced(plain: Memfold, db: psycopg.Connection) -> None:
+def test_a_connection_lost_between_calls_is_replaced(plain: Memfold, db: psycopg.Connection) -> None:
     plain.ingest("Alice has a cat.")
     db.execute(TERMINATE)
     assert plain.ingest("Alice has a cat.").action == "merged"

@@ -68,7 +68,7 @@ class Functions(TriggerFunction):
     def step_2_functions(self, owner: str | None) -> list[str]:
         """The functions; owner: their owner, if that is a role other than the session's."""
         made = [self.hash_function(), self.trigger_function()]
-        made += self._finish("hash", self._arguments(self.of.columns), owner)
+        made += self._finish("hash", self.arguments(self.of.columns), owner)
         made += self._finish("fill", sql.SQL(""), owner)
         if owner is not None:
             made += [
@@ -94,7 +94,7 @@ class Functions(TriggerFunction):
             made.append(composed("alter function {f} owner to {owner}", f=function, owner=name_of(owner)))
         return made
 
-    def _arguments(self, columns: Sequence[str]) -> sql.Composable:
+    def arguments(self, columns: Sequence[str]) -> sql.Composable:
         return sql.SQL(", ").join(self._type(self.of.table.columns[one]) for one in columns)
 
     @staticmethod
@@ -172,7 +172,7 @@ class Functions(TriggerFunction):
         return [
             *self.drop_functions(("find",)),
             self._find_function(),
-            *self._finish("find", self._arguments(self.of.columns), owner),
+            *self._finish("find", self.arguments(self.of.columns), owner),
             *self._grants(("hash", "find"), self.of.columns, grantees),
         ]
 
@@ -192,7 +192,7 @@ class Functions(TriggerFunction):
         return [
             *made,
             self._insert_function(),
-            *self._finish("insert", self._arguments(arguments), owner),
+            *self._finish("insert", self.arguments(arguments), owner),
             *self._grants(("insert",), arguments, grantees),
         ]
 
@@ -205,7 +205,7 @@ class Functions(TriggerFunction):
                 composed(
                     "grant execute on function memfold.{f}({a}) to {to}",
                     f=name_of(f"{kind}_{self.of.name}"),
-                    a=self._arguments(columns),
+                    a=self.arguments(columns),
                     to=to,
                 )
                 for kind in kinds

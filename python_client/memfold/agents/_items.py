@@ -125,15 +125,18 @@ class Items:
 
     def _state(self, core: Core, content: str, given: Mapping[str, Any]) -> Steps[tuple[IngestResult, bool]]:
         """As ``ingest``, and whether the key has ever stated another memory: in one transaction, one at a time per key."""
-        arguments = yield from core.candidate(content, None, given)
-        arguments["idempotency_key"] = uuid4().hex
-        ingest, is_changed = queries.call(queries.INGEST, arguments), _queries.STATED_OTHERS
-        rows = yield from core.send(
-            f"select i.*, {is_changed} from ({ingest}) as i",  # noqa: S608 (literals of this package)
-            {**arguments, "turn": given["source_turn_ids"][0]},
-            repeatable=True,
-            opening=_queries.OPEN_TURN,
-        )
+        arguments = core.arguments({**given, "content": content, "idempotency_key": uuid4().hex}, None)
+
+        def send(arguments: Mapping[str, Any]) -> Steps[list[Row]]:
+            ingest, is_changed = queries.call(queries.INGEST, arguments), _queries.STATED_OTHERS
+            return core.send(
+                f"select i.*, {is_changed} from ({ingest}) as i",  # noqa: S608 (literals of this package)
+                {**arguments, "turn": given["source_turn_ids"][0]},
+                repeatable=True,
+                opening=_queries.OPEN_TURN,
+            )
+
+        rows = yield from core.known_or_embedded(arguments, send)
         result = IngestResult.from_row(rows[0])
         log_decision(content, result)
         return result, rows[0]["is_changed"]

@@ -52,7 +52,7 @@ KNOWN_ARGUMENTS: tuple[LiteralString, ...] = (
     "content", "tenant_id", "bucket_id", "memory_type", "subject", "predicate", "metadata",
 )  # fmt: skip
 _SLOT = ("tenant_id", "bucket_id", "subject", "predicate")
-INGEST = _function("ingest_memory", *CANDIDATE)
+INGEST = _function("ingest_memory", *CANDIDATE, "if_known")
 PREVIEW = _function("preview_memory", *CANDIDATE)
 KNOWN = _function("known_memory", *KNOWN_ARGUMENTS)
 FIND_SIMILAR = _function(

@@ -69,7 +69,8 @@ begin
 end;
 $$;
 
--- Decides and applies one candidate, under the locks it needs. p_progress: what a fast path left behind (attempt).
+-- Decides and applies one candidate, under the locks it needs. p_progress: what a fast path left behind (attempt), or
+-- 'if known': nothing is done, and null returned, about a text that tier 1 does not know.
 create or replace function memfold_internal._ingest(c memfold_internal.candidate, p_progress text) returns memfold.ingest_result
 language plpgsql volatile
 -- With an array of turns the planner would replan each time, which takes longer than the statement.
@@ -103,6 +104,9 @@ begin
         v_patient := false;
     end if;
 
+    if p_progress = 'if known' and d.memory_id is null and d.action is null then
+        return null;
+    end if;
     if d.memory_id is null and memfold_internal._is_embedded_here(c, c.policy) then
         c := memfold_internal._embed(c);
     end if;

@@ -17,7 +17,8 @@ create or replace function memfold.ingest_memory(
     observed_at timestamptz default null,
     valid_from timestamptz default null,
     valid_until timestamptz default null,
-    idempotency_key text default null
+    idempotency_key text default null,
+    if_known boolean default false
 ) returns memfold.ingest_result
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -26,6 +27,7 @@ declare
     v_attempt memfold_internal.attempt;
     r memfold.ingest_result;
     v_event_id uuid;
+    v_if_known constant boolean := coalesce(if_known, false);
 begin
     if memfold_internal._is_authorized(tenant_id) is not true then
         perform memfold_internal._authorize_tenant(tenant_id);
@@ -38,12 +40,14 @@ begin
         perform memfold_internal._check_identifier('bucket_id', bucket_id, true);
         perform memfold_internal._check_identifier('idempotency_key', idempotency_key, true);
         loop
-            -- with the id that the event usually gets, so that the row is written once
-            insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key, event_id)
-            values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key, memfold_internal._new_id())
-            on conflict do nothing
-            returning i.event_id into v_event_id;
-            exit when found;
+            if not v_if_known then
+                -- with the id that the event usually gets, so that the row is written once
+                insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key, event_id)
+                values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key, memfold_internal._new_id())
+                on conflict do nothing
+                returning i.event_id into v_event_id;
+                exit when found;
+            end if;
             select i.event_id into v_event_id
             from memfold.idempotency_keys as i
             where i.tenant_id = ingest_memory.tenant_id collate "C"
@@ -54,6 +58,7 @@ begin
                 return memfold_internal._event_result(tenant_id, v_event_id);
             end if;
             -- it expired in between: treated as a new call
+            exit when v_if_known;
         end loop;
     end if;
     if origin = 'observed' and memfold_internal._is_plainly_valid(c)
@@ -70,8 +75,15 @@ begin
         if embedding is null and embedding_model is null then
             v_attempt := memfold_internal._ingest_known(c, v_event_id);
         end if;
-        if (v_attempt.result).action is null and v_attempt.progress is null and memfold_internal._is_usual_text(c) then
-            v_attempt := memfold_internal._ingest_new(c, v_event_id);
+        if (v_attempt.result).action is null and v_attempt.progress is distinct from 'row held'
+            and memfold_internal._is_usual_text(c)
+        then
+            if v_if_known and v_attempt.progress = 'unknown' and not memfold_internal._has_links(tenant_id) then
+                return null;
+            end if;
+            if not v_if_known then
+                v_attempt := memfold_internal._ingest_new(c, v_event_id);
+            end if;
             if v_attempt.progress = 'known' and embedding is not null then
                 v_attempt := memfold_internal._ingest_known(c, v_event_id);
             end if;
@@ -79,9 +91,23 @@ begin
     end if;
     r := v_attempt.result;
     if r.action is null then
-        r := memfold_internal._ingest(memfold_internal._validate(c), v_attempt.progress);
+        r := memfold_internal._ingest(memfold_internal._validate(c),
+            case when v_if_known and v_attempt.progress is distinct from 'row held' then 'if known' else v_attempt.progress end);
     end if;
-    if r.event_id <> v_event_id then
+    if v_if_known then
+        -- The key is written last, because a text that is not known writes nothing.
+        if idempotency_key is not null and r.action is not null then
+            insert into memfold.idempotency_keys as i (tenant_id, bucket_id, idempotency_key, event_id)
+            values (ingest_memory.tenant_id, ingest_memory.bucket_id, ingest_memory.idempotency_key, r.event_id)
+            on conflict do nothing;
+            if not found then
+                raise exception 'another call with this idempotency_key has just been answered' using
+                    errcode = 'serialization_failure',
+                    detail = format('idempotency_key: %s', idempotency_key),
+                    hint = 'Retry the call, with the same idempotency_key: it returns that answer.';
+            end if;
+        end if;
+    elsif r.event_id <> v_event_id then
         update memfold.idempotency_keys as i
         set event_id = r.event_id
         where i.tenant_id = ingest_memory.tenant_id collate "C"
@@ -102,5 +128,6 @@ embedding_model (it is normalized here); without one, tier 2 waits for attach_em
 statement about the same. valid_from, valid_until (exclusive, in the years 1 to 9999): recall shows the memory only in between; null: no
 bound; the latest observation decides.
 idempotency_key: a second call with the same key returns the result of the first, and raises MF062 if it is about another candidate
-(content, type, subject, predicate, object or metadata). Bad input raises MF001 to MF016, MF061 or MF065 and changes nothing. A call may
-raise 40001 or 40P01: retry it with the same key.';
+(content, type, subject, predicate, object or metadata). if_known: ingests the text only if tier 1 knows it, so that no vector is needed;
+otherwise it writes nothing and every field of the result is null: embed the text and call again. Bad input raises MF001 to MF016, MF061
+or MF065 and changes nothing. A call may raise 40001 or 40P01: retry it with the same key.';

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -74,14 +74,20 @@ class Core(Judgements, Vectors, Names):
         wait: bool | float = False,
     ) -> Steps[IngestResult]:
         seconds = wait_seconds(wait)
-        arguments = yield from self.candidate(content, tenant_id, given)
+        arguments = self.arguments({**given, "content": content}, tenant_id)
+        if self.retry_safe and not preview and arguments.get("idempotency_key") is None:
+            arguments["idempotency_key"] = uuid.uuid4().hex
+        keyed = arguments.get("idempotency_key") is not None
+
+        def send(arguments: dict[str, Any]) -> Steps[list[Row]]:
+            return self.run(queries.INGEST, arguments, repeatable=keyed)
+
         if preview:
+            if self._is_to_embed(arguments) and (yield from self._known(arguments)) is None:
+                yield from self._embed_or_not(arguments)
             rows = yield from self.run(queries.PREVIEW, arguments, reads=True)
         else:
-            if self.retry_safe and arguments.get("idempotency_key") is None:
-                arguments["idempotency_key"] = uuid.uuid4().hex
-            keyed = arguments.get("idempotency_key") is not None
-            rows = yield from self.run(queries.INGEST, arguments, repeatable=keyed)
+            rows = yield from self.known_or_embedded(arguments, send)
         result = IngestResult.from_row(rows[0])
         log_decision(content, result, preview=preview)
         if seconds and result.judgement_id is not None and not preview:
@@ -89,20 +95,22 @@ class Core(Judgements, Vectors, Names):
             return replace(result, resolution=resolution)
         return result
 
-    def candidate(
-        self, content: str, tenant_id: str | None, given: Mapping[str, Any]
-    ) -> Steps[dict[str, Any]]:
-        """The arguments of ingest_memory(), with a vector where the embedder has one and tier 1 does not know the text."""
-        arguments = self._arguments({**given, "content": content}, tenant_id)
-        if self.embedder is not None and arguments.get("embedding") is None:
-            yield from self._embed_on_miss(self.embedder, arguments)
-        return arguments
+    def known_or_embedded(
+        self, arguments: dict[str, Any], send: Callable[[dict[str, Any]], Steps[list[Row]]]
+    ) -> Steps[list[Row]]:
+        """What ingest_memory() returns, sent with a vector only if tier 1 does not know the text."""
+        if self._is_to_embed(arguments):
+            rows = yield from send({**arguments, "if_known": True})
+            if rows[0]["action"] is not None:
+                return rows
+            yield from self._embed_or_not(arguments)
+        return (yield from send(arguments))
 
     def known(
         self, content: str, tenant_id: str | None, given: Mapping[str, Any]
     ) -> Steps[KnownMemory | None]:
         check_names("known", given, ProbeFields.__annotations__)
-        return (yield from self._known(self._arguments({**given, "content": content}, tenant_id)))
+        return (yield from self._known(self.arguments({**given, "content": content}, tenant_id)))
 
     def find_similar(
         self,
@@ -125,14 +133,14 @@ class Core(Judgements, Vectors, Names):
             named["embedding"] = embedding
         notices: list[Notice] = []
         rows = yield from self.run(
-            queries.FIND_SIMILAR, self._arguments({**named, **given}, tenant_id), reads=True, notices=notices
+            queries.FIND_SIMILAR, self.arguments({**named, **given}, tenant_id), reads=True, notices=notices
         )
         return SearchResult.of(map(SimilarMemory.from_row, rows), rows, notices)
 
     def attach_embedding(
         self, memory_id: UUID | str, embedding: Any, embedding_model: str | None, tenant_id: str | None
     ) -> Steps[IngestResult]:
-        arguments = self._arguments(
+        arguments = self.arguments(
             {"memory_id": memory_id, "embedding": embedding, "embedding_model": embedding_model}, tenant_id
         )
         rows = yield from self.run(queries.ATTACH, arguments)
@@ -148,7 +156,7 @@ class Core(Judgements, Vectors, Names):
         stay = 0
         while True:
             # after those that were passed over and are still pending; attached ones are no longer in the list
-            arguments = self._arguments({"bucket_id": bucket_id, "max_results": batch + stay}, tenant_id)
+            arguments = self.arguments({"bucket_id": bucket_id, "max_results": batch + stay}, tenant_id)
             rows = yield from self.run(queries.PENDING, arguments, reads=True)
             rows = [row for row in rows if row["memory_id"] not in passed][:batch]
             if not rows:
@@ -182,7 +190,7 @@ class Core(Judgements, Vectors, Names):
         return "\n".join((yield from self.explain_lines(memory_id, tenant_id)))
 
     def explain_lines(self, memory_id: UUID | str, tenant_id: str | None) -> Steps[list[str]]:
-        arguments = self._arguments({"memory_id": memory_id}, tenant_id)
+        arguments = self.arguments({"memory_id": memory_id}, tenant_id)
         if arguments["tenant_id"] is None:
             del arguments["tenant_id"]
         rows = yield from self.run(queries.EXPLAIN, arguments, reads=True)
@@ -198,7 +206,7 @@ class Core(Judgements, Vectors, Names):
         return tuple(CurrentMemory.from_row(row) for row in rows)
 
     def record_feedback(self, memory_id: UUID | str, helpful: bool, tenant_id: str | None) -> Steps[Feedback]:
-        arguments = self._arguments({"memory_id": memory_id, "helpful": helpful}, tenant_id)
+        arguments = self.arguments({"memory_id": memory_id, "helpful": helpful}, tenant_id)
         rows = yield from self.run(queries.FEEDBACK, arguments)
         return Feedback.from_row(rows[0])
 
@@ -207,7 +215,7 @@ class Core(Judgements, Vectors, Names):
     def undo(
         self, event_id: UUID | str, reason: str | None, tenant_id: str | None
     ) -> Steps[tuple[UndoneMemory, ...]]:
-        arguments = self._arguments({"event_id": event_id, "reason": reason}, tenant_id)
+        arguments = self.arguments({"event_id": event_id, "reason": reason}, tenant_id)
         rows = yield from self.run(queries.UNDO, arguments)
         return tuple(UndoneMemory.from_row(row) for row in rows)
 
@@ -215,15 +223,15 @@ class Core(Judgements, Vectors, Names):
         self, function: str, given: Mapping[str, Any], tenant_id: str | None
     ) -> Steps[IngestResult]:
         """merge_memories and the like: one manual action."""
-        rows = yield from self.run(function, self._arguments(given, tenant_id))
+        rows = yield from self.run(function, self.arguments(given, tenant_id))
         return IngestResult.from_row(rows[0])
 
     def update(
         self, memory_id: UUID | str, content: str, given: Mapping[str, Any], tenant_id: str | None
     ) -> Steps[IngestResult]:
-        arguments = self._arguments({"memory_id": memory_id, "content": content, **given}, tenant_id)
-        if arguments.get("embedding") is None and self.embedder is not None:
-            yield from self._embed_or_not(self.embedder, arguments)
+        arguments = self.arguments({"memory_id": memory_id, "content": content, **given}, tenant_id)
+        if self._is_to_embed(arguments):
+            yield from self._embed_or_not(arguments)
         rows = yield from self.run(queries.UPDATE, arguments)
         result = IngestResult.from_row(rows[0])
         log_decision(content, result)
@@ -232,7 +240,7 @@ class Core(Judgements, Vectors, Names):
     # the rest
 
     def stats(self, tenant_id: str | None, bucket_id: str | None) -> Steps[tuple[BucketStats, ...]]:
-        arguments = self._arguments({"bucket_id": bucket_id}, tenant_id)
+        arguments = self.arguments({"bucket_id": bucket_id}, tenant_id)
         rows = yield from self.send(queries.STATS, arguments, reads=True)
         return tuple(BucketStats.from_row(row) for row in rows)
 
@@ -248,4 +256,4 @@ class Core(Judgements, Vectors, Names):
         return errors.MemoryHashConflict(known.content_hash, known.memory_id)
 
     def check_invariants(self, tenant_id: str | None) -> Steps[list[Row]]:
-        return (yield from self.run(queries.CHECK_INVARIANTS, self._arguments({}, tenant_id), reads=True))
+        return (yield from self.run(queries.CHECK_INVARIANTS, self.arguments({}, tenant_id), reads=True))

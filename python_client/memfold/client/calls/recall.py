@@ -65,7 +65,7 @@ def search(
         given["query"] = query
     if verify or merge_text:
         given["show_collapsed"] = True
-    arguments = core._arguments(given, tenant_id)
+    arguments = core.arguments(given, tenant_id)
     notices: list[Notice] = []
     rows = yield from core.run(queries.SEARCH, arguments, repeatable=True, notices=notices)
     if not (verify or merge_text):
@@ -120,7 +120,7 @@ def _embedded(core: Core, query: str, what: str) -> Steps[tuple[Embedding, str]]
 
 def profile(core: Core, given: Mapping[str, Any], tenant_id: str | None) -> Steps[Profile]:
     """What is known about a subject now."""
-    rows = yield from core.run(queries.PROFILE, core._arguments(given, tenant_id), repeatable=True)
+    rows = yield from core.run(queries.PROFILE, core.arguments(given, tenant_id), repeatable=True)
     return Profile(map(ProfileFact.from_row, rows))
 
 
@@ -142,7 +142,7 @@ def forget(
     check_text("query", query)
     if given["query_embedding"] is None and query is not None:
         given["query_embedding"], given["embedding_model"] = yield from _embedded(core, query, "a query")
-    rows = yield from core.run(queries.FORGET, core._arguments(given, tenant_id))
+    rows = yield from core.run(queries.FORGET, core.arguments(given, tenant_id))
     return tuple(ForgottenMemory.from_row(row) for row in rows)
 
 

@@ -27,7 +27,7 @@ class Sending:
         self.tenant_id = tenant_id
         self.max_attempts = max_attempts
 
-    def _arguments(self, given: Mapping[str, Any], tenant_id: str | None) -> dict[str, Any]:
+    def arguments(self, given: Mapping[str, Any], tenant_id: str | None) -> dict[str, Any]:
         arguments = prepared(given)
         check_text("tenant_id", tenant_id)
         arguments["tenant_id"] = self.tenant_id if tenant_id is None else tenant_id
@@ -63,7 +63,7 @@ class Sending:
         keep: Callable[[list[Row]], bool] | None = None,
         opening: LiteralString = queries.SET_TENANT,
     ) -> Steps[list[Row]]:
-        """Send until it succeeds. A repeatable call may be sent again even if the connection was lost during COMMIT.
+        """Send until it succeeds. A repeatable call may be sent again even if it may have been committed.
 
         reads: it writes nothing, so it is repeatable too. notices: receives the server's notices. keep: decides by
         the rows whether to commit. opening: the statement that opens its transaction, with the same arguments.
@@ -77,7 +77,7 @@ class Sending:
         while True:
             error: psycopg.Error
             try:
-                rows: list[Row] = yield Transact(statement, parameters, keep, reads, notices, opening)
+                rows: list[Row] = yield Transact(statement, parameters, keep, notices, opening)
                 return rows
             except CommitLostError as lost:
                 unsure = True
@@ -100,10 +100,10 @@ class Sending:
 
     @staticmethod
     def _give_up(error: psycopg.Error, unsure: bool) -> NoReturn:
-        """unsure: COMMIT was in progress, now or in an earlier attempt. An error raised by memfold is an answer."""
+        """unsure: COMMIT was on its way, now or in an earlier attempt. An error raised by memfold is an answer."""
         if unsure and not (error.sqlstate or "").startswith("MF"):
             raise errors.OutcomeUnknownError(
-                "the connection was lost during COMMIT",
+                "the connection was lost before the server answered",
                 sqlstate=error.sqlstate,
                 detail=str(error),
                 hint="Whether the call was written is not known. With an idempotency_key, or with"

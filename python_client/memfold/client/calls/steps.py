@@ -21,14 +21,13 @@ T = TypeVar("T")
 class Transact:
     """One statement in its own transaction, in which memfold.tenant_id is set; returns its rows.
 
-    keep: decides by the rows whether to commit. reads: it writes nothing, so COMMIT is sent along, in one round trip.
-    notices: receives the server's notices. opening: the statement before it, which sets memfold.tenant_id.
+    COMMIT is sent along, in one round trip. keep: decides by the rows whether to commit, which takes two. notices:
+    receives the server's notices. opening: the statement before it, which sets memfold.tenant_id.
     """
 
     statement: LiteralString
     parameters: Mapping[str, Any]
     keep: Callable[[list[Row]], bool] | None = None
-    reads: bool = False
     notices: list[Notice] | None = None
     opening: LiteralString = queries.SET_TENANT
 
@@ -68,7 +67,7 @@ class Together:
 
 
 class CommitLostError(Exception):
-    """The connection was lost during COMMIT. Never leaves this package."""
+    """The connection was lost with COMMIT on its way. Never leaves this package."""
 
     def __init__(self, error: psycopg.Error, rows: list[Row]) -> None:
         super().__init__(str(error))

@@ -79,7 +79,7 @@ class Stored(Sending):
         self, predicate: str, cardinality: str, conflict: str | None, tenant_id: str | None
     ) -> Steps[UUID | None]:
         given = {"predicate": predicate, "cardinality": cardinality, "conflict": conflict}
-        rows = yield from self.run(queries.SET_PREDICATE, self._arguments(given, tenant_id), repeatable=True)
+        rows = yield from self.run(queries.SET_PREDICATE, self.arguments(given, tenant_id), repeatable=True)
         run_id: UUID | None = rows[0]["set_predicate"]
         return run_id
 
@@ -107,7 +107,7 @@ class Stored(Sending):
                     detail=f"Its rules are {', '.join(known)}.",
                     hint=f"Did you mean {' or '.join(near)}?" if near else "Pass rules by these names.",
                 )
-        arguments = self._arguments(scope, tenant_id)
+        arguments = self.arguments(scope, tenant_id)
         arguments.update({name: _rule(name, value) for name, value in rules.items() if value is not None})
         if arguments["tenant_id"] is None:
             del arguments["tenant_id"]
@@ -119,7 +119,7 @@ class Stored(Sending):
 
     def _of_a_tenant(self, given: Mapping[str, Any], tenant_id: str | None) -> dict[str, Any]:
         """The arguments of statements that read tables or erase, which name the tenant themselves."""
-        arguments = self._arguments(given, tenant_id)
+        arguments = self.arguments(given, tenant_id)
         if not arguments["tenant_id"]:
             raise errors.TenantMissingError(
                 "tenant_id is missing",

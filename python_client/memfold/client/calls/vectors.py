@@ -76,19 +76,21 @@ class Vectors(Sending):
         given = {"embedding_model": embedder.model, "pairs": Jsonb(compared(made))}
         return (yield from self.run(queries.CALIBRATE_BY_ANCHORS, given, repeatable=True))[0]
 
-    def _embed_on_miss(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
-        """Add the vector to the arguments if tier 1 does not know the text and a vector is available."""
+    def _is_to_embed(self, arguments: dict[str, Any]) -> bool:
+        """Whether the embedder is asked for the vector; then the arguments name no model until it has answered."""
+        if self.embedder is None or arguments.get("embedding") is not None:
+            return False
         arguments.pop("embedding", None)
         arguments.pop("embedding_model", None)
-        if (yield from self._known(arguments)) is None:
-            yield from self._embed_or_not(embedder, arguments)
+        return True
 
-    def _embed_or_not(self, embedder: EmbedderProtocol, arguments: dict[str, Any]) -> Steps[None]:
+    def _embed_or_not(self, arguments: dict[str, Any]) -> Steps[None]:
         """Add the vector of the content to the arguments, if one is available."""
-        vectors = yield from self.vectors_or_none(embedder, [arguments["content"]])
+        assert self.embedder is not None  # noqa: S101 (_is_to_embed)
+        vectors = yield from self.vectors_or_none(self.embedder, [arguments["content"]])
         if vectors[0] is not None:
-            yield from self.register(embedder, vectors[0])
-            arguments.update(embedding=vectors[0], embedding_model=embedder.model)
+            yield from self.register(self.embedder, vectors[0])
+            arguments.update(embedding=vectors[0], embedding_model=self.embedder.model)
 
     def _known(self, arguments: Mapping[str, Any]) -> Steps[KnownMemory | None]:
         probe = {name: arguments[name] for name in queries.KNOWN_ARGUMENTS if name in arguments}

@@ -35,7 +35,7 @@ class RetryableError(MemfoldError):
 
 
 class ConnectionLostError(MemfoldError):
-    """The database cannot be reached, or was lost before COMMIT; nothing was written."""
+    """The database cannot be reached, or was lost between calls; nothing was written."""
 
 
 class AuthenticationError(MemfoldError):
@@ -55,7 +55,7 @@ class EmbedderError(MemfoldError):
 
 
 class OutcomeUnknownError(ConnectionLostError):
-    """The connection was lost during COMMIT: the call may or may not have been written."""
+    """The connection was lost while the server had the call: it may or may not have been written."""
 
 
 class EndpointError(MemfoldError):

@@ -42,6 +42,14 @@ def is_connection_lost(error: psycopg.Error) -> bool:
     return state.startswith("08") or state in {"57P01", "57P02", "57P03", "57P05"}
 
 
+def is_outcome_unknown(error: psycopg.Error) -> bool:
+    """Whether the connection was lost so that a COMMIT on its way may have succeeded.
+
+    A server that ends the session at somebody's wish says so only if it has not committed.
+    """
+    return is_connection_lost(error) and error.sqlstate not in {"57P01", "57P05"}
+
+
 def translate(error: psycopg.Error) -> MemfoldError:
     """The exception for an error of the database."""
     diagnosis = error.diag

@@ -14,12 +14,12 @@ import psycopg
 from psycopg.rows import DictRow, dict_row
 
 from memfold.client import queries, tracing
-from memfold.client._connection import pipeline, reading_times
+from memfold.client._connection import is_open, pipeline, reading_times
 from memfold.client._dsn import read_dsn
 from memfold.client.calls.core import Core
 from memfold.client.calls.steps import CommitLostError, Embed, Step, Steps, Transact
 from memfold.client.embedding import EmbedderProtocol
-from memfold.client.errors import is_connection_lost
+from memfold.client.errors import is_outcome_unknown
 from memfold.client.found import Notice
 from memfold.client.judging import Judge
 from memfold.client.types import Row
@@ -88,7 +88,7 @@ class Runner:
 
     def _transact(self, step: Transact) -> list[Row]:
         with self._lock:
-            if self._connection is None or self._connection.closed:
+            if self._connection is None or not is_open(self._connection):
                 self._connection = reading_times(psycopg.connect(**self._options, row_factory=dict_row))
             with hearing(self._connection, step):
                 return transact(self._connection, step)
@@ -143,32 +143,36 @@ def hearing(connection: psycopg.Connection[DictRow], step: Transact) -> Iterator
 
 def transact(connection: psycopg.Connection[DictRow], step: Transact) -> list[Row]:
     """Send it, and commit. Raises CommitLostError if it is unknown whether that succeeded."""
+    rows: list[Row] = []
+    commits = step.keep is None
+    failed: psycopg.Error | None = None
     try:
         with pipeline(connection):
-            connection.execute(queries.BEGIN)
-            connection.execute(step.opening, step.parameters)
-            cursor = connection.execute(step.statement, step.parameters)
-            if step.reads:
-                connection.execute(queries.COMMIT)
-        rows: list[Row] = [*cursor.fetchall()]
-        if step.reads:
-            return rows
-        if step.keep is not None and not step.keep(rows):
-            connection.rollback()
-            return rows
-    except BaseException as error:
+            try:
+                connection.execute(queries.BEGIN)
+                connection.execute(step.opening, step.parameters)
+                cursor = connection.execute(step.statement, step.parameters)
+                if step.keep is None:
+                    connection.execute(queries.COMMIT)
+            except psycopg.Error as early:
+                failed = early  # psycopg would log that what was sent after it is skipped
+        if failed is not None:
+            raise failed
+        rows = [*cursor.fetchall()]
+        if step.keep is not None:
+            commits = step.keep(rows)
+            (connection.commit() if commits else connection.rollback())
+    except psycopg.Error as caught:
+        error = failed or caught
+        if commits and is_outcome_unknown(error):
+            connection.close()
+            raise CommitLostError(error, rows) from error
         try:
-            if not isinstance(error, psycopg.Error):
-                raise psycopg.OperationalError("interrupted")
             connection.rollback()
         except psycopg.Error:
             connection.close()
-        raise
-    try:
-        connection.commit()
-    except psycopg.Error as error:
+        raise error from None
+    except BaseException:
         connection.close()
-        if is_connection_lost(error):
-            raise CommitLostError(error, rows) from error
         raise
     return rows
