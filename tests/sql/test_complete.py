@@ -178,6 +178,7 @@ def test_at_the_limit(large: DB, app: Connect) -> None:
     assert (found[0]["memory_id"], found[0]["complete"]) == (ids[0], True)
     assert near(mine, text(vectors[0]))[0] == (ids[0], True)
     load(large, "acme", vectors[50:])
+    mine = app("acme")  # a session remembers for a minute how large the bucket is
     assert not search(mine, text(vectors[0]), bucket="wide")[0]["complete"]
     assert not near(mine, text(vectors[0]))[0][1]
     # what is searched from memories to vectors is, however large
@@ -207,7 +208,7 @@ def test_a_large_bucket_is_counted_once_a_minute(large: DB) -> None:
 
     found: list[list[dict[str, Any]]] = []
     assert [counted() for _ in range(3)] == [1, 0, 0]
-    assert [counted("small") for _ in range(2)] == [1, 1]
+    assert [counted("small") for _ in range(2)] == [1, 0]
     for again in found[:3]:
         assert again[0]["memory_id"] == ids[0]
         assert all(row["complete"] for row in again)

@@ -51,7 +51,9 @@ begin
         where num_nonnulls(m.subject, m.predicate, m.object) = 3
         order by m.bucket_id, m.memory_type
     );
-    v_predicates := memfold_internal._undeclared(p_tenant_id, array(select m.predicate from unnest(v_found) as m));
+    if v_found <> '{}' then
+        v_predicates := memfold_internal._undeclared(p_tenant_id, array(select m.predicate from unnest(v_found) as m));
+    end if;
     foreach m in array v_found loop
         continue when m.predicate <> all(v_predicates);
         if v_rules is distinct from m.bucket_id || ' ' || m.memory_type then
@@ -83,6 +85,9 @@ begin
         cross join lateral unnest(memfold_internal._member_ids(j.memory_id, j.other_id, j.member_ids)) as n (id)
         cross join lateral memfold_internal._memory(p_tenant_id, n.id) as o
         where o.memory_id <> i.id and o.status in ('active', 'superseded');
+    end if;
+    if v_ids is null then
+        return;
     end if;
     return query
     select d.memory_id, (array_agg(d.other_id order by d.other_id desc))[1:3]

@@ -63,7 +63,7 @@ end;
 $$;
 
 -- Whether a bucket has more than _exact_limit() active vectors of a model, so that recall uses the index, or reads a scope
--- by itself. The session remembers true for a minute, because counting takes a sixth of a search.
+-- by itself. The session remembers the answer for a minute, because counting takes a sixth of a search.
 create or replace function memfold_internal._is_large_bucket(p_tenant_id text, p_bucket_id text, p_embedding_model text) returns boolean
 language plpgsql stable
 as $$
@@ -71,15 +71,15 @@ declare
     v_now constant bigint := date_part('epoch', memfold_internal._clock());
     v_setting constant text := 'memfold.large_' || to_hex(hashtextextended(
         row(p_tenant_id, p_bucket_id, p_embedding_model)::text collate "C", 0));
+    -- when it was counted; negative: the bucket was not large
+    v_counted bigint := nullif(current_setting(v_setting, true), '');
 begin
-    if v_now - nullif(current_setting(v_setting, true), '')::bigint between 0 and 59 then
-        return true;
-    elsif memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model, memfold_internal._exact_limit(), null,
-        null) then
-        perform set_config(v_setting, v_now::text, false);
-        return true;
+    if (v_now - abs(v_counted) between 0 and 59) is not true then
+        v_counted := case when memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model,
+            memfold_internal._exact_limit(), null, null) then v_now else -v_now end;
+        perform set_config(v_setting, v_counted::text, false);
     end if;
-    return false;
+    return v_counted > 0;
 end;
 $$;
 

@@ -54,11 +54,12 @@ end;
 $$;
 
 -- Groups roots, given in order of rank and maybe of several buckets, that say the same: every pair of a cluster is alike
--- (_alike), and neither keys, objects, judgements nor the guard distinguish it. Returns for each root the position of its
--- cluster's best-ranked member, and of the member that is shown. Only reads.
+-- (_alike), and neither keys, objects, judgements nor the guard distinguish it. Clusters after the first p_max_results are
+-- not completed. Returns for each root the position of its cluster's best-ranked member, and of the member that is shown.
+-- Only reads.
 create or replace function memfold_internal._recall_clusters(
     p_tenant_id text, p_memory_ids uuid[], p_confidences double precision[], p_embedding_model text, p_threshold double precision,
-    p_guard text,
+    p_guard text, p_max_results bigint,
     out clusters bigint[], out best bigint[]
 )
 language plpgsql stable
@@ -152,6 +153,8 @@ begin
         order by b.place
     loop
         for v_cluster in select distinct clusters[u.place] from unnest(v_near.places) as u (place) order by 1 loop
+            -- This and all further clusters are not shown.
+            exit when (select count(distinct u.cluster) from unnest(clusters[:v_cluster]) as u (cluster)) > p_max_results;
             v_members := array_positions(clusters, v_cluster);
             v_clean := v_members <@ v_near.places;
             if v_clean and p_guard = 'on' then

@@ -112,7 +112,8 @@ begin
         v_best := v_clusters;
         if coalesce(p_deduplicate, true) and cardinality(v_ids) > 1 then
             select c.clusters, c.best into v_clusters, v_best
-            from memfold_internal._recall_clusters(p_tenant_id, v_ids, v_confidences, v_model, v_threshold, v_settings.guard) as c;
+            from memfold_internal._recall_clusters(p_tenant_id, v_ids, v_confidences, v_model, v_threshold, v_settings.guard,
+                p_max_results) as c;
         end if;
         select max(c.cluster), count(*) into v_last, v_shown
         from (
