@@ -93,11 +93,12 @@ language plpgsql stable
 as $$
 declare
     v_state text;
+    v_before constant uuid := coalesce(p_before, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
 begin
     select u.action into v_state
     from memfold.memory_events as u
     where u.tenant_id = p_tenant_id collate "C" and u.undoes = p_event_id
-        and u.event_id < coalesce(p_before, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        and u.event_id < v_before
     order by u.event_id desc
     limit 1;
     return coalesce(v_state, 'restored');

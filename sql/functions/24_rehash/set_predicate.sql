@@ -47,10 +47,11 @@ declare
     v_predicates constant text[] := memfold_internal._predicates_of(r.arguments);
     v_ids uuid[];
     v_now timestamptz;
+    v_last constant uuid := coalesce((r.report ->> 'last')::uuid, '00000000-0000-0000-0000-000000000000');
 begin
     v_ids := array(
         select m.memory_id from memfold.memories as m
-        where m.tenant_id = r.tenant_id and m.memory_id > coalesce((r.report ->> 'last')::uuid, '00000000-0000-0000-0000-000000000000')
+        where m.tenant_id = r.tenant_id and m.memory_id > v_last
             and m.root_id is null
             and r.bucket_id in ('*', m.bucket_id)
             and (v_predicates is null and (m.predicate is not null or m.metadata <> '{}' or m.canonicalizer is null)

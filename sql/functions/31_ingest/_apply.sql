@@ -260,7 +260,7 @@ begin
     if v_observation and (v_memory_id is not null or d.action in ('merged', 'replaced')) then
         select memfold_internal._slot_key(m.tenant_id, m.bucket_id, m.memory_type, m.predicate, m.scope_key) into v_slot_key
         from memfold.memories as m
-        where m.tenant_id = c.tenant_id and m.memory_id = coalesce(d.root_id, d.target_id);
+        where m.tenant_id = c.tenant_id and m.memory_id = memfold_internal._root(d.target_id, d.root_id);
     elsif v_observation and memfold_internal._is_slot(c.tenant_id, c.bucket_id, c.memory_type, c.predicate) then
         v_slot_key := c.scope_key;
     end if;

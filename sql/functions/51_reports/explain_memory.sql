@@ -112,9 +112,13 @@ begin
             where x.tenant_id = m.tenant_id and (x.memory_id = any(v_tree) or x.other_id = any(v_tree))
         ) as p
         -- Rows of cluster members are replaced by the question about the cluster.
-        join memfold.judgements as j on j.tenant_id = p.tenant_id and j.judgement_id = coalesce((
-            select h.judgement_id from memfold.judgements as h where h.tenant_id = p.tenant_id and h.judgement_id = p.cluster_id
-        ), p.judgement_id)
+        cross join lateral (
+            select coalesce((
+                select h.judgement_id from memfold.judgements as h where h.tenant_id = p.tenant_id and h.judgement_id = p.cluster_id
+            ), p.judgement_id) as id
+            offset 0
+        ) as q
+        join memfold.judgements as j on j.tenant_id = p.tenant_id and j.judgement_id = q.id
         order by j.judgement_id
     loop
         return next format('judgement %s (%s, %s): the same as %s? cosine %s%s%s', r.judgement_id, r.kind, r.status,

@@ -203,6 +203,7 @@ declare
     v_tenant_id constant text collate "C" := p_tenant_id;
     v_step memfold_internal.maintenance_step;
     v_before timestamptz;
+    v_after constant timestamptz := coalesce(p_after::timestamptz, '-infinity');
     v_seen bigint := 0;
     v_stays boolean := false;
     v_last timestamptz;
@@ -216,7 +217,7 @@ begin
         with old as materialized (
             select k.bucket_id, k.idempotency_key, k.recorded_at
             from memfold.idempotency_keys as k
-            where k.tenant_id = v_tenant_id and k.recorded_at < v_before and k.recorded_at > coalesce(p_after::timestamptz, '-infinity')
+            where k.tenant_id = v_tenant_id and k.recorded_at < v_before and k.recorded_at > v_after
                 and (k.idempotency_key < 'import:' or k.idempotency_key >= 'import;')
             order by k.recorded_at
             limit 5000

@@ -82,7 +82,7 @@ begin
             cross join lateral (
                 select o.memory_id as id, o.content, o.object from memfold.memories as o
                 where o.tenant_id = sweep_duplicates.tenant_id collate "C"
-                    and o.memory_id = coalesce(p.leader_id, p.member_ids[1])
+                    and o.memory_id = memfold_internal._root(p.member_ids[1], p.leader_id)
                 offset 0
             ) as o
             order by i.place

@@ -18,11 +18,11 @@ begin
             select exists (
                 select from memfold.ledger as e
                 where e.tenant_id = j.tenant_id and e.memory_id in (j.memory_id, j.other_id)
-                    and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
+                    and e.judgement_id = memfold_internal._root(j.judgement_id, j.cluster_id) and e.undone
             ) or exists (
                 select from memfold.ledger as e
                 where e.tenant_id = j.tenant_id and e.target_id in (j.memory_id, j.other_id)
-                    and e.judgement_id = coalesce(j.cluster_id, j.judgement_id) and e.undone
+                    and e.judgement_id = memfold_internal._root(j.judgement_id, j.cluster_id) and e.undone
             ) as undone
         ) as u
         where j.tenant_id = p_tenant_id collate "C"

@@ -80,6 +80,7 @@ as $$
 declare
     v_tenant_id constant text collate "C" := tenant_id;
     v_model constant text collate "C" := embedding_model;
+    v_after constant uuid := coalesce(after, '00000000-0000-0000-0000-000000000000');
     v_ids uuid[];
     v_bare bigint;
     r memfold.runs;
@@ -104,7 +105,7 @@ begin
         select v.memory_id
         from memfold.memory_vectors as v
         where v.tenant_id = v_tenant_id and v.model = v_model
-            and v.memory_id > coalesce(after, '00000000-0000-0000-0000-000000000000')
+            and v.memory_id > v_after
         order by v.memory_id
         limit max_results
         for update

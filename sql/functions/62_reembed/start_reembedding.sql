@@ -44,6 +44,8 @@ create or replace function memfold.missing_embeddings(
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
+declare
+    v_after constant uuid := coalesce(after, '00000000-0000-0000-0000-000000000000');
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     if not coalesce(max_results between 1 and 10000, false) then
@@ -56,7 +58,7 @@ begin
         select v.memory_id
         from memfold.memory_vectors as v
         where v.tenant_id = missing_embeddings.tenant_id collate "C" and v.model = from_model collate "C"
-            and v.memory_id > coalesce(after, '00000000-0000-0000-0000-000000000000')
+            and v.memory_id > v_after
             and not exists (
                 select from memfold.memory_vectors as n
                 where n.tenant_id = v.tenant_id and n.memory_id = v.memory_id and n.model = to_model collate "C"
