@@ -307,6 +307,7 @@ def test_a_paraphrase_does_not_read_its_tenant(db: DB, policy: dict[str, str]) -
     db.execute(TENANTS, {"first": 0, "last": 0, "rows": 3000})
     db.execute("update memfold.memories set is_ingested = true")
     db.execute("analyze")
+    db.execute("select memfold.set_predicate('lives_in', 'tenant 0')")
     for name, value in policy.items():
         db.execute(f"select memfold.set_policy('tenant 0', {name} => %s)".encode(), [value])
     for subject, cosine in (("Ann", 0.99), ("Ben", 0.99), ("Cem", 0.9)):
@@ -315,13 +316,15 @@ def test_a_paraphrase_does_not_read_its_tenant(db: DB, policy: dict[str, str]) -
         with db.transaction():
             before = one(db, READ)
             ingest(db, f"{subject} resides in Lisbon.", **given, **vector(cosine))
+            for place in ("Lisbon", "Porto", "Lisbon"):
+                ingest(db, f"{subject}'s town is {place}.", **given, predicate="lives_in", object=place)
             read_rows = one(db, READ) - before
         assert read_rows < 1000, f"{read_rows} rows of a tenant with 3,000 memories"
 
 
-def test_no_key_is_compared_with_coalesce() -> None:
-    """Row-level security treats coalesce() as leaky, and uses no index for a condition that it may not look at first."""
-    compared = re.compile(r"\.\w*(?:_id|_key|_at) (?:=|<|>|<=|>=) coalesce\(")
+def test_no_key_is_compared_with_what_may_leak() -> None:
+    """Row-level security treats coalesce() and the cast of a column as leaky, and uses no index for such a condition."""
+    compared = re.compile(r"\.\w*(?:_id|_key|_at) (?:=|<|>|<=|>=) (?:coalesce\(|\w+\.\w+::)")
     files = list((ROOT / "sql" / "functions").rglob("*.sql"))
     assert len(files) > 100
     assert [

@@ -152,6 +152,9 @@ create or replace function memfold_internal._last_said(
 ) returns timestamptz
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
+-- Statistics of a table whose facts are all of one scope must not choose a scan.
+set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_roots uuid[] := array(select r.memory_id from memfold_internal._roots(p_tenant_id, p_memory_ids) as r);

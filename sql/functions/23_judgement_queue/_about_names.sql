@@ -45,8 +45,12 @@ begin
     return (
         select p_link - array['key', 'told', 'name_told'] || jsonb_object_agg(s.side, array(
             select m.content
-            from jsonb_array_elements_text(p_link -> s.side) with ordinality as i (id, place)
-            join memfold.memories as m on m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id::uuid
+            from (
+                select e.id::uuid as id, e.place
+                from jsonb_array_elements_text(p_link -> s.side) with ordinality as e (id, place)
+                offset 0
+            ) as i
+            join memfold.memories as m on m.tenant_id = p_tenant_id collate "C" and m.memory_id = i.id
             order by i.place
         ))
         from unnest(array['told', 'name_told']) as s (side)

@@ -158,6 +158,9 @@ create or replace function memfold_internal._append_value(
 returns boolean
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
+-- Statistics of a table whose facts are all of one scope must not choose a scan.
+set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_variable
 declare
