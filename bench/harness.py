@@ -33,7 +33,7 @@ from tests.support import servers  # noqa: E402
 
 from memfold.tools.admin import host, migrate  # noqa: E402
 
-Call = Mapping[str, int]  # the parameters of one call, named as in a pgbench script
+Call = Mapping[str, object]  # the parameters of one call, named as in a pgbench script
 
 # on a disk: commits should have their real cost
 PLACE = Path("/tmp")  # noqa: S108 (the server makes a directory of its own there)

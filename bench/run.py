@@ -14,6 +14,7 @@ from pathlib import Path
 
 import adoption
 import batch
+import calls
 import consolidation
 import dataset
 import erasure
@@ -44,7 +45,7 @@ def main() -> int:
         "questions",
         nargs="*",
         metavar="QUESTION",
-        help="replay, newfact, growth, batch, hot, adopt, search, recall, sizing, slot, storage, isolation, peers,"
+        help="replay, newfact, growth, batch, hot, adopt, search, recall, sizing, slot, calls, storage, isolation, peers,"
         " memory, consolidation, erasure, soak or language (default: all but the last five)",
     )
     parser.add_argument("--seconds", type=float, default=3, help="length of a pgbench run (default: 3)")
@@ -100,6 +101,7 @@ def main() -> int:
         ),
         "sizing": lambda server: sizing.run(server),
         "slot": lambda server: slot.run(server),
+        "calls": lambda server: calls.run(server),
         "storage": lambda server: storage.run(server, rounds=given.rounds),
         "language": lambda _: language.run(rounds=given.rounds),
         "isolation": lambda server: isolation.run(server, data(), rounds=given.rounds),
