@@ -121,8 +121,7 @@ def test_the_key_is_of_the_call_that_is_answered(db: DB) -> None:
     assert if_known(db, CAT, idempotency_key="l") == again
     assert ingest(db, CAT, idempotency_key="l") == again
     assert one(db, "select observations from memfold.memory_totals") == 2
-    with pytest.raises(psycopg.Error, match="MF062|idempotency_key"):
-        if_known(db, "Ann has a dog.", idempotency_key="l")
+    raises("MF062", if_known, db, "Ann has a dog.", idempotency_key="l")
 
 
 @pytest.mark.parametrize("other", ["its like", "a plain call"])

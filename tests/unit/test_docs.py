@@ -279,7 +279,7 @@ def figures() -> Iterator[tuple[str, str, list[str]]]:
                     yield page, figure.rstrip(","), names or above
 
 
-DATED = ("docs/maintenance.md", "1.4")  # its date stands beside it
+DATED = ("docs/maintenance.md", "1.4")  # with its date
 
 
 def test_figures_are_those_of_their_row_and_column(pytestconfig: pytest.Config) -> None:

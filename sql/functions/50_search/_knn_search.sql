@@ -72,7 +72,7 @@ declare
     v_setting constant text := 'memfold.large_' || to_hex(hashtextextended(
         row(p_tenant_id, p_bucket_id, p_embedding_model)::text collate "C", 0));
     -- when it was counted; negative: the bucket was not large
-    v_counted bigint := nullif(current_setting(v_setting, true), '');
+    v_counted bigint := nullif(current_setting(v_setting, true), '')::bigint;
 begin
     if (v_now - abs(v_counted) between 0 and 59) is not true then
         v_counted := case when memfold_internal._exceeds_exact_limit(p_tenant_id, p_bucket_id, p_embedding_model,
