@@ -18,7 +18,7 @@ import harness
 import load
 import numpy as np
 
-from memfold import Memfold
+from memfold import Embedder, Memfold
 from memfold.client.judging import Answer, Question
 from memfold.client.judging.worker import Worker
 
@@ -120,20 +120,18 @@ def workloads(data: dataset.Dataset, count: int) -> Workloads:
 
 
 class Ours:
-    """memfold's client with its defaults; the vectors are passed in."""
+    """memfold's client with its defaults and the embedder of the peers, which it asks if tier 1 does not know the text."""
 
     name = "memfold"
     texts = "select content from memfold.memories where status in ('active', 'superseded')"
     subjects = False
 
     def __init__(self, dsn: str, known: Known) -> None:
-        self.client = Memfold(
-            dsn, tenant_id=harness.TENANT, prepare_threshold=5
-        )  # psycopg's default, as for the others
+        embedder = Embedder(known.embed_documents, model=harness.MODEL, dimensions=dataset.DIMENSIONS)
+        self.client = Memfold(dsn, harness.TENANT, embedder)
 
     def _fields(self, fact: Fact) -> dict[str, Any]:
-        given = {"embedding": fact.vector, "embedding_model": harness.MODEL}
-        return given | {"subject": fact.subject} if self.subjects else given
+        return {"subject": fact.subject} if self.subjects else {}
 
     def add(self, fact: Fact) -> None:
         self.client.ingest(fact.text, **self._fields(fact))

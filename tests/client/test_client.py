@@ -794,11 +794,41 @@ def dies_at_commit(db: psycopg.Connection) -> None:
 
 
 @pytest.mark.usefixtures("dies_at_commit")
-def test_a_connection_lost_during_commit_is_said(plain: Memfold, db: psycopg.Connection) -> None:
+def test_a_session_that_is_ended_has_written_nothing(plain: Memfold, db: psycopg.Connection) -> None:
+    """The server says so, even while it commits: the call is sent again."""
+    assert plain.ingest("Alice has a cat.").action == "inserted"
+    assert one(db, "select count(*) from memfold.memory_events") == 1
+
+
+@pytest.fixture
+def answer_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call is carried out, but nobody gets the answer."""
+    execute = psycopg.Connection.execute
+    lost: list[Any] = []
+
+    def lose(connection: Any, statement: Any, *given: Any, **named: Any) -> Any:
+        cursor = execute(connection, statement, *given, **named)
+        if "ingest_memory" in str(statement) and not lost:
+            lost.append(statement)
+            connection.pgconn.finish()
+            raise psycopg.OperationalError("the connection is lost")
+        return cursor
+
+    monkeypatch.setattr(psycopg.Connection, "execute", lose)
+
+
+@pytest.mark.usefixtures("answer_lost")
+def test_an_answer_that_is_lost_leaves_the_outcome_open(plain: Memfold, db: psycopg.Connection) -> None:
     with pytest.raises(errors.OutcomeUnknownError, match="idempotency_key"):
         plain.ingest("Alice has a cat.")
-    assert written(db) == 0
-    assert plain.ingest("Alice has a cat.").action == "inserted"
+    assert one(db, "select count(*) from memfold.memory_events") == 1
+    assert plain.ingest("Alice has a cat.").action == "merged"
+
+
+@pytest.mark.usefixtures("answer_lost")
+def test_with_a_key_a_lost_answer_is_asked_for_again(plain: Memfold, db: psycopg.Connection) -> None:
+    assert plain.ingest("Alice has a cat.", idempotency_key="k").action == "inserted"
+    assert one(db, "select count(*) from memfold.memory_events") == 1
 
 
 @pytest.mark.usefixtures("dies_at_commit")

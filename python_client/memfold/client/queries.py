@@ -196,6 +196,13 @@ def call(function: str, given: Iterable[str]) -> LiteralString:
     return head + "(" + ", ".join([arguments[name] for name in given]) + ")"
 
 
+def alone(statement: LiteralString) -> LiteralString:
+    """A call that sets the tenant itself, when its arguments are evaluated: no statement has to come before it."""
+    return statement.replace(
+        "=> %(tenant_id)s", "=> pg_catalog.set_config('memfold.tenant_id', %(tenant_id)s, true)"
+    )
+
+
 # batches ----------------------------------------------------------------------------------------------------
 
 # The condition is there only to fail (42P01) if memfold's functions are called through a router: on its servers, work that

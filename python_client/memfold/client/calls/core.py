@@ -46,6 +46,8 @@ from memfold.client.types import (
 class Core(Judgements, Vectors, Names):
     """The options of a client, and its calls as steps."""
 
+    _speaks_alone = True
+
     def __init__(
         self,
         tenant_id: str | None,
@@ -80,7 +82,7 @@ class Core(Judgements, Vectors, Names):
         keyed = arguments.get("idempotency_key") is not None
 
         def send(arguments: dict[str, Any]) -> Steps[list[Row]]:
-            return self.run(queries.INGEST, arguments, repeatable=keyed)
+            return self._ingest(arguments, keyed)
 
         if preview:
             if self._is_to_embed(arguments) and (yield from self._known(arguments)) is None:
@@ -94,6 +96,21 @@ class Core(Judgements, Vectors, Names):
             resolution = yield from self.waited_for(result, arguments["tenant_id"], seconds)
             return replace(result, resolution=resolution)
         return result
+
+    def _ingest(self, arguments: dict[str, Any], keyed: bool) -> Steps[list[Row]]:
+        """Call ingest_memory(), whose result has no times, so that only the tenant is to be set: in one statement."""
+        statement = queries.call(queries.INGEST, arguments)
+        if self._speaks_alone:
+            try:
+                return (
+                    yield from self.send(queries.alone(statement), arguments, repeatable=keyed, opening=None)
+                )
+            except errors.MemfoldError as error:
+                # Another isolation level is the default, or Citus does not delegate such a call.
+                if error.sqlstate not in {"MF025", "MF060"}:
+                    raise
+                self._speaks_alone = False
+        return (yield from self.send(statement, arguments, repeatable=keyed))
 
     def known_or_embedded(
         self, arguments: dict[str, Any], send: Callable[[dict[str, Any]], Steps[list[Row]]]

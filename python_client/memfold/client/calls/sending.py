@@ -61,12 +61,12 @@ class Sending:
         reads: bool = False,
         notices: list[Notice] | None = None,
         keep: Callable[[list[Row]], bool] | None = None,
-        opening: LiteralString = queries.SET_TENANT,
+        opening: LiteralString | None = queries.SET_TENANT,
     ) -> Steps[list[Row]]:
         """Send until it succeeds. A repeatable call may be sent again even if it may have been committed.
 
         reads: it writes nothing, so it is repeatable too. notices: receives the server's notices. keep: decides by
-        the rows whether to commit. opening: the statement that opens its transaction, with the same arguments.
+        the rows whether to commit. opening: as in Transact, with the same arguments.
         """
         for name, value in arguments.items():
             if isinstance(value, str):

@@ -22,14 +22,15 @@ class Transact:
     """One statement in its own transaction, in which memfold.tenant_id is set; returns its rows.
 
     COMMIT is sent along, in one round trip. keep: decides by the rows whether to commit, which takes two. notices:
-    receives the server's notices. opening: the statement before it, which sets memfold.tenant_id.
+    receives the server's notices. opening: the statement before it, which sets memfold.tenant_id; None: the statement
+    does that, and is sent alone.
     """
 
     statement: LiteralString
     parameters: Mapping[str, Any]
     keep: Callable[[list[Row]], bool] | None = None
     notices: list[Notice] | None = None
-    opening: LiteralString = queries.SET_TENANT
+    opening: LiteralString | None = queries.SET_TENANT
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,8 @@ async def transact(connection: psycopg.AsyncConnection[DictRow], step: Transact)
     commits = step.keep is None
     failed: psycopg.Error | None = None
     try:
+        if step.opening is None:
+            return [*await (await connection.execute(step.statement, step.parameters)).fetchall()]
         async with pipeline(connection):
             try:
                 await connection.execute(queries.BEGIN)

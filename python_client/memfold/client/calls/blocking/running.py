@@ -147,6 +147,8 @@ def transact(connection: psycopg.Connection[DictRow], step: Transact) -> list[Ro
     commits = step.keep is None
     failed: psycopg.Error | None = None
     try:
+        if step.opening is None:
+            return [*(connection.execute(step.statement, step.parameters)).fetchall()]
         with pipeline(connection):
             try:
                 connection.execute(queries.BEGIN)
