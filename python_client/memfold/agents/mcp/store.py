@@ -271,7 +271,7 @@ def plain(error: Exception) -> str:
     logger.warning("a call failed: %s", describe_error(error))
     if isinstance(error, OutcomeUnknownError):
         return (
-            "the connection to the database was lost during COMMIT\n"
+            "the connection to the database was lost before it answered\n"
             "HINT: It is unknown whether it was written: check before you repeat it."
         )
     if isinstance(error, ConnectionLostError):
