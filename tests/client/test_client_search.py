@@ -316,6 +316,7 @@ def test_it_says_whether_it_is_complete(client: Memfold, db: DB, dsn: str) -> No
                 await other.search("tea?", metadata={"no": "such"}),
             )
 
+    client.close()  # a session remembers for a minute how large the bucket is
     results: tuple[Any, ...] = (client.search("tea?"), client.find_similar("tea?"), *asyncio.run(work()))
     assert [found.complete for found in results] == [False] * 6
     for found in (results[0], results[1], results[2], results[3], results[5]):
@@ -364,3 +365,36 @@ def test_the_command(client: Memfold, dsn: str) -> None:
     failed = run("--embedding", "[1,0]", "--embedding-model", "toy")
     assert failed.exit_code == 1
     assert "the embedding has the wrong number of dimensions" in failed.output
+
+
+def test_a_failing_embedder_leaves_the_words(dsn: str, db: DB) -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        if texts == ["rum"]:
+            raise TimeoutError("no answer")
+        return vectors(texts)
+
+    with Memfold(dsn, "t", Embedder(embed, model="toy", dimensions=3)) as client:
+        client.ingest(RUM)
+        found = client.search("rum")
+        assert [memory.content for memory in found] == [RUM]
+        assert not found.complete
+        assert found.reason is not None
+        assert "words" in found.reason
+        for by in ("vector", "both"):
+            with pytest.raises(TimeoutError):
+                client.search("rum", by=by)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "unknown", "meant"),
+    [
+        ("search", "limit", "max_results"), ("search", "top_k", "max_results"), ("search", "subjects", "subject"),
+        ("ingest", "bucket", "bucket_id"), ("ingest", "user_id", "bucket_id"), ("ingest", "zzz", None),
+    ],
+)  # fmt: skip
+def test_an_unknown_argument_names_the_nearest(dsn: str, call: str, unknown: str, meant: str | None) -> None:
+    with Memfold(dsn, "t") as client, pytest.raises(TypeError) as error:
+        getattr(client, call)("Ann has a cat.", **{unknown: 3})
+    assert str(error.value) == f"{call} has no argument {unknown}" + (
+        f"; did you mean {meant}?" if meant else ""
+    )

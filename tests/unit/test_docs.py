@@ -212,7 +212,7 @@ def test_the_figures_of_the_comparison_are_those_of_the_bench() -> None:
 
 def test_every_promise_names_its_tests() -> None:
     """Their files exist: test_named_files_exist."""
-    promised = re.findall(r"(?m)^\| (\d+) \| \*\*([^*]+?)\.?\*\*", prose("README.md"))
+    promised = re.findall(r"(?m)^\| (\d+) \| \*\*([^*]+?)\.?\*\*", prose("docs/promises.md"))
     proven = re.findall(r"(?m)^\| (\d+) \| ([^|]+) \| .*`tests/.* \|$", prose("CONTRIBUTING.md"))
     assert len(promised) == 12
     assert proven == promised

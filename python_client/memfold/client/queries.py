@@ -28,26 +28,10 @@ def _function(name: LiteralString, *arguments: LiteralString) -> str:
 
 
 CANDIDATE: tuple[LiteralString, ...] = (
-    "content",
-    "tenant_id",
-    "bucket_id",
-    "memory_type",
-    "subject",
-    "predicate",
-    "object",
-    "embedding",
-    "embedding_model",
-    "source_turn_ids",
-    "source_confidence",
-    "extractor_confidence",
-    "session_id",
-    "origin",
-    "metadata",
-    "observed_at",
-    "valid_from",
-    "valid_until",
-    "idempotency_key",
-)
+    "content", "tenant_id", "bucket_id", "memory_type", "subject", "predicate", "object", "embedding", "embedding_model",
+    "source_turn_ids", "source_confidence", "extractor_confidence", "session_id", "origin", "metadata", "observed_at",
+    "valid_from", "valid_until", "idempotency_key",
+)  # fmt: skip
 KNOWN_ARGUMENTS: tuple[LiteralString, ...] = (
     "content", "tenant_id", "bucket_id", "memory_type", "subject", "predicate", "metadata",
 )  # fmt: skip

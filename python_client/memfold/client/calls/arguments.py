@@ -3,6 +3,7 @@ clearly."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -62,10 +63,26 @@ def _json(name: str, value: Any) -> str:
         ) from error
 
 
+# What other libraries call these.
+_ALSO_CALLED = {
+    **dict.fromkeys(("limit", "k", "top_k", "n", "n_results"), "max_results"),
+    **dict.fromkeys(("user_id", "namespace", "collection"), "bucket_id"),
+    **dict.fromkeys(("threshold", "score_threshold"), "min_similarity"),
+    "vector": "embedding",
+    "filter": "metadata",
+    "timestamp": "observed_at",
+}
+
+
 def check_names(function: str, given: Iterable[str], names: Collection[str]) -> None:
-    """A misspelt filter would widen the answer."""
-    if unknown := [name for name in given if name not in names]:
-        raise TypeError(f"{function} has no argument {', '.join(unknown)}")
+    """Raise TypeError for an unknown argument, with the nearest one: a misspelt filter would widen the answer."""
+    for name in given:
+        if name not in names:
+            near = [_ALSO_CALLED[name]] if _ALSO_CALLED.get(name) in names else None
+            near = near or difflib.get_close_matches(name, names, 1, 0.5)
+            raise TypeError(
+                f"{function} has no argument {name}" + (f"; did you mean {near[0]}?" if near else "")
+            )
 
 
 def prepared(given: Mapping[str, Any]) -> dict[str, Any]:

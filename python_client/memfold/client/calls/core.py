@@ -76,6 +76,7 @@ class Core(Judgements, Vectors, Names):
         wait: bool | float = False,
     ) -> Steps[IngestResult]:
         seconds = wait_seconds(wait)
+        check_names("ingest", given, queries.CANDIDATE)
         arguments = self.arguments({**given, "content": content}, tenant_id)
         if self.retry_safe and not preview and arguments.get("idempotency_key") is None:
             arguments["idempotency_key"] = uuid.uuid4().hex

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
-from memfold.client import queries
+from memfold.client import errors, queries
 from memfold.client._checks import check_text
 from memfold.client._log import logger
 from memfold.client._text import describe_error
@@ -15,6 +15,7 @@ from memfold.client.calls.arguments import check_names
 from memfold.client.calls.core import Core
 from memfold.client.calls.steps import Ask, Steps, Together
 from memfold.client.found import (
+    INCOMPLETE,
     ForgetFields,
     ForgottenMemory,
     FoundMemory,
@@ -22,6 +23,7 @@ from memfold.client.found import (
     Profile,
     ProfileFact,
     SearchBy,
+    SearchFields,
     SearchResult,
 )
 from memfold.client.judging import Answer, Question, Side
@@ -29,6 +31,10 @@ from memfold.client.judging.questions import is_wordless
 from memfold.client.types import Embedding, Row
 
 _AT_ONCE = 10
+_BY_WORDS = (
+    "The embedder did not answer, so only the words of the query were compared.",
+    "Search again when it does.",
+)
 Forgotten: TypeAlias = tuple[ForgottenMemory, ...]
 
 
@@ -47,19 +53,30 @@ def search(
     """Memories that fit a query, each fact once."""
     if (verify or merge_text) and core.judge is None:
         raise ValueError("verify and merge_text need a client with a judge")
+    check_names("search", options, (*SearchFields.__annotations__, *named))
     given = {**named, **options}
     embedding = given.pop("embedding", None)
     check_text("query", query)
+    failed: Notice | None = None
+    is_asked_for = by is not None
     if by is None:
         by = "words" if embedding is None and core.embedder is None and query is not None else "vector"
+    if by != "words" and embedding is None and query is not None:
+        try:
+            embedding, given["embedding_model"] = yield from _embedded(core, query, f"search by {by}")
+        except (errors.MemfoldError, ValueError):
+            raise
+        except Exception as error:
+            if is_asked_for:
+                raise
+            logger.warning("the query could not be embedded (%s): searching by words", describe_error(error))
+            by = "words"
+            failed = Notice(INCOMPLETE, *_BY_WORDS)
     if by == "words":
         embedding = None
         if core.embedder is not None:
-            given["embedding_model"] = (
-                core.embedder.model
-            )  # the model whose vectors decide what is shown as one
-    elif embedding is None and query is not None:
-        embedding, given["embedding_model"] = yield from _embedded(core, query, f"search by {by}")
+            # the model whose vectors decide what is shown as one
+            given["embedding_model"] = core.embedder.model
     given["query_embedding"] = embedding
     if by != "vector":
         given["query"] = query
@@ -68,6 +85,8 @@ def search(
     arguments = core.arguments(given, tenant_id)
     notices: list[Notice] = []
     rows = yield from core.run(queries.SEARCH, arguments, repeatable=True, notices=notices)
+    if failed is not None:
+        notices.insert(0, failed)
     if not (verify or merge_text):
         return SearchResult.of(map(FoundMemory.from_row, rows), rows, notices)
 

@@ -176,7 +176,8 @@ class AsyncMemfold(AsyncMemoryCalls):
         """The active memories that fit the query best, each fact once.
 
         by: 'vector' compares the embedding, or that of the query; 'words' counts the words of the query that a memory
-        has; 'both' ranks by both. None: 'vector' if there is an embedding or an embedder, else 'words'. bucket_ids,
+        has; 'both' ranks by both. None: 'vector' if there is an embedding or an embedder, else 'words', also if the
+        embedder fails, which ``complete`` and ``reason`` of the result say. bucket_ids,
         bucket_prefix: search these buckets, or those whose names begin so, instead of bucket_id. metadata_path: a
         condition in jsonpath, such as ``$.year > 2020``. ``complete`` of the result is False if a bucket is too large
         to be searched completely: ``reason`` and ``hint`` say why, and what to do.
