@@ -89,7 +89,7 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
     never_analyze(db)
     pages = {}
     # the large one first: a session that had planned for the small one would go on so until the first ANALYZE
-    for tenant, rows in (("large", 8_000), ("small", 120)):
+    for tenant, rows in (("large", 8_000), ("small", 200)):
         db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
         db.execute(FILL.replace("%(rows)s", str(rows)).replace("'acme'", f"'{tenant}'").encode())
         run = db.execute(
@@ -108,7 +108,7 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
             [run[0], tenant],
         )
         calls = []
-        for _ in range(4):
+        for _ in range(8):
             with db.transaction():
                 before = read(db)[0]
                 db.execute("select memfold.approve_run(%s, max_operations => 10)", [run[0]])
@@ -118,7 +118,7 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
         folded = db.execute(
             "select count(*) from memfold.memories where tenant_id = %s and root_id is not null", [tenant]
         ).fetchone()
-        assert folded == (40,)
+        assert folded == (80,)
     # counting what waits reads an index of it: a page for some hundred judgements
     assert pages["large"] <= pages["small"] + 200, pages
 
