@@ -78,11 +78,10 @@ begin
         if (v_attempt.result).action is null and v_attempt.progress is distinct from 'row held'
             and memfold_internal._is_usual_text(c)
         then
-            if v_if_known and v_attempt.progress = 'unknown' and not memfold_internal._has_links(tenant_id) then
-                return null;
-            end if;
             if not v_if_known then
                 v_attempt := memfold_internal._ingest_new(c, v_event_id);
+            elsif v_attempt.progress = 'unknown' and not memfold_internal._has_links(tenant_id) then
+                return null;
             end if;
             if v_attempt.progress = 'known' and embedding is not null then
                 v_attempt := memfold_internal._ingest_known(c, v_event_id);
