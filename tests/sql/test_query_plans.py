@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from statistics import median
 
 import pytest
 
@@ -87,17 +88,16 @@ def test_before_the_first_analyze(db: DB, rows: int, warm: bool) -> None:
 def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
     """A call of approve_run reads in proportion to its pairs, not to how many others wait."""
     never_analyze(db)
-    pages = {}
-    # the large one first: a session that had planned for the small one would go on so until the first ANALYZE
+    runs = {}
     for tenant, rows in (("large", 8_000), ("small", 200)):
         db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
         db.execute(FILL.replace("%(rows)s", str(rows)).replace("'acme'", f"'{tenant}'").encode())
-        run = db.execute(
+        runs[tenant] = one(
+            db,
             "insert into memfold.runs (tenant_id, bucket_id, kind, arguments, actor)"
             " values (%s, 'default', 'consolidation', '{}', 'test') returning run_id",
-            [tenant],
-        ).fetchone()
-        assert run is not None
+            tenant,
+        )
         db.execute(
             "insert into memfold.judgements"
             " (tenant_id, bucket_id, scope_key, kind, memory_id, other_id, similarity, guard, run_id)"
@@ -105,22 +105,25 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
             " from (select m.*, lag(m.memory_id) over w as other_id, row_number() over w as place"
             " from memfold.memories as m where m.tenant_id = %s window w as (order by m.memory_id)) as m"
             " where m.place %% 2 = 0",
-            [run[0], tenant],
+            [runs[tenant], tenant],
         )
-        calls = []
-        for _ in range(8):
-            with db.transaction():
-                before = read(db)[0]
-                db.execute("select memfold.approve_run(%s, max_operations => 10)", [run[0]])
-                calls.append(read(db)[0] - before)
-        # the first one plans, and any may have to read the catalog again, by what other databases do
-        pages[tenant] = min(calls[1:])
-        folded = db.execute(
-            "select count(*) from memfold.memories where tenant_id = %s and root_id is not null", [tenant]
-        ).fetchone()
-        assert folded == (80,)
+
+    def pages(tenant: str) -> int:
+        db.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
+        with db.transaction():
+            before = read(db)[0]
+            db.execute("select memfold.approve_run(%s, max_operations => 10)", [runs[tenant]])
+            return read(db)[0] - before
+
+    # In turn: what other databases do makes calls plan again, some in succession, and that reads pages, too.
+    # The large one is first: a session that had planned for the small one would go on so until the first ANALYZE.
+    large, small = zip(*[(pages("large"), pages("small")) for _ in range(8)], strict=True)
+    assert db.execute(
+        "select tenant_id, count(*) from memfold.memories where root_id is not null group by tenant_id order by 1"
+    ).fetchall() == [("large", 80), ("small", 80)]
     # counting what waits reads an index of it: a page for some hundred judgements
-    assert pages["large"] <= pages["small"] + 200, pages
+    assert median(a - b for a, b in zip(large[1:], small[1:], strict=True)) <= 200, (large, small)
+    assert median(small[1:]) <= 10_000, "both read the whole table"
 
 
 @pytest.mark.one_server
