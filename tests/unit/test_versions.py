@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import tomllib
 from typing import Any
 
 import memfold_py
 from alembic.script import ScriptDirectory
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from memfold.client._version import __version__
 from memfold.tools.admin import migrate
@@ -80,3 +83,34 @@ def test_what_meta_json_asks_for_is_what_the_extension_needs() -> None:
     )
     readme = (ROOT / "README.md").read_text()
     assert f"PostgreSQL {requires['PostgreSQL'].partition('.')[0]} or newer" in readme
+
+
+def test_every_requirement_is_pinned_within_its_range() -> None:
+    """make lock, after a range or an extra has changed."""
+    pinned = {
+        canonicalize_name(one.name): one.specifier
+        for one in map(Requirement, (ROOT / "constraints.txt").read_text().splitlines())
+    }
+    missed = []
+    for path, extras in (("python_client", ("all", "test", "lint")), ("plpython", ("embed", "cjk"))):
+        project = tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"]
+        wanted = project["dependencies"] + [
+            requirement for extra in extras for requirement in _extra(project["optional-dependencies"], extra)
+        ]
+        for one in map(Requirement, wanted):
+            versions = [exact.version for exact in pinned.get(canonicalize_name(one.name), ())]
+            if not one.name.startswith("memfold") and not (versions and one.specifier.contains(versions[0])):
+                missed.append(f"{path}: {one}")
+    assert missed == []
+
+
+def _extra(extras: dict[str, list[str]], name: str) -> list[str]:
+    """The requirements of an extra, with those of the extras that it names."""
+    found = []
+    for one in extras[name]:
+        parsed = Requirement(one)
+        if parsed.name == "memfold":
+            found += [deep for inner in sorted(parsed.extras) for deep in _extra(extras, inner)]
+        else:
+            found.append(one)
+    return found
