@@ -28,7 +28,7 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words lint-blocking
 
 .DEFAULT_GOAL := all
-.PHONY: all deb dist tle docs help install uninstall install-to freeze setup lock server demo quick check test test-citus test-frameworks lint $(LINT) \
+.PHONY: all deb dist tle docs help install uninstall install-to freeze setup lock server demo quick check test mutants test-citus test-frameworks lint $(LINT) \
         bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
@@ -213,6 +213,9 @@ test: setup ## all checks: lint, then the tests on each available server
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n 3 --dist loadgroup
+
+mutants: setup ## which small mistakes the tests notice, in files changed since REVISION (default: all, for a night)
+	$(PY) tools/mutate.py $(if $(REVISION),--since $(REVISION))
 
 test-citus: setup ## test on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)
 	@test -n '$(CITUS_PG_CONFIG)' || { echo 'say where: make test-citus CITUS_PG_CONFIG=/path/to/pg_config' >&2; exit 2; }
