@@ -213,6 +213,10 @@ def test_what_the_model_cannot_mend_is_logged_and_for_others(caplog: pytest.LogC
         assert error.message in caplog.text
     caplog.clear()
     assert "HINT: Try again." in plain(errors.RetryableError("deadlock detected", sqlstate="40P01"))
+    assert "nothing was written" in plain(errors.ConnectionLostError("lost"))
+    unknown = plain(errors.OutcomeUnknownError("lost"))
+    assert "unknown whether it was written" in unknown
+    assert "nothing was written" not in unknown
 
 
 def test_every_tool_reports_characters_that_no_text_can_have(dsn: str, db: DB) -> None:

@@ -126,6 +126,12 @@ def test_slots_filters_and_scores(store: MemfoldVectorStore, dsn: str, db: DB) -
     assert [one.metadata["n"] for one in retriever.invoke("Alice")] == [7]
 
 
+def test_what_is_opposite_has_no_relevance(store: MemfoldVectorStore) -> None:
+    """LangChain wants relevance in [0, 1]; a cosine may be negative."""
+    relevance = store._select_relevance_score_fn()
+    assert (relevance(-0.25), relevance(0.25), relevance(1.0)) == (0.0, 0.25, 1.0)
+
+
 def test_a_search_by_vector_gives_scores(store: MemfoldVectorStore) -> None:
     """mem0's provider for LangChain's stores looks for a method of this name."""
     store.add_texts(

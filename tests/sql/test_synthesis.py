@@ -122,7 +122,7 @@ def test_what_the_model_may_answer_about_a_cluster() -> None:
     assert answers(asked, {}).member_ids is None
     found = answers(asked, {"verdict": "refinement", "members": ["C", "A"], "richer": "C"})
     assert (found.member_ids, found.richer_memory_id) == ((ids[2], ids[0]), ids[2])
-    for wrong in (["A"], ["A", "A"], ["A", "E"], "AB", [1, 2], []):
+    for wrong in (["A"], ["A", "A"], ["A", "B", "B"], ["A", "E"], "AB", [1, 2], []):
         with pytest.raises(Exception, match="members are neither two or more of A, B, C, D nor null"):
             answers(asked, {"members": wrong})
     with pytest.raises(Exception, match="richer is neither A, B, C, D nor null"):
