@@ -30,7 +30,7 @@ from memfold.client.judging.worker import Summary, Worker
 from memfold.tools.cli import main
 from tests.support.chat_server import ChatServer, completion, control, stats_of
 from tests.support.memories import check, ingest, model, vector
-from tests.support.queries import DB
+from tests.support.queries import DB, one
 from tests.support.servers import ROOT, Cluster
 from tests.support.waiting import until
 from tests.support.workers import Toy, closing, done, eventually, states, work
@@ -686,6 +686,27 @@ def test_the_role_of_a_judge_is_enough(dsn: str, db: DB) -> None:
             for table in ("memories", "judgements", "memory_events", "dedup_stats"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(f"select from memfold.{table}".encode())
+    finally:
+        db.execute(f"drop role {role}".encode())
+
+
+def test_who_may_not_answer_stops_at_the_first_answer(dsn: str, db: DB) -> None:
+    """Every further answer would be refused, too, and each of them has been paid for."""
+    role = f"judge_{db.info.dbname}"
+    db.execute(f"drop role if exists {role}".encode())
+    db.execute(f"create role {role} login in role memfold_judge".encode())
+    try:
+        pairs(dsn, 3, "acme")
+        (function,) = one(
+            db,
+            "select array_agg(oid::regprocedure::text) from pg_proc"
+            " where proname = 'resolve_judgement' and pronamespace = 'memfold'::regnamespace",
+        )
+        db.execute(f"revoke execute on function {function} from public, memfold_app, memfold_judge".encode())
+        with pytest.raises(MemfoldError) as refused:
+            once(Worker(make_conninfo(dsn, user=role), Toy()))
+        assert refused.value.sqlstate == "42501"
+        assert "done" not in states(db)
     finally:
         db.execute(f"drop role {role}".encode())
 

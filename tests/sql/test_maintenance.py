@@ -198,7 +198,7 @@ def test_maintenance(db: DB) -> None:
     check(db)
 
 
-def test_one_failing_task_does_not_stop_the_others(db: DB) -> None:
+def test_one_failing_task_does_not_stop_the_others(db: DB, run: Callable[..., Result]) -> None:
     plainly(db, "Bob has a dog.")
     db.execute(
         "create or replace function memfold_internal._fall_back_dead(p_tenant_id text)"
@@ -209,6 +209,8 @@ def test_one_failing_task_does_not_stop_the_others(db: DB) -> None:
     assert report["counts"]["plain"] == 1
     assert db.execute("select status from runs where kind = 'maintenance'").fetchall() == [("failed",)]
     check(db)
+    result = run("--tenant", "acme")
+    assert (result.exit_code, "1 task failed" in result.stderr) == (1, True)
 
 
 def keys(db: DB) -> list[str]:

@@ -1,0 +1,42 @@
+"""Which memory stands after an answer that a person gives again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from memfold.client.judging import Side
+from memfold.tools.review.answers import answer_manually
+
+DAYS = [datetime(2026, 5, day, tzinfo=UTC) for day in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "stands"),
+    [([0, 1], 1), ([1, 0], 0), ([0, 0], 1), ([None, 0], 1), ([0, None], 1), ([1, 1, 0], 1)],
+    ids=["later", "earlier", "equal", "first_unknown", "second_unknown", "equal_then_earlier"],
+)
+def test_of_a_contradiction_the_last_stated_stands(seen: list[int | None], stands: int) -> None:
+    """Of two stated at the same time, the newer memory does."""
+    sides = [
+        Side(UUID(int=n), f"text {n}", "fact", last_seen=None if day is None else DAYS[day])
+        for n, day in enumerate(seen)
+    ]
+    retired = []
+
+    class Core:
+        def manual_action(self, function: str, given: dict[str, Any], tenant_id: str) -> Iterator[Any]:
+            retired.append(given["memory_id"].int)
+            return SimpleNamespace(action="superseded", event_id=None)
+            yield
+
+    steps = answer_manually(Core(), SimpleNamespace(tenant_id="acme"), "contradiction", None, sides)  # type: ignore[arg-type]
+    with pytest.raises(StopIteration) as ended:
+        next(steps)
+    assert ended.value.value.memory_id == UUID(int=stands)
+    assert retired == [n for n in range(len(seen)) if n != stands]
