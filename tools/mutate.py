@@ -54,7 +54,7 @@ def _git(*arguments: str) -> list[str]:
 
 def _copy(place: Path) -> Path:
     """The files that git knows, as they are now, and the environment."""
-    for name in _git("ls-files"):
+    for name in _git("ls-files", "--cached", "--others", "--exclude-standard"):
         source = ROOT / name
         if source.is_symlink() or source.exists():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
