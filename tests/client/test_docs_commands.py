@@ -21,6 +21,7 @@ from memfold.tools.cli import main
 from tests.conftest import Target
 from tests.support.docs_pages import ANN, PAGES, blocks, plain, run_story
 from tests.support.queries import DB
+from tests.support.servers import ROOT
 
 # Python: tests of the commands cover each server.
 pytestmark = pytest.mark.one_server
@@ -114,6 +115,11 @@ select register_embedding_model('toy', 3, 0.92, 0.85);
 select ingest_memory('Ines has a dog.', 'demo', embedding => '[1, 0, 0]', embedding_model => 'toy');
 select ingest_memory('Ines has no dog.', 'demo', embedding => '[1, 0.01, 0]', embedding_model => 'toy');
 """
+MEMORY_FILE = r"""printf '%s\n' \
+'{"type": "entity", "name": "Alice", "entityType": "person", "observations": ["Speaks Greek", "speaks greek."]}' \
+'{"type": "entity", "name": "Acme", "entityType": "company", "observations": []}' \
+'{"type": "relation", "from": "Alice", "to": "Acme", "relationType": "works_at"}' >memory.jsonl"""
+MEM0_FILE = f"cp {ROOT / 'tests' / 'data' / 'imports' / 'mem0.json'} mem0.json"
 SHELL, SQL = "$", "=#"
 CONFIRM = "memfold adopt run --table public.memories"
 
@@ -150,6 +156,8 @@ STORIES = [
     ],
     [
         Block("cli.md", "$ cat m.jsonl", ((SHELL, LINES),)),
+        Block("cli.md", "$ cat memory.jsonl", ((SHELL, MEMORY_FILE),)),
+        Block("mem0.md", "$ memfold import", ((SHELL, MEM0_FILE),)),
         Block("cli.md", "$ memfold status", ((SQL, INES),)),
         Block("cli.md", "$ memfold stats --tenant dmeo"),
         Block("cli.md", "$ memfold undo"),

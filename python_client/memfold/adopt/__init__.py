@@ -10,18 +10,18 @@ from memfold.client._extras import needs
 if TYPE_CHECKING:
     from memfold.adopt.adoption import Adopter
     from memfold.adopt.conflicts import conflict_of, conflict_of_async
-    from memfold.adopt.importing import Import
+    from memfold.adopt.importing import Rows
 
-__all__ = ["Adopter", "Import", "Options", "conflict_of", "conflict_of_async"]
+__all__ = ["Adopter", "Options", "Rows", "conflict_of", "conflict_of_async"]
 
 
 def __getattr__(name: str) -> Any:
     # sqlglot takes as long to import as all of memfold, so it is loaded only for adoptions
     with needs("adopt"):
-        if name == "Import":
+        if name == "Rows":
             from memfold.adopt import importing
 
-            return importing.Import
+            return importing.Rows
         if name == "Adopter":
             from memfold.adopt import adoption
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import psycopg
@@ -21,16 +20,9 @@ from memfold.adopt import expressions as x
 from memfold.adopt.catalog import fetch
 from memfold.adopt.expressions import Expression, Node, build, column, listed, render, typed
 from memfold.adopt.sql_fragments import parameter
-from memfold.client.calls import Memfold
-from memfold.client.errors import (
-    AdoptError,
-    ConnectionLostError,
-    MemfoldError,
-    OutcomeUnknownError,
-    translate,
-)
+from memfold.client.errors import AdoptError, translate
 
-__all__ = ["FIELDS", "Import"]
+__all__ = ["FIELDS", "Rows"]
 
 # Option to the argument of ingest that it fills, and the type that it is read as.
 FIELDS: Mapping[str, tuple[str, str]] = {
@@ -50,13 +42,11 @@ _BATCH = 500
 _KEY_BYTES = 400
 
 
-class Import:
-    """One pass over a table. Iterating over it yields (key of the row, error or None) for every row."""
+class Rows:
+    """A table as candidates. Iterating over it yields the key of each row, with its candidate or what is wrong with it."""
 
     def __init__(
         self,
-        client: Memfold,
-        dsn: str,
         source: str,
         table: str,
         given: Mapping[str, str | None],
@@ -64,14 +54,10 @@ class Import:
         key: str | None = None,
         embedding_model: str | None = None,
     ) -> None:
-        """dsn: where memfold is; source: where the table is."""
-        self._client = client
+        """source: the database of the table."""
         self._model = embedding_model
-        self.counts: Counter[tuple[str, int | None, str | None]] = Counter()
-        self.errors = self.known = self.rows = 0
         try:
             self._source = state.connect(source)
-            self._probe = state.connect(dsn)
             with self._source.transaction():
                 self._source.execute("set local timezone = 'UTC'")
             self.table = catalog.find(self._source, table, write=False)
@@ -94,12 +80,12 @@ class Import:
                 )
         if ("embedding" in self._given) != (embedding_model is not None):
             raise AdoptError("--embedding and --embedding-model go together")
+        self.name = str(self.table)
         self.total = max(self.table.rows, 0)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connection."""
         self._source.close()
-        self._probe.close()
 
     def _key_columns(self, key: str | None) -> tuple[str, ...]:
         if self.table.kind in {"r", "p"}:
@@ -114,7 +100,7 @@ class Import:
             raise AdoptError(f"--id must be a column, or several separated by commas, not {key}")
         return tuple(one.columns[0] for one in found)
 
-    def __iter__(self) -> Iterator[tuple[str, str | None]]:
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any] | str]]:
         after: list[str] | None = None
         while True:
             try:
@@ -124,10 +110,13 @@ class Import:
             if not rows:
                 return
             after = [rows[-1][f"k{n}"] for n in range(len(self._key))]
-            problems = self._ingest(rows)
-            for place, row in enumerate(rows):
-                self.rows += 1
-                yield ", ".join(str(row[f"k{n}"]) for n in range(len(self._key))), problems.get(place)
+            for row in rows:
+                candidate: dict[str, Any] | str
+                try:
+                    candidate = self._candidate(row)
+                except (TypeError, ValueError) as error:
+                    candidate = str(error)
+                yield ", ".join(str(row[f"k{n}"]) for n in range(len(self._key))), candidate
 
     def _statement(self, *, first: bool) -> str:
         keys: list[Node] = [column(one, "t") for one in self._key]
@@ -171,62 +160,6 @@ class Import:
             made = f"import:{hashlib.sha256(made.encode()).hexdigest()}"
         return str(row["tenant"]), str(row.get("bucket") or "default"), made
 
-    def _known(self, rows: Sequence[DictRow]) -> set[tuple[str, str, str]]:
-        """Those of the rows that an earlier run has imported."""
-        by_tenant: dict[str, list[str]] = {}
-        for row in rows:
-            tenant, _, made = self._name(row)
-            by_tenant.setdefault(tenant, []).append(made)
-        found: set[tuple[str, str, str]] = set()
-        for tenant, keys in by_tenant.items():
-            with self._probe.transaction():
-                fetch(self._probe, "select pg_catalog.set_config('memfold.tenant_id', $1, true)", [tenant])
-                found |= {
-                    (tenant, row["bucket_id"], row["idempotency_key"])
-                    for row in fetch(
-                        self._probe,
-                        "select k.bucket_id, k.idempotency_key from memfold.idempotency_keys as k"
-                        " where k.tenant_id = $1 and k.idempotency_key = any($2::text[])",
-                        [tenant, keys],
-                    )
-                }
-        return found
-
-    def _ingest(self, rows: Sequence[DictRow]) -> dict[int, str]:
-        """Import rows, in one batch per tenant; returns errors by row."""
-        known = self._known(rows)
-        problems: dict[int, str] = {}
-        batches: dict[str, dict[int, dict[str, Any]]] = {}
-        for place, row in enumerate(rows):
-            if self._name(row) in known:
-                self.known += 1
-                self.counts["replayed", None, None] += 1
-                continue
-            try:
-                candidate = self._candidate(row)
-            except (TypeError, ValueError) as error:
-                problems[place] = str(error)
-            else:
-                batches.setdefault(candidate.pop("tenant_id"), {})[place] = candidate
-        for tenant, batch in batches.items():
-            try:
-                items = list(self._client.ingest_many(batch.values(), tenant, batch_size=len(batch)))
-            except (OutcomeUnknownError, ConnectionLostError):
-                raise
-            except MemfoldError as error:
-                problems |= dict.fromkeys(batch, str(error))
-                continue
-            for place, item in zip(batch, items, strict=True):
-                if item.result is None:
-                    problems[place] = str(item.error)
-                else:
-                    result = item.result
-                    self.counts[result.action, result.tier, result.method] += 1
-        if problems:
-            self.errors += len(problems)
-            self.counts["refused", None, None] += len(problems)
-        return problems
-
     def _candidate(self, row: DictRow) -> dict[str, Any]:
         """The arguments of ingest, from a row. Raises TypeError or ValueError if they cannot be built."""
         tenant, bucket, made = self._name(row)
@@ -255,10 +188,3 @@ class Import:
             "metadata": {**metadata, "imported_from": {"table": name, "key": key}},
             "source_turn_ids": [turn if len(turn.encode()) <= _KEY_BYTES else made],
         }
-
-    def summary(self) -> list[list[object]]:
-        """Action, tier, method and rows."""
-        return [
-            [action, tier if tier is not None else "-", method or "-", count]
-            for (action, tier, method), count in sorted(self.counts.items(), key=lambda one: -one[1])
-        ]

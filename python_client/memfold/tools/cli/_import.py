@@ -1,16 +1,22 @@
-"""The command that imports the rows of a table that is not memfold's: import."""
+"""The command that imports memories that are not memfold's, from a file or a table: import."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import click
 
 from memfold import adopt as adopting
 from memfold.client._text import escape_line
-from memfold.client.embedding import OpenAIEmbedder
+from memfold.client.calls import Memfold
 from memfold.client.errors import ConnectionLostError
+from memfold.tools.cli._embedding import embed_options, make_embedder
+from memfold.tools.cli._formats import FORMATS, FileSource
+from memfold.tools.cli._import_run import Run, Trial
 from memfold.tools.cli._shared import (
+    FILE,
     dsn_option,
     fail,
     json_option,
@@ -23,90 +29,161 @@ from memfold.tools.cli._shared import (
     table_of,
 )
 
+_FIELDS = {
+    "content": "content",
+    "created": "observed_at",
+    "type": "memory_type",
+    "subject": "subject",
+    "predicate": "predicate",
+    "object": "object",
+    "session": "session_id",
+    "metadata": "metadata",
+    "embedding": "embedding",
+    "id": "id",
+}
+"""Option -> the argument of ingest that the field of a file becomes."""
+
 
 @click.command("import")
+@click.argument("file", type=FILE, required=False)
 @dsn_option
+@click.option(
+    "--tenant", metavar="ID", required=True, help="The tenant; with --table an expression: \"'acme'\"."
+)
+@click.option("--bucket", metavar="ID", help="The bucket; with --table an expression. Default: default.")
+@click.option(
+    "--bucket-from", metavar="FIELD", help="With FILE: the field that names the bucket, such as user_id."
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(list(FORMATS)),
+    help="The format of FILE; default: found by looking.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would happen and change nothing.")
+@click.option("--table", metavar="NAME", help="Import a table or view, such as public.memories, instead.")
 @click.option("--from", "source", metavar="DSN", help="The database of the table; default: that of memfold.")
-@click.option("--table", required=True, metavar="NAME", help="The table or view, such as public.memories.")
+@click.option("--where", metavar="EXPR", help="Which rows of the table; default: all.")
 @click.option(
-    "--content", required=True, metavar="EXPR", help="The text: a column, or an expression over the row."
+    "--content", metavar="NAME", help="The text: a field; with --table, as all of these, an expression."
 )
-@click.option("--tenant", required=True, metavar="EXPR", help="The tenant; a constant is quoted: \"'acme'\".")
-@click.option("--bucket", metavar="EXPR", help="The bucket; default: default.")
-@click.option("--id", "key", metavar="COLUMN", help="A unique column; default: the primary key.")
-@click.option("--created", metavar="EXPR", help="When it was observed; default: now.")
-@click.option("--where", metavar="EXPR", help="Which rows; default: all.")
-@click.option("--type", metavar="EXPR", help="The memory type; default: fact.")
-@click.option("--subject", metavar="EXPR", help="The subject.")
-@click.option("--predicate", metavar="EXPR", help="The predicate.")
-@click.option("--object", metavar="EXPR", help="The object.")
-@click.option("--session", metavar="EXPR", help="The session.")
-@click.option("--metadata", metavar="EXPR", help="A JSON object.")
-@click.option("--embedding", metavar="EXPR", help="A vector, or an array of numbers.")
+@click.option("--id", "key", metavar="NAME", help="A unique field; of a table, by default the primary key.")
+@click.option("--created", metavar="NAME", help="When it was observed; default: now.")
+@click.option("--type", metavar="NAME", help="The memory type; default: fact.")
+@click.option("--subject", metavar="NAME", help="The subject.")
+@click.option("--predicate", metavar="NAME", help="The predicate.")
+@click.option("--object", metavar="NAME", help="The object.")
+@click.option("--session", metavar="NAME", help="The session.")
+@click.option("--metadata", metavar="NAME", help="A JSON object.")
+@click.option("--embedding", metavar="NAME", help="A vector, or an array of numbers.")
 @click.option(
-    "--embedding-model", metavar="NAME", help="The model that made --embedding; it must be registered."
+    "--embedding-model", metavar="NAME", help="The model that made the vectors; it must be registered."
 )
-@click.option("--embed-url", metavar="URL", help="An OpenAI-compatible endpoint that embeds new texts.")
-@click.option("--embed-model", metavar="NAME", help="The model to ask there (or at OpenAI, without a URL).")
+@embed_options
 @json_option
 def import_(
+    file: Path | None,
     dsn: str | None,
+    tenant: str,
+    bucket: str | None,
+    bucket_from: str | None,
+    format_: str | None,
+    dry_run: bool,
+    table: str | None,
     source: str | None,
-    table: str,
+    where: str | None,
     key: str | None,
     embedding_model: str | None,
     embed_url: str | None,
     embed_model: str | None,
+    embed_path: str | None,
     **given: str | None,
 ) -> None:
-    """Ingest the rows of another table.
+    """Ingest the memories of a file, or the rows of a table.
 
-    Each is one observation that names its row as its source. The table does not change. Refused rows are reported, and
-    the run continues; the exit code is then 1. An interrupted run continues where it stopped: no row counts twice.
+    FILE (- is stdin) is the memory file of MCP's memory server, an export or table of mem0, the items of a LangGraph store,
+    facts of Zep or Graphiti, other JSON, a CSV file with a header, or one text per line. Prints what became of the
+    records, and which fields became nothing. Fields without a place of their own go into the metadata.
+
+    Each record or row is one observation that names its source. Refused ones are reported, and the run continues; the
+    exit code is then 1. It can be interrupted and repeated: no row counts twice. --dry-run does everything in one
+    transaction that it rolls back; until then, writers of the same buckets wait.
 
     \b
+    memfold import memory.jsonl --tenant acme --dry-run
+    memfold import mem0.json --tenant acme --bucket-from user_id --embed-model text-embedding-3-small
+    memfold import notes.csv --tenant acme --content note --created written_at
     memfold import --table public.memories --content content --tenant tenant_id --created created_at
-    memfold import --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
     """
-    if embed_url is not None and embed_model is None:
-        raise click.UsageError("--embed-url needs --embed-model")
-    if embed_model is not None and embedding_model is not None:
-        raise click.UsageError("give --embedding or --embed-model, not both")
-    where = resolve(dsn)
-    embedder = OpenAIEmbedder(embed_model, embed_url) if embed_model is not None else None
-    with open_client(where, embedder) as client:
-        run = adopting.Import(
-            client,
-            where,
-            where if source is None else resolve(source),
-            table,
-            given,
-            key=key,
-            embedding_model=embedding_model,
+    if (file is None) == (table is None):
+        raise click.UsageError("give FILE or --table")
+    foreign = (
+        {"--from": source, "--where": where} if file else {"--bucket-from": bucket_from, "--format": format_}
+    )
+    if wrong := [name for name, value in foreign.items() if value is not None]:
+        raise click.UsageError(f"{' and '.join(wrong)} cannot be used with {'FILE' if file else '--table'}")
+    embedder = make_embedder(embed_url, embed_model, embed_path)
+    if embedder is not None and embedding_model is not None:
+        raise click.UsageError("give --embedding-model or a model that embeds, not both")
+    database = resolve(dsn)
+    found: Any
+    if file is not None:
+        named = {_FIELDS[name]: value for name, value in {**given, "id": key}.items() if value is not None}
+        found = FileSource(
+            file,
+            tenant=tenant,
+            format=format_,
+            names=named,
+            bucket=bucket or "default",
+            bucket_from=bucket_from,
+            model=embedding_model,
         )
+        say(f"{found.name}: {FORMATS[found.format].about} (--format {found.format})")
+    with open_client(dsn, embedder, kind=Trial if dry_run else Memfold) as client:
+        if file is None:
+            found = adopting.Rows(
+                database if source is None else resolve(source),
+                str(table),
+                {**given, "tenant": tenant, "bucket": bucket, "where": where},
+                key=key,
+                embedding_model=embedding_model,
+            )
+        run = Run(client, found)
         try:
             told = time.monotonic()
             for shown, problem in run:
                 if problem is not None:
-                    say_lines(f"{escape_line(f'{run.table} {shown}')}: {problem}")
+                    say_lines(f"{escape_line(f'{found.name} {shown}')}: {problem}")
                 if time.monotonic() - told > 2:
                     told = time.monotonic()
-                    say(f"{run.rows:,} rows" + (f" of about {run.total:,.0f}" if run.total else ""))
+                    say(f"{run.rows:,} rows" + (f" of about {found.total:,.0f}" if found.total else ""))
         except ConnectionLostError as error:
             fail(f"{error}\n{run.rows} rows are done. Run the same command again to continue.")
         finally:
-            run.close()
-    show_lines(table_of(["action", "tier", "method", "rows"], run.summary()))
+            if file is None:
+                found.close()
+    unmapped = found.unmapped if file is not None else {}
+    _report(run, dict(unmapped), dry_run)
+
+
+def _report(run: Run, unmapped: dict[str, int], dry_run: bool) -> None:
     names = ("action", "tier", "method", "rows")
+    show_lines(table_of(names, run.summary()))
+    if unmapped:
+        show_lines("\n" + table_of(["not mapped", "rows"], sorted(unmapped.items())))
     report(
         {
+            "dry_run": dry_run,
             "rows": run.rows,
             "refused": run.errors,
             "known": run.known,
             "counts": [dict(zip(names, row, strict=True)) for row in run.summary()],
+            "unmapped": unmapped,
         }
     )
     if run.known:
         say(f"{run.known:,} of {run.rows:,} rows were ingested before")
+    if dry_run:
+        say("nothing has changed; to import, repeat the command without --dry-run")
     if run.errors:
         fail(f"{run.errors:,} of {run.rows:,} rows were refused")

@@ -147,11 +147,14 @@ def seekable(file: Path) -> Path | BinaryIO:
 
 
 def open_client(
-    dsn: str | None, embedder: EmbedderProtocol | None = None, tenant: str | None = None
+    dsn: str | None,
+    embedder: EmbedderProtocol | None = None,
+    tenant: str | None = None,
+    kind: type[Memfold] = Memfold,
 ) -> Memfold:
     """A client of a database in which memfold is installed."""
     where = resolve(dsn)
-    client = Memfold(where, tenant, embedder)
+    client = kind(where, tenant, embedder)
     if not client._query(queries.INSTALLED)[0]["installed"]:
         client.close()
         raise click.ClickException("memfold is not installed in this database\nHINT: Run: memfold init DSN")
