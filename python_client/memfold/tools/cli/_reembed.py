@@ -10,7 +10,7 @@ import click
 import psycopg
 
 from memfold.client._text import describe_error, escape_line
-from memfold.client.embedding import Embedder, EmbedderProtocol, OpenAIEmbedder
+from memfold.client.embedding import Embedder, EmbedderProtocol, LocalEmbedder, OpenAIEmbedder
 from memfold.client.errors import EndpointError, MemfoldError
 from memfold.tools.admin import reembed
 from memfold.tools.cli._npz import read_vectors
@@ -58,6 +58,11 @@ def _stored(path: Path, model: str) -> EmbedderProtocol:
 )
 @click.option("--embed-model", metavar="NAME", help="The endpoint's name for the new model; default: NEW.")
 @click.option(
+    "--embed-path",
+    metavar="PATH",
+    help="The new model to run here instead: its directory, or the package that contains it. Needs memfold[embed].",
+)
+@click.option(
     "--vectors", type=FILE, metavar="FILE.npz", help="Vectors of the texts (arrays texts, vectors)."
 )
 @click.option(
@@ -85,6 +90,7 @@ def reembed_command(
     tenant: str | None,
     embed_url: str | None,
     embed_model: str | None,
+    embed_path: str | None,
     vectors: Path | None,
     batch: int,
     per_second: float | None,
@@ -102,6 +108,7 @@ def reembed_command(
 
     \b
     memfold reembed --from small --to large --embed-url http://host:8080/v1 --per-second 50
+    memfold reembed --from small --to local --embed-path ./models/local
     memfold reembed --from small --to large --status
     memfold reembed --from small --to large --embed-url http://host:8080/v1 --cut-over
     memfold reembed --from small --drop
@@ -112,8 +119,8 @@ def reembed_command(
         raise click.UsageError(
             "a model belongs to all tenants: --cut-over and --drop cannot be used with --tenant"
         )
-    if vectors is not None and (embed_url or embed_model):
-        raise click.UsageError("give --vectors or an endpoint, not both")
+    if [vectors, embed_path, embed_url or embed_model].count(None) < 2:
+        raise click.UsageError("give one of --vectors, --embed-path and an endpoint")
     with open_client(dsn):
         pass
     where = resolve(dsn)
@@ -129,13 +136,17 @@ def reembed_command(
     if show:
         _status(where, old, new, tenant)
         return
-    embedder: EmbedderProtocol = (
-        OpenAIEmbedder(embed_model or new, embed_url, name=new) if vectors is None else _stored(vectors, new)
-    )
+    embedder: EmbedderProtocol
+    if vectors is not None:
+        embedder = _stored(vectors, new)
+    elif embed_path is not None:
+        embedder = LocalEmbedder(embed_path, name=new)
+    else:
+        embedder = OpenAIEmbedder(embed_model or new, embed_url, name=new)
     given: dict[str, Any] = {"batch": batch, "per_second": per_second, "pause": pause, "told": _added}
     try:
         if cut_over:
-            needed = vectors is not None or embed_url is not None or embed_model is not None
+            needed = [vectors, embed_path, embed_url, embed_model].count(None) < 4
             reembed.cut_over(where, old, new, embedder if needed else None, **given)
             report({"replaced": old, "by": new})
             say(f"{new} has replaced {old}, whose vectors are refused from now on")
