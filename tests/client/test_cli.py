@@ -383,6 +383,10 @@ def test_explain_and_stats(run: Callable[..., Result], db: psycopg.Connection, t
     assert unknown.exit_code == 1
     assert unknown.stderr.startswith("Error: MF018: ")
     assert "HINT: " in unknown.stderr
+    for command in ("explain", "undo"):
+        nope = run(command, "nope", "--tenant", "t")
+        assert nope.exit_code == 2
+        assert "'nope' is not a valid UUID" in nope.stderr
 
     stats = run("stats", "--tenant", "t").stdout.splitlines()
     assert stats[0].split()[:4] == ["tenant", "bucket", "observed", "active"]

@@ -41,7 +41,7 @@ COMMANDS: dict[str, list[str]] = {
     "consolidate": ["--tenant", "t", "--dry-run"],
     "doctor": ["--tenant", "t"],
     "explain": [ID, "--tenant", "t"],
-    "export": ["t"],
+    "export": ["--tenant", "t"],
     "import": COLUMNS,
     "ingest": ["FILE", "--tenant", "t"],
     "init": [],

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from psycopg.conninfo import make_conninfo
 
 from memfold import Memfold
 from memfold.tools.cli import main
@@ -139,7 +140,7 @@ def test_vectors_come_from_stdin_too(run: Run, db: DB, tmp_path: Path) -> None:
 
 def test_restore_reads_stdin(run: Run, db: DB) -> None:
     ingest(db, "Alice has a cat.", tenant_id="t")
-    exported = run("export", "t").stdout
+    exported = run("export", "--tenant", "t").stdout
     run("restore", "-", "--tenant", "other", lines=exported)
     assert db.execute("select content from memories where tenant_id = 'other'").fetchall() == [
         ("Alice has a cat.",)
@@ -170,10 +171,10 @@ def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> Non
     ingest(db, "Alice has a cat.", tenant_id="acme", bucket_id="notes")
     told = "tenant acmee has no memories; is its name spelled correctly?"
     assert f"warning  {told}" in run("doctor", "--tenant", "acmee").stdout
-    exported = run("export", "acmee", "notes", code=1)
+    exported = run("export", "--tenant", "acmee", "--bucket", "notes", code=1)
     assert "bucket notes of tenant acmee has no memories, nor anything else" in exported.stderr
     assert "memfold status" in exported.stderr
-    assert "no memories" in run("export", "acme", "nots", code=1).stderr
+    assert "no memories" in run("export", "--tenant", "acme", "--bucket", "nots", code=1).stderr
     db.execute("select register_embedding_model('toy', 3, 0.92, 0.85)")
     query = ["--embedding", "[1,0,0]", "--embedding-model", "toy"]
     assert told in run("search", "--tenant", "acmee", *query).stderr
@@ -187,13 +188,13 @@ def test_a_mistyped_name_does_not_look_like_good_health(run: Run, db: DB) -> Non
     bucket = run("sweep", "--tenant", "acme", "--bucket", "nots", "--embedding-model", "toy")
     assert "bucket nots of tenant acme has no memories" in bucket.stderr
     # and what is there is not warned about
-    assert "spelled" not in run("export", "acme", "notes").stderr
+    assert "spelled" not in run("export", "--tenant", "acme", "--bucket", "notes").stderr
     assert "has no memories" not in run("doctor", "--tenant", "acme").output
 
 
 def test_a_bucket_that_has_only_rules_is_exported(run: Run, db: DB) -> None:
     db.execute("select set_policy('acme', 'notes', merge_threshold => 0.95)")
-    told = run("export", "acme", "notes")
+    told = run("export", "--tenant", "acme", "--bucket", "notes")
     assert "has no memories; is its name spelled correctly?" in told.stderr
     assert any(json.loads(line)["table"] == "policies" for line in told.stdout.splitlines())
 
@@ -261,11 +262,26 @@ def test_status_and_doctor_say_that_nobody_answers(run: Run, db: DB) -> None:
 
 
 def test_status_without_memfold(run: Run, db: DB, dsn: str) -> None:
-    from psycopg.conninfo import make_conninfo
-
     told = run("status", "--dsn", make_conninfo(dsn, dbname="template1"), code=1)
     assert "server      PostgreSQL" in told.stdout
     assert "memfold init DSN" in told.stderr
+
+
+def test_status_as_an_application(run: Run, db: DB, dsn: str) -> None:
+    ingest(db, "Alice has a cat.", tenant_id="acme")
+    role = f"status_{db.info.dbname}"
+    db.execute(f"drop role if exists {role}; create role {role} login in role memfold_app")
+    try:
+        told = run("status", "--dsn", make_conninfo(dsn, user=role))
+        assert f"memories    {role} sees those of one tenant: memfold status --tenant ID" in told.stdout
+        assert "0 tenants" not in told.output
+        assert "never run" not in told.output
+        own = run("status", "--dsn", make_conninfo(dsn, user=role), "--tenant", "acme")
+        assert "of 1 tenant, 1 bucket" in own.stdout
+        other = run("status", "--dsn", make_conninfo(dsn, user=role), "--tenant", "amce")
+        assert "tenant amce has no memories" in other.stderr
+    finally:
+        db.execute(f"drop owned by {role}; drop role {role}")
 
 
 def test_undo_takes_back_an_event(run: Run, db: DB) -> None:

@@ -34,7 +34,9 @@ def test_a_closed_stdin_is_said(dsn: str) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="macOS has no /dev/full")
 @pytest.mark.parametrize(
-    "command", [("export", "acme"), ("stats",), ("status", "--json")], ids=lambda given: str(given[0])
+    "command",
+    [("export", "--tenant", "acme"), ("stats",), ("status", "--json")],
+    ids=lambda given: str(given[0]),
 )
 def test_a_full_disk_is_said(dsn: str, db: DB, command: tuple[str, ...]) -> None:
     ingest(db, TEXT)
@@ -45,7 +47,7 @@ def test_a_full_disk_is_said(dsn: str, db: DB, command: tuple[str, ...]) -> None
 
 def test_a_reader_that_stops_early_is_not_an_error(dsn: str, db: DB) -> None:
     ingest(db, TEXT)
-    done = run(dsn, "export", "acme", redirect="| head -n 1 >/dev/null")
+    done = run(dsn, "export", "--tenant", "acme", redirect="| head -n 1 >/dev/null")
     assert b"Traceback" not in done.stderr
 
 
@@ -53,7 +55,7 @@ def test_a_reader_that_stops_early_is_not_an_error(dsn: str, db: DB) -> None:
 def test_json_and_sql_are_utf_8_and_nothing_fails_for_a_character(dsn: str, db: DB, encoding: str) -> None:
     memory = ingest(db, TEXT, bucket_id=TEXT)
     locale = {"PYTHONIOENCODING": encoding}
-    exported = run(dsn, "export", "acme", TEXT, **locale)
+    exported = run(dsn, "export", "--tenant", "acme", "--bucket", TEXT, **locale)
     assert exported.returncode == 0, exported.stderr
     rows = [json.loads(line) for line in exported.stdout.decode("utf-8").splitlines()]
     assert TEXT in {row["row"].get("content") for row in rows}

@@ -119,7 +119,7 @@ def test_every_command_that_prints_what_is_stored(
     run("status", *here, says=escape_line(BUCKET))
     run("doctor", *here, says=f"tenant {escape_line(TENANT)}")
     run("maintenance", *here, "--tasks", "clean,plain")
-    exported = run("export", TENANT, BUCKET, says="PWNED")
+    exported = run("export", "--tenant", TENANT, "--bucket", BUCKET, says="PWNED")
     check_export(db, exported.stdout, tmp_path, run)
 
     # a person, and labels
@@ -196,9 +196,17 @@ def test_every_command_that_prints_what_is_stored(
         )
 
     # what the server says of what it was given
-    run("explain", HOSTILE, *here, code=1, says="MF003")
+    run("explain", HOSTILE, *here, code=2, says="is not a valid UUID")
     run("search", *there, "--embedding", "[1,0,0]", "--embedding-model", HOSTILE, code=1, says=ESCAPED[:30])
-    run("export", f"none{HOSTILE}", HOSTILE, code=1, says="has no memories, nor anything else")
+    run(
+        "export",
+        "--tenant",
+        f"none{HOSTILE}",
+        "--bucket",
+        HOSTILE,
+        code=1,
+        says="has no memories, nor anything else",
+    )
     run("stats", "--dsn", f"host={HOSTILE}", code=1)
     run("review", "--label", "--embedding-model", HOSTILE, *here, code=1, lines="q\n")
     assert run.commands == set(main.commands) - EXEMPT

@@ -343,7 +343,7 @@ def test_without_statistics_each_row_is_read_a_few_times(db: DB) -> None:
 def test_by_the_command_line(db: DB, dsn: str, target: Target, make: Make, tmp_path: Path) -> None:
     history(db)
     runner = CliRunner()
-    done = runner.invoke(main, ["export", "acme", "--dsn", dsn])
+    done = runner.invoke(main, ["export", "--tenant", "acme", "--dsn", dsn])
     assert done.exit_code == 0, done.output
     file = tmp_path / "acme.jsonl"
     file.write_text(done.stdout)

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -328,11 +329,11 @@ class _NoBar:
 
 
 @main.command()
-@click.argument("memory_id")
+@click.argument("memory_id", type=click.UUID)
 @dsn_option
 @tenant_option("The tenant of the memory; a superuser can omit it.")
 @json_option
-def explain(memory_id: str, dsn: str | None, tenant: str | None) -> None:
+def explain(memory_id: UUID, dsn: str | None, tenant: str | None) -> None:
     """Print the complete history of a memory.
 
     Its text, aliases, judgements and ledger.

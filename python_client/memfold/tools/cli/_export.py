@@ -43,17 +43,17 @@ def _connect(dsn: str | None, tenant: str) -> psycopg.Connection[Any]:
 
 
 @click.command("export")
-@click.argument("tenant")
-@click.argument("bucket", default="default")
 @dsn_option
-def export(tenant: str, bucket: str, dsn: str | None) -> None:
+@click.option("--tenant", metavar="ID", required=True, help="The tenant.")
+@click.option("--bucket", metavar="ID", default="default", help="The bucket; default: default.")
+def export(dsn: str | None, tenant: str, bucket: str) -> None:
     """Write everything in a bucket to stdout.
 
     One JSON object per line: texts, vectors, ledger, judgements, rules. "memfold restore" reads it. Exit code 1 if the
     bucket holds nothing and has no rules of its own: its name may be mistyped.
 
     \b
-    memfold export acme default > acme.jsonl
+    memfold export --tenant acme --bucket notes > notes.jsonl
     """
     lines = 0
     with open_client(dsn) as client:
@@ -105,7 +105,7 @@ def restore(file: Path, tenant: str | None, rules: bool, dsn: str | None) -> Non
     memfold_owner. Register its embedding models first.
 
     \b
-    memfold restore acme.jsonl --dsn "$OTHER"
+    memfold restore notes.jsonl --dsn "$OTHER"
     """
     name = file_name(file)
     with open_file(file) as lines:
@@ -114,7 +114,9 @@ def restore(file: Path, tenant: str | None, rules: bool, dsn: str | None) -> Non
             header = json.loads(first)["row"]
             bucket, tenant = str(header["bucket_id"]), str(tenant or header["tenant_id"])
         except (ValueError, KeyError, TypeError):
-            fail(f"{name} does not begin like an export\nHINT: Write one with: memfold export TENANT BUCKET")
+            fail(
+                f"{name} does not begin like an export\nHINT: Write one with: memfold export --tenant ID --bucket ID"
+            )
         with open_client(dsn):
             pass
         with _connect(dsn, tenant) as connection:

@@ -42,6 +42,8 @@ cross join (
 ) as a
 """
 
+# Whether row-level security hides rows: then a role that gives no tenant sees none.
+_LIMITED = "select pg_catalog.row_security_active('memfold.memories') as limited"
 _MOST = 1000
 """The most buckets that are looked at."""
 
@@ -83,11 +85,15 @@ def status(dsn: str | None, tenant: str | None) -> None:
         tenants = len({one["tenant_id"] for one in buckets})
         last = client._query(admin_queries.LAST_MAINTENANCE, tenant)[0]["ended_at"]
         told = unanswered(client, tenant) if any(one["for_judge"] for one in buckets) else None
+        limited = tenant is None and not buckets and bool(client._query(_LIMITED)[0]["limited"])
     more = " or more" if len(buckets) == _MOST else ""
-    show(
-        f"memories    of {tenants:,} tenant{'s' * (tenants != 1)}, {len(buckets):,} bucket{'s' * (len(buckets) != 1)}{more}"
-    )
-    show(f"maintenance {'last ended ' + format(last, '%Y-%m-%d %H:%M:%S %Z') if last else 'has never run'}")
+    if limited:
+        show(f"memories    {found['role']} sees those of one tenant: memfold status --tenant ID")
+    else:
+        of = f"{tenants:,} tenant{'s' * (tenants != 1)}, {len(buckets):,} bucket{'s' * (len(buckets) != 1)}"
+        show(f"memories    of {of}{more}")
+        ended = f"last ended {last:%Y-%m-%d %H:%M:%S %Z}" if last else "has never run"
+        show(f"maintenance {ended}")
     waiting = [one for one in buckets if any(one[name] for name in _WAITING)]
     if waiting:
         head = ["tenant", "bucket", *_WAITING.values()]
@@ -101,7 +107,7 @@ def status(dsn: str | None, tenant: str | None) -> None:
             say(f"{_WAITING[name]}: {advice}")
     if told is not None:
         say(f"warning: {told}")
-    if not buckets:
+    if not buckets and not limited:
         say(no_memories(tenant))
     report(
         {
