@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,37 @@ def test_json_and_sql_are_utf_8_and_nothing_fails_for_a_character(dsn: str, db: 
     # click takes ASCII for a locale that nobody has set, and writes UTF-8
     shown = TEXT.encode("utf-8" if encoding == "ascii" else encoding, "backslashreplace")
     assert shown in told.stdout
+
+
+# Immediately, not after two seconds.
+SOON = "from memfold.tools.cli import _shared, main; _shared._LINE.after = 0; main()"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize("command", ["ingest", "import"])
+def test_how_far_a_command_is_is_said_on_a_terminal_alone(
+    dsn: str, db: DB, tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "m.jsonl"
+    file.write_text('{"content": "Alice has a cat."}\n[]\n')
+    given = [sys.executable, "-c", SOON, command, str(file), "--tenant", "acme"]
+    environment = os.environ | {"MEMFOLD_DSN": dsn}
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run(
+            given, env=environment, stdout=subprocess.PIPE, stderr=theirs, timeout=60, check=False
+        )
+        shown = os.read(ours, 100_000)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 1
+    assert b"refused" in done.stdout
+    before, line, after = shown.partition(b"1 of ")
+    assert line
+    assert before.endswith(b"\r\x1b[K")
+    # cleared before the line that reports a problem, and at the end
+    assert b"\r\x1b[Km.jsonl" in after
+    assert after.rstrip().endswith(b"were refused")
+    piped = subprocess.run(given, env=environment, capture_output=True, timeout=60, check=False)
+    assert b"\x1b" not in piped.stderr

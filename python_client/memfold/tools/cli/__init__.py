@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import click
@@ -46,6 +43,7 @@ from memfold.tools.cli._shared import (
     json_option,
     one_stdin,
     open_client,
+    progress,
     report,
     resolve,
     say,
@@ -284,12 +282,12 @@ def ingest(
             say(f"resuming after line {run.start}, where an earlier run stopped")
         name = escape_line(file_name(file))
         try:
-            with _progress(run.lines, name) as bar:
-                bar.update(run.start)
-                for number, problem in run:
-                    bar.update(1)
-                    if problem is not None:
-                        say_lines(f"{name}:{number}: {problem}", begin="\r" if run.lines is not None else "")
+            of = "" if run.lines is None else f" of {run.lines:,}"
+            tell = progress()
+            for number, problem in run:
+                tell(f"{number:,}{of} lines")
+                if problem is not None:
+                    say_lines(f"{name}:{number}: {problem}")
         except MemfoldError as error:
             hint = f"Lines up to {run.line} are stored. Run the same command again to continue."
             fail(f"{error}\n{hint}")
@@ -314,18 +312,6 @@ def ingest(
         say(f"{run.without_vector} lines had no vector and are in pending_embeddings")
     if run.errors:
         fail(f"{run.errors} of {run.line} lines were refused")
-
-
-def _progress(lines: int | None, label: str) -> contextlib.AbstractContextManager[Any]:
-    """A progress bar, if the total is known."""
-    if lines is None:
-        return contextlib.nullcontext(_NoBar())
-    return click.progressbar(length=lines, label=label, file=sys.stderr)
-
-
-class _NoBar:
-    def update(self, _: int) -> None:
-        pass
 
 
 @main.command()

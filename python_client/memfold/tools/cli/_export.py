@@ -20,6 +20,7 @@ from memfold.tools.cli._shared import (
     json_option,
     open_client,
     open_file,
+    progress,
     report,
     resolve,
     say,
@@ -61,9 +62,11 @@ def export(dsn: str | None, tenant: str, bucket: str) -> None:
     with _connect(dsn, tenant) as connection, connection.cursor("export") as cursor:
         cursor.itersize = _ROWS
         cursor.execute("select e::text from memfold.export_bucket(%s, %s) as e", [tenant, bucket])
+        tell = progress()
         for (line,) in cursor:
             show_json(line)
             lines += 1
+            tell(f"{lines:,} lines")
     say(f"{lines:,} lines")
     if is_empty:
         what = escape_line(f"bucket {bucket} of tenant {tenant} has no memories")
@@ -134,7 +137,9 @@ def _import(
 ) -> tuple[int, bool]:
     """How many rows were imported, and whether the last line was the end of an export."""
     rows, ended = 0, False
+    tell = progress()
     for batch in batches:
+        tell(f"{rows:,} rows")
         done = connection.execute(
             "select memfold.import_bucket(tenant_id => %s, bucket_id => %s, rules => %s, lines => %s::jsonb)",
             [tenant, bucket, rules, f"[{','.join(batch)}]"],

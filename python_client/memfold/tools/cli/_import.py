@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from memfold.tools.cli._shared import (
     fail,
     json_option,
     open_client,
+    progress,
     report,
     resolve,
     say,
@@ -149,14 +149,13 @@ def import_(
                 embedding_model=embedding_model,
             )
         run = Run(client, found)
+        of = f" of about {found.total:,.0f}" if found.total else ""
+        tell = progress()
         try:
-            told = time.monotonic()
             for shown, problem in run:
+                tell(f"{run.rows:,}{of} rows")
                 if problem is not None:
                     say_lines(f"{escape_line(f'{found.name} {shown}')}: {problem}")
-                if time.monotonic() - told > 2:
-                    told = time.monotonic()
-                    say(f"{run.rows:,} rows" + (f" of about {found.total:,.0f}" if found.total else ""))
         except ConnectionLostError as error:
             fail(f"{error}\n{run.rows} rows are done. Run the same command again to continue.")
         finally:

@@ -22,6 +22,7 @@ from memfold.tools.cli._shared import (
     fail,
     json_option,
     open_client,
+    progress,
     report,
     resolve,
     say,
@@ -199,6 +200,7 @@ def sweep(dsn: str | None, tenant: str, bucket: str, embedding_model: str | None
     given: dict[str, object] = {"tenant": tenant, "bucket": bucket, "model": embedding_model}
     run: object = None
     done: Counter[str] = Counter()
+    tell = progress()
     with _connected(dsn, tenant, bucket) as connection:
         while True:
             plan = _call(connection, _SWEEP, **given, dry_run=True, max=1_000_000, ids=None, run=None)
@@ -216,7 +218,7 @@ def sweep(dsn: str | None, tenant: str, bucket: str, embedding_model: str | None
                 for row in _call(connection, _SWEEP, **given, dry_run=False, max=1000, ids=ids, run=run):
                     run = row["run_id"]
                     done[row["action"]] += row["action"] != "keep"
-                say(f"{done.total()} of {before + len(plan)}")
+                tell(f"{done.total():,} of {before + len(plan):,} memories")
             # the remaining memories may now be near one another
             if done.total() == before:
                 break

@@ -20,6 +20,7 @@ from memfold.tools.cli._shared import (
     fail,
     json_option,
     open_client,
+    progress,
     report,
     resolve,
     say,
@@ -124,8 +125,14 @@ def reembed_command(
     with open_client(dsn):
         pass
     where = resolve(dsn)
+    tell = progress()
+
+    def told(one: reembed.Progress) -> None:
+        done = f"{one.dropped:,} dropped" if remove else f"{one.added:,} added"
+        tell(f"{one.tenant_id}  {done}, {(one.dropped or one.added) / max(one.seconds, 1e-9):,.0f} a second")
+
     if remove:
-        dropped = list(reembed.drop(where, old, batch=batch, pause=pause, told=_dropped))
+        dropped = list(reembed.drop(where, old, batch=batch, pause=pause, told=told))
         for one in dropped:
             _line(one.tenant_id, f"{one.dropped:,} vectors of {old} dropped", one)
         report({"tenants": dropped})
@@ -143,7 +150,7 @@ def reembed_command(
         embedder = LocalEmbedder(embed_path, name=new)
     else:
         embedder = OpenAIEmbedder(embed_model or new, embed_url, name=new)
-    given: dict[str, Any] = {"batch": batch, "per_second": per_second, "pause": pause, "told": _added}
+    given: dict[str, Any] = {"batch": batch, "per_second": per_second, "pause": pause, "told": told}
     try:
         if cut_over:
             needed = [vectors, embed_path, embed_url, embed_model].count(None) < 4
@@ -172,14 +179,6 @@ def reembed_command(
 
 def _line(tenant: str, what: str, one: reembed.Progress) -> None:
     show(f"{tenant}  {what} in {one.seconds:.1f} s, longest call {one.longest * 1000:.0f} ms")
-
-
-def _added(one: reembed.Progress) -> None:
-    say(f"{one.tenant_id}  {one.added:,} added, {one.added / max(one.seconds, 1e-9):.0f} a second")
-
-
-def _dropped(one: reembed.Progress) -> None:
-    say(f"{one.tenant_id}  {one.dropped:,} dropped")
 
 
 def _status(where: str, old: str, new: str, tenant: str | None) -> None:

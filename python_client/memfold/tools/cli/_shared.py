@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from pathlib import Path
@@ -203,26 +204,65 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
+class _Line:
+    """The line of stderr that says how far a command is."""
+
+    after = 2.0
+    """Seconds before it appears: most commands end sooner."""
+    shown = False
+
+    def show(self, text: str) -> None:
+        click.echo(f"\r\x1b[K{escape_line(text)}", nl=False, err=True)
+        self.shown = True
+
+    def clear(self) -> None:
+        if self.shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self.shown = False
+
+
+_LINE = _Line()
+
+
+def progress() -> Callable[[str], None]:
+    """A function that says how far the command is: only on a terminal, at most five times a second."""
+    due = time.monotonic() + _LINE.after
+    visible = sys.stderr is not None and sys.stderr.isatty()
+
+    def tell(text: str) -> None:
+        nonlocal due
+        if visible and time.monotonic() >= due:
+            due = time.monotonic() + 0.2
+            _LINE.show(text)
+
+    click.get_current_context().call_on_close(_LINE.clear)
+    return tell
+
+
 def show(line: str) -> None:
     """Print a line."""
     if not wants_json():
+        _LINE.clear()
         click.echo(escape_line(line))
 
 
 def show_lines(text: str) -> None:
     """Print several lines, with each stored text on one line, as ``table_of`` returns them."""
     if not wants_json():
+        _LINE.clear()
         click.echo(escape(text))
 
 
 def say(line: str) -> None:
     """Print a line on stderr."""
+    _LINE.clear()
     click.echo(escape_line(line), err=True)
 
 
-def say_lines(text: str, begin: str = "") -> None:
+def say_lines(text: str) -> None:
     """Print several lines on stderr."""
-    click.echo(begin + escape(text), err=True)
+    _LINE.clear()
+    click.echo(escape(text), err=True)
 
 
 def fail(message: str) -> NoReturn:
