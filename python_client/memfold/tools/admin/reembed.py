@@ -308,10 +308,18 @@ def drop(
         known = session.call(
             "select m.replaced_by from memfold.embedding_models as m where m.model = %(old)s", old=old
         )
-        if not known or known[0]["replaced_by"] is None:
+        if not known:
+            names = session.call("select m.model from memfold.embedding_models as m order by m.model")
             raise MemfoldError(
-                "the embedding model has not been replaced" if known else "unknown embedding model",
-                sqlstate="MF048" if known else "MF013",
+                "unknown embedding model",
+                sqlstate="MF013",
+                detail=f"Registered: {', '.join(row['model'] for row in names) or 'none'}.",
+                hint="Name one of these.",
+            )
+        if known[0]["replaced_by"] is None:
+            raise MemfoldError(
+                "the embedding model has not been replaced",
+                sqlstate="MF048",
                 hint="Cut over first: memfold reembed --from OLD --to NEW --cut-over.",
             )
         for row in session.call("select s as ddl from memfold.vector_index_ddl(%(old)s, true) as s", old=old):
