@@ -127,3 +127,17 @@ def test_the_longer_beginning_wins(db: DB) -> None:
         assert (
             one(db, "select subject from memories where memory_id = %s", ingest(db, text).memory_id) == name
         )
+
+
+def test_a_link_of_all_leaves_a_bucket_with_its_own(db: DB) -> None:
+    for bucket in ("default", "other"):
+        ingest(db, "Bob likes tea", subject="Bob", bucket_id=bucket)
+    link(db, "subject", "bob", "Robert of default", "default")  # what it is about is not taken up yet
+    db.execute("select link_subject('Bob', 'Robert of all', 'acme', '*')")
+    db.execute("call take_up_links('acme', '*')")
+    assert db.execute(
+        "select bucket_id, subject from memories where tenant_id = 'acme' order by 1"
+    ).fetchall() == [
+        ("default", "Bob"),
+        ("other", "Robert of all"),
+    ]

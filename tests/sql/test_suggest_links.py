@@ -105,6 +105,17 @@ def test_dissimilar_names_are_suggested_by_their_facts(db: DB) -> None:
     assert pairs(db) == {("my boss", "Georg Maier")}
 
 
+@pytest.mark.parametrize(("names", "found"), [(20, True), (21, False)])
+def test_what_many_names_state_is_not_evidence(db: DB, names: int, found: bool) -> None:
+    firsts, lasts = ("Ann", "Bea", "Cy", "Dan", "Eve"), ("Fox", "Gray", "Hall", "Iles", "Jones")
+    people = [f"{first} {last}" for first in firsts for last in lasts]
+    for text in ("likes tea", "owns a boat"):
+        for name in ["my boss", *people][:names]:
+            ingest(db, f"{name} {text}", subject=name)
+            ingest(db, f"my boss {text}", subject=name)
+    assert (pairs(db) != set()) is found
+
+
 def test_near_facts_count_where_the_guard_is_clean(db: DB) -> None:
     model(db)
     for axis, (one, other) in enumerate(
