@@ -40,6 +40,7 @@ EXTRAS = (
     "judge-local",
     "mcp",
     "migrate",
+    "openai",
     "otel",
     "server",
     "web",
@@ -370,7 +371,7 @@ def test_the_mcp_extra_serves(built: dict[str, Built], empty: Empty, dsn: str) -
 def test_openai_embedder_names_the_extra(built: dict[str, Built], empty: Empty) -> None:
     empty.have(closure(built["memfold"].wheel, ()))
     done = empty.python("from memfold import OpenAIEmbedder; OpenAIEmbedder('m')")
-    assert "HINT: Run: pip install 'memfold[judge]'" in done.stderr
+    assert "HINT: Run: pip install 'memfold[openai]'" in done.stderr
 
 
 def test_the_script_says_what_it_needs(

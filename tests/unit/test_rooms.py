@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agents": {"client"},
     "tools": {"client", "adopt", "agents"},
     "memfold": {"client"},
+    "testing": {"client", "tools"},
     "__main__": {"client", "tools"},
 }
 
@@ -173,6 +174,8 @@ def test_what_tests_share_is_in_their_support() -> None:
                 "memfold.tools.cli",
             },
         ),
+        # pytest loads it in every project
+        ("memfold.testing", {"memfold.client", "memfold.tools", "psycopg"}),
         (
             "memfold.tools.cli",
             {
@@ -203,7 +206,7 @@ def test_what_tests_share_is_in_their_support() -> None:
             },
         ),
     ],
-    ids=["memfold", "memfold.tools.cli", "tests.conftest"],
+    ids=["memfold", "memfold.testing", "memfold.tools.cli", "tests.conftest"],
 )
 def test_what_takes_long_is_loaded_where_it_is_used(module: str, absent: set[str]) -> None:
     program = f"import sys, {module}; print(*sys.modules)"

@@ -42,7 +42,7 @@ class OpenAIEmbedder:
         timeout: float = 30.0,
         max_retries: int = 2,
     ) -> None:
-        check("judge", "openai")
+        check("openai", "openai")
         self.model = name or model
         self.dimensions = dimensions
         self._request: dict[str, Any] = {"model": model, "encoding_format": "float"}
