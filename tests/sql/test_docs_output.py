@@ -95,6 +95,7 @@ STORIES = [
         """,
     ),
     ("rules.md", "select action from ingest_memory('Alice lives in Lyon.'", ""),
+    ("model-your-data.md", "select set_predicate('lives_in', '*')", ""),
     ("forgetting.md", "select r.action from (values ('Paris')", "select set_predicate('lives_in', 'acme');"),
     ("recall.md", "select ingest_memory('Ann works at VW'", "select set_predicate('works_at', 'docs');"),
     (
