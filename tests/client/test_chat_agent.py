@@ -1,12 +1,14 @@
-"""The agent of docs/cookbook.md: fifty messages, recorded answers of a model, sixteen questions."""
+"""The agent of docs/cookbook.md: fifty messages, recorded answers of a model, sixteen questions. And the skill."""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -14,6 +16,10 @@ from pydantic import ValidationError
 from memfold import LocalEmbedder, Memfold
 from memfold.client.facts import Facts, remember
 from memfold.client.judging import Answer
+from memfold.client.types import Action
+from tests.conftest import Target
+from tests.support import servers
+from tests.support.docs_pages import blocks
 from tests.support.memories import check
 from tests.support.queries import DB
 
@@ -145,3 +151,27 @@ def test_with_a_judge_the_newest_of_undecided_values_stays_first(dsn: str) -> No
         for verify in (False, True):
             found = client.search("Where?", verify=verify)
             assert [one.object for one in found] == ["Paris", "Lyon"]
+
+
+def test_the_skill_does_what_it_teaches(
+    dsn: str, target: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """contrib/skill/SKILL.md: its Python and its SQL, one after the other in one database."""
+    skill = servers.ROOT / "contrib" / "skill" / "SKILL.md"
+    monkeypatch.setenv("MEMFOLD_DSN", dsn)
+    (python,), (statements,) = blocks(skill, "python"), blocks(skill, "sql")
+    exec(python, names := dict[str, Any]())  # noqa: S102 (a file of this repository)
+    names["memfold"].close()
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[:2] == ["inserted", "Alice lives in Lyon."]
+    assert printed[2].startswith("- Alice lives in Lyon.")
+    done = subprocess.run(
+        [target.cluster.bindir / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", dsn], input=statements,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert [line.split("|")[0] for line in done.stdout.splitlines()] == ["merged", "Alice lives in Lyon."]
+    text = skill.read_text()
+    shown = set(re.findall(r"`(\w+)`", text.split("`action` is ")[1].split(". ")[0]))
+    assert shown == set(get_args(Action)) - {"embedded"}  # of a late vector
+    methods = re.findall(r"`(\w+)(?:\(\w+\))?`", text.split("5. Correct")[1].split("6. Errors")[0])
+    assert [name for name in methods if not hasattr(Memfold, name)] == []
