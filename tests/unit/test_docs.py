@@ -179,6 +179,13 @@ def test_hooks_run_what_lint_runs() -> None:
     assert sorted(re.sub(r"^bash -c '(.*)'$", r"\1", entry) for entry in hooks) == sorted(lint)
 
 
+def test_the_workflow_runs_goals_that_exist() -> None:
+    goals = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    run = re.findall(r"run: make ([\w-]+)$", (ROOT / ".github/workflows/test.yml").read_text(), re.M)
+    assert sorted(run) == ["lint", "test"]
+    assert set(run) <= goals
+
+
 def table_rows(page: str) -> list[list[str]]:
     lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
