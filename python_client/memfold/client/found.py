@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar
 from uuid import UUID
 
-from memfold.client.types import Embedding, Row
+from memfold.client.types import Embedding, FromRow, Row
 
 SearchBy: TypeAlias = Literal["vector", "words", "both"]
 INCOMPLETE = "01M01"
@@ -75,7 +75,7 @@ class SearchFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ForgottenMemory:
+class ForgottenMemory(FromRow):
     """A memory that ``forget`` takes away (``action`` rejected or erased), or that became current by it (current again).
 
     ``run_id``: for ``undo_run``; None: a preview, or erased. ``similarity``: the best of its texts' to the query.
@@ -88,10 +88,6 @@ class ForgottenMemory:
     predicate: str | None
     content: str
     similarity: float | None
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
 
 
 class ForgetFields(TypedDict, total=False):
@@ -108,7 +104,7 @@ class ForgetFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileFact:
+class ProfileFact(FromRow):
     """A current memory about a subject. ``disputed_by``: as of ``FoundMemory``."""
 
     memory_id: UUID
@@ -117,10 +113,6 @@ class ProfileFact:
     object: str | None
     valid_from: datetime
     disputed_by: tuple[UUID, ...]
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{**row, "disputed_by": tuple(row["disputed_by"])})
 
 
 class Profile(tuple[ProfileFact, ...]):
@@ -134,7 +126,7 @@ class Profile(tuple[ProfileFact, ...]):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundMemory:
+class FoundMemory(FromRow):
     """A memory that a search shows, best first.
 
     ``similarity`` is that of ``content``, ``matched_similarity`` that of ``matched_content``, the nearest of its
@@ -174,7 +166,5 @@ class FoundMemory:
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        values = {field.name: row[field.name] for field in fields(cls) if field.name != "display_text"}
-        values["collapsed_ids"] = tuple(row["collapsed_ids"])
-        values["disputed_by"] = tuple(row["disputed_by"])
-        return cls(**values, display_text=row["content"])
+        # not super(): a class with slots is made twice, and super() would name the first
+        return cls(**cls._values({**row, "display_text": row["content"]}))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import LiteralString
+
+from memfold.client.types import CandidateFields, Memory, ProbeFields
 
 BEGIN = "begin isolation level read committed"
 COMMIT = "commit"
@@ -27,14 +30,8 @@ def _function(name: LiteralString, *arguments: LiteralString) -> str:
     return name
 
 
-CANDIDATE: tuple[LiteralString, ...] = (
-    "content", "tenant_id", "bucket_id", "memory_type", "subject", "predicate", "object", "embedding", "embedding_model",
-    "source_turn_ids", "source_confidence", "extractor_confidence", "session_id", "origin", "metadata", "observed_at",
-    "valid_from", "valid_until", "idempotency_key",
-)  # fmt: skip
-KNOWN_ARGUMENTS: tuple[LiteralString, ...] = (
-    "content", "tenant_id", "bucket_id", "memory_type", "subject", "predicate", "metadata",
-)  # fmt: skip
+CANDIDATE = ("content", "tenant_id", *CandidateFields.__annotations__)
+KNOWN_ARGUMENTS = ("content", "tenant_id", *ProbeFields.__annotations__)
 _SLOT = ("tenant_id", "bucket_id", "subject", "predicate")
 INGEST = _function("ingest_memory", *CANDIDATE, "if_known")
 PREVIEW = _function("preview_memory", *CANDIDATE)
@@ -226,13 +223,14 @@ def known_places(columns: Iterable[str]) -> LiteralString:
     )
 
 
-_MEMORY = """
-select a.memory_id, a.bucket_id, a.status, a.content, a.memory_type, a.subject, a.predicate, a.object, a.root_id,
-    a.repetition_count, a.effective_confidence as confidence, a.metadata, a.session_id, a.first_seen, a.last_seen,
-    a.valid_from, a.valid_until, a.embedding_pending, a.created_at
-from memfold.memory_audit as a
-where a.tenant_id = %(tenant_id)s
-"""
+_MEMORY = (
+    "select "  # noqa: S608 (names of this package)
+    + ", ".join(
+        "a.effective_confidence as confidence" if field.name == "confidence" else "a." + field.name
+        for field in fields(Memory)
+    )
+    + " from memfold.memory_audit as a where a.tenant_id = %(tenant_id)s\n"
+)
 GET = _MEMORY + "and a.memory_id = %(memory_id)s"
 # A linked name is looked up by the name it stands for in the bucket.
 _FILTERS = """

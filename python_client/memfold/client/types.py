@@ -40,6 +40,20 @@ class SupportsToList(Protocol):
     def tolist(self) -> Any: ...
 
 
+@dataclass(frozen=True, slots=True)
+class FromRow:
+    """A result whose fields are columns; arrays become tuples."""
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**cls._values(row))
+
+    @classmethod
+    def _values(cls, row: Row) -> dict[str, Any]:
+        values = {field.name: row[field.name] for field in fields(cls)}
+        return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+
+
 Embedding: TypeAlias = Sequence[float] | SupportsToList | Vector
 
 
@@ -127,7 +141,7 @@ class SimilarMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(FromRow):
     """The result of a judgement.
 
     ``status``: done; obsolete (there is nothing left to decide); open, leased or dead: not answered, both memories
@@ -142,10 +156,6 @@ class Resolution:
     memory_id: UUID | None = None
     event_id: UUID | None = None
     run_id: UUID | None = None
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +198,7 @@ class BatchItem:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownMemory:
+class KnownMemory(FromRow):
     """A hit of tier 1: ``matched_id`` is the text itself, ``memory_id`` its root."""
 
     memory_id: UUID
@@ -196,13 +206,9 @@ class KnownMemory:
     status: str
     content_hash: bytes
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
-
 
 @dataclass(frozen=True, slots=True)
-class UndoneMemory:
+class UndoneMemory(FromRow):
     """A memory of an undone event as it is now; ``event_id`` is that of the undo, which can be undone in turn."""
 
     event_id: UUID
@@ -210,13 +216,9 @@ class UndoneMemory:
     status: str
     content: str
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
-
 
 @dataclass(frozen=True, slots=True)
-class CurrentMemory:
+class CurrentMemory(FromRow):
     """A memory that was current at a time; ``valid_to`` None: it still is."""
 
     memory_id: UUID
@@ -230,10 +232,6 @@ class CurrentMemory:
     repetition_count: int
     confidence: float
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
-
 
 class ListFields(TypedDict, total=False):
     """The options of ``list``. subject and predicate are compared in canonical form."""
@@ -244,7 +242,7 @@ class ListFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(FromRow):
     """A memory as it is stored.
 
     ``root_id``: the root of an alias (status merged). An alias has no counters, which belong to its root: its
@@ -271,10 +269,6 @@ class Memory:
     valid_until: datetime | None
     embedding_pending: bool
     created_at: datetime
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +297,7 @@ class Erasure:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkSuggestion:
+class LinkSuggestion(FromRow):
     """Two names that may be one: the arguments of ``link_subject`` or ``link_predicate``, by ``kind``, and why.
 
     ``alias`` None: for texts without a subject that begin with the name. ``score`` is in (0, 1].
@@ -316,14 +310,9 @@ class LinkSuggestion:
     reasons: tuple[str, ...]
     evidence: Mapping[str, Any]
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        values = {field.name: row[field.name] for field in fields(cls)}
-        return cls(**values | {"reasons": tuple(row["reasons"])})
-
 
 @dataclass(frozen=True, slots=True)
-class PredicateSuggestion:
+class PredicateSuggestion(FromRow):
     """A predicate that may have one value at a time, for ``set_predicate``, and why: see ``suggest_predicates``.
 
     ``score`` is in (0, 1); ``memory_ids`` are two values of one subject, the newer first.
@@ -338,22 +327,13 @@ class PredicateSuggestion:
     together: int
     memory_ids: tuple[UUID, ...]
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        values = {field.name: row[field.name] for field in fields(cls)}
-        return cls(**values | {"memory_ids": tuple(row["memory_ids"])})
-
 
 @dataclass(frozen=True, slots=True)
-class Feedback:
+class Feedback(FromRow):
     """How often a memory was said to have helped, and to have harmed."""
 
     helpful_count: int
     harmful_count: int
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
