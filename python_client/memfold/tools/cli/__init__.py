@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -12,24 +17,7 @@ from memfold.client._text import escape_line
 from memfold.client._version import __version__
 from memfold.client.errors import MemfoldError
 from memfold.tools.admin import migrate, server
-from memfold.tools.cli import (
-    _adopt,
-    _calibrate,
-    _doctor,
-    _export,
-    _files,
-    _import,
-    _judge,
-    _maintenance,
-    _mcp,
-    _psql,
-    _reembed,
-    _search,
-    _status,
-    _undo,
-    _uninstall,
-    _web,
-)
+from memfold.tools.cli import _files, _status
 from memfold.tools.cli._embedding import embed_options, make_embedder
 from memfold.tools.cli._npz import read_vectors
 from memfold.tools.cli._shared import (
@@ -363,25 +351,14 @@ def stats(dsn: str | None, tenant: str | None) -> None:
             say(f"warning: tenant {one.tenant_id}, bucket {one.bucket_id}: {one.warning}")
 
 
-for _command in (
-    _adopt.adopt,
-    _import.import_,
-    _calibrate.calibrate,
-    _doctor.doctor,
-    _export.export,
-    _export.restore,
-    _judge.judge,
-    _judge.review,
-    _mcp.mcp,
-    _reembed.reembed_command,
-    _search.search,
-    _maintenance.consolidate,
-    _maintenance.sweep,
-    _maintenance.maintenance,
-    _psql.psql,
-    _status.status,
-    _undo.undo,
-    _uninstall.uninstall_command,
-    _web.web,
-):
+def _commands() -> Iterator[click.Command]:
+    """Those of the modules of this folder, without the subcommands."""
+    for found in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{found.name}")
+        here = [one for one in vars(module).values() if isinstance(one, click.Command)]
+        nested = [sub for one in here if isinstance(one, click.Group) for sub in one.commands.values()]
+        yield from (one for one in here if one not in nested)
+
+
+for _command in _commands():
     main.add_command(_command)
