@@ -113,7 +113,7 @@ def test_what_else_reads_texts(db: DB) -> None:
         for what, statement, parameters in (
             ("prose", "select length(memfold.canonicalize(%s, 'prose/1'))", (a,)),
             ("flat", "select length(memfold.canonicalize(%s, 'flat/1'))", (a,)),
-            ("features", "select memfold_internal._pair_features('t', 0.9::double precision, %s, %s, '{}')", (a, b)),
+            ("features", "select memfold_internal._pair_features(0.9::double precision, %s, %s, '{}')", (a, b)),
             ("words", "select memfold_internal._jaccard("
              " memfold_internal._tokens(%s, 'characters'), memfold_internal._tokens(%s, 'characters'))", (a, b)),
         ):  # fmt: skip

@@ -123,7 +123,7 @@ def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: 
     found = db.execute(
         f"select f.features, memfold_internal.{row[2]}(f.features)"
         " from labelled_pairs as l, lateral (select memfold_internal._pair_features("
-        "'acme', (l.similarities ->> 'm')::float8, l.content_a, l.content_b, '{}') as features) as f"
+        "(l.similarities ->> 'm')::float8, l.content_a, l.content_b, '{}') as features) as f"
         " order by l.pair_key limit 100".encode()
     ).fetchall()
     features, said = np.array([one[0] for one in found]), np.array([one[1] for one in found])

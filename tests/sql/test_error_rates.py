@@ -97,7 +97,7 @@ cross join lateral (
 cross join lateral (
     select c.guard, case when c.similarity >= m.candidate_threshold
         then memfold_internal._score(
-            m.score_function, memfold_internal._pair_features('acme', c.similarity, p.b, p.a, c.guard)
+            m.score_function, memfold_internal._pair_features(c.similarity, p.b, p.a, c.guard)
         ) end as score
     offset 0
 ) as s
@@ -348,7 +348,7 @@ def test_a_merge_by_score_is_explained(registered: DB, pairs: list[Pair], app: C
     assert len(added) == 6
     # what is listed first adds most, and all of it together is the score
     features = registered.execute(
-        "select memfold_internal._pair_features('acme', %s, %s, %s, '{}')",
+        "select memfold_internal._pair_features(%s, %s, %s, '{}')",
         [found.similarity, pair["b"], pair["a"]],
     ).fetchone()
     assert features is not None

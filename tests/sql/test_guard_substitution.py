@@ -105,7 +105,7 @@ def test_it_escalates_and_is_part_of_the_guard(db: DB) -> None:
 
 def test_fitted_scores_do_not_see_it(db: DB) -> None:
     """Scores were fitted to the other signals: the score of a pair must not change."""
-    query = "select memfold_internal._pair_features('acme', 0.9, 'an oak', 'a pine', %s::text[])"
+    query = "select memfold_internal._pair_features(0.9, 'an oak', 'a pine', %s::text[])"
     with_it, without, other = (
         db.execute(query, [signals]).fetchone()
         for signals in (["name: x <> y", "substitution: oak <> pine"], ["name: x <> y"], [])

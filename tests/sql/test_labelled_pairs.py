@@ -140,7 +140,7 @@ def test_pairs_are_described(db: DB) -> None:
     ]
     call = "select ordinal, guard, features from describe_pairs(%s, %s)"
     expected = db.execute(
-        "select memfold_internal._pair_feature_names(), memfold_internal._pair_features('acme', 0.9, %s, %s, %s)",
+        "select memfold_internal._pair_feature_names(), memfold_internal._pair_features(0.9, %s, %s, %s)",
         ["We use tabs", "We use spaces", ["antonym: tabs <> spaces"]],
     ).fetchone()
     assert expected is not None

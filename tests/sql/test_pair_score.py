@@ -27,7 +27,7 @@ def features(
 ) -> dict[str, float]:
     """The features of a pair, by name."""
     row = db.execute(
-        "select memfold_internal._pair_feature_names(), memfold_internal._pair_features('acme', %s, %s, %s, %s::text[])",
+        "select memfold_internal._pair_feature_names(), memfold_internal._pair_features(%s, %s, %s, %s::text[])",
         [similarity, a, b, guard],
     ).fetchone()
     assert row is not None

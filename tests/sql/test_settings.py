@@ -135,8 +135,8 @@ def decisions(db: DB) -> dict[str, Any]:
                 db, "select pg_catalog.concat_ws(' ', memfold_internal._guard(%s, a, b)::text,"
                 " memfold_internal._guard(%s, b, a)::text, memfold_internal._tokens(a, 'characters')::text,"
                 " (select pg_catalog.string_agg(f.value::numeric::text, ' ') from pg_catalog.unnest("
-                "memfold_internal._pair_features(%s, 0.9::double precision, a, b, '{}')) as f (value)))"
-                " from (values (%s, %s)) as v (a, b)", [TENANT, TENANT, TENANT, a, b])  # fmt: skip
+                "memfold_internal._pair_features(0.9::double precision, a, b, '{}')) as f (value)))"
+                " from (values (%s, %s)) as v (a, b)", [TENANT, TENANT, a, b])  # fmt: skip
         for text in CANONICAL:
             found[f"canonical {text}"] = outcome(
                 db, "select pg_catalog.encode(pg_catalog.convert_to(memfold.canonicalize(%s, p), 'UTF8'), 'hex')"

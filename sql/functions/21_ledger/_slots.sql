@@ -220,7 +220,7 @@ end;
 $$;
 
 -- The one of these roots that was stated last; ties by the order of the ledger.
-create or replace function memfold_internal._stated_last(p_tenant_id text, p_members memfold.memories[]) returns uuid
+create or replace function memfold_internal._stated_last(p_members memfold.memories[]) returns uuid
 language plpgsql stable
 as $$
 begin

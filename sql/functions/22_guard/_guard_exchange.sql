@@ -66,8 +66,8 @@ begin
         return memfold_internal._guard_eastern(p_tenant_id, array_to_string(a, ' '), array_to_string(b, ' '));
     end if;
     v_signal := coalesce(
-        memfold_internal._guard_subject(a, p_marked_a, p_classes_a, p_only_a, b, p_classes_b, p_only_b),
-        memfold_internal._guard_subject(b, p_marked_b, p_classes_b, p_only_b, a, p_classes_a, p_only_a));
+        memfold_internal._guard_subject(a, p_marked_a, p_classes_a, p_only_a, p_classes_b, p_only_b),
+        memfold_internal._guard_subject(b, p_marked_b, p_classes_b, p_only_b, p_classes_a, p_only_a));
     if v_signal is not null then
         return v_signal;
     end if;

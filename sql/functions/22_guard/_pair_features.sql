@@ -61,7 +61,7 @@ return array[
 -- a), the same on every server; finite for any texts.
 -- Longer than 150 lines: one expression per feature, in the order in which scores are fitted.
 create or replace function memfold_internal._pair_features(
-    p_tenant_id text, p_similarity double precision, a text, b text, p_guard text[]
+    p_similarity double precision, a text, b text, p_guard text[]
 ) returns double precision[]
 language plpgsql immutable parallel safe
 as $$

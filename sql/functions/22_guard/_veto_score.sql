@@ -20,7 +20,7 @@ language plpgsql immutable parallel safe
 as $$
 begin
     -- neither cosine nor guard: the same for every model, and independent of the guard
-    return memfold_internal._pair_features(null, null, memfold_internal._veto_text(a), memfold_internal._veto_text(b), null);
+    return memfold_internal._pair_features(null, memfold_internal._veto_text(a), memfold_internal._veto_text(b), null);
 end;
 $$;
 

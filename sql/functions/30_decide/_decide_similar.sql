@@ -24,7 +24,7 @@ begin
     from memfold.memories as m where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_memory_id;
     select m.* into strict b
     from memfold.memories as m where m.tenant_id = p_tenant_id collate "C" and m.memory_id = p_other_id;
-    return memfold_internal._score(p_score, memfold_internal._pair_features(p_tenant_id, p_similarity, a.content, b.content,
+    return memfold_internal._score(p_score, memfold_internal._pair_features(p_similarity, a.content, b.content,
         memfold_internal._guard_pair(p_tenant_id, a.content, b.content, a.object, b.object, a.bucket_id)));
 end;
 $$;
@@ -141,12 +141,12 @@ begin
                 v_signals := memfold_internal._guard_pair(c.tenant_id, c.content, v_neighbour.content, c.object, v_neighbour.object,
                     c.bucket_id);
                 v_own := memfold_internal._score(v_score, memfold_internal._pair_features(
-                    c.tenant_id, v_neighbour.similarity, c.content, v_neighbour.content, v_signals));
+                    v_neighbour.similarity, c.content, v_neighbour.content, v_signals));
             end if;
             v_value := v_own;
             if v_neighbour.matched_id <> v_neighbour.root_id and v_neighbour.matched_similarity >= v_floor then
                 v_value := greatest(v_own, memfold_internal._score(v_score, memfold_internal._pair_features(
-                    c.tenant_id, v_neighbour.matched_similarity, c.content, v_neighbour.matched_content,
+                    v_neighbour.matched_similarity, c.content, v_neighbour.matched_content,
                     memfold_internal._guard_pair(c.tenant_id, c.content, v_neighbour.matched_content, c.object,
                         v_neighbour.matched_object, c.bucket_id))));
             end if;

@@ -126,7 +126,7 @@ begin
                 select o.memory_id from unnest(p_members) as o where not o.is_ingested
             ), j.tenant_id);
         end if;
-        v_id := memfold_internal._stated_last(j.tenant_id, p_members);
+        v_id := memfold_internal._stated_last(p_members);
         select o.* into strict v_kept from unnest(p_members) as o where o.memory_id = v_id;
         r.action := 'superseded';
         r.memory_id := v_kept.memory_id;

@@ -9,7 +9,7 @@
 -- The six features that contribute most to a pair's score (calibrations.score), as text, in log-odds; null without a score.
 -- SECURITY DEFINER so that readers of memories need no right to the functions that it calls.
 create or replace function memfold_internal._explain_pair(
-    p_tenant_id text, p_score jsonb, p_similarity double precision, p_guard text[], p_content text, p_other_content text
+    p_score jsonb, p_similarity double precision, p_guard text[], p_content text, p_other_content text
 ) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -17,7 +17,7 @@ begin
     return (
         select string_agg(format('%s %s', coalesce(s.feature, 'any pair'), to_char(s.contribution, 'FMSG990.00')), ', ' order by s.place)
         from memfold_internal._explain_score(p_score, memfold_internal._pair_features(
-            p_tenant_id, p_similarity, p_content, p_other_content, p_guard))
+            p_similarity, p_content, p_other_content, p_guard))
             with ordinality as s (feature, feature_value, contribution, place)
         where s.place <= 6
     );
@@ -198,7 +198,7 @@ begin
             || coalesce('  run ' || r.run_id, '')
             || coalesce('  reason: ' || r.reason, '');
         if r.method = 'score' then
-            v_score := memfold_internal._explain_pair(m.tenant_id, (
+            v_score := memfold_internal._explain_pair((
                 select c.score
                 from memfold.memory_vectors as v
                 join memfold.embedding_models as e on e.model = v.model and e.score_function is not null

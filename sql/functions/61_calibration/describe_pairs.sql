@@ -10,7 +10,7 @@ begin
     return query
     select p.place, g.guard, case when p.pair ? 'similarity' then (
         select json_object_agg(f.name, f.value order by f.place)
-        from unnest(memfold_internal._pair_feature_names(), memfold_internal._pair_features(describe_pairs.tenant_id,
+        from unnest(memfold_internal._pair_feature_names(), memfold_internal._pair_features(
             (p.pair ->> 'similarity')::double precision, p.pair ->> 'a', p.pair ->> 'b', g.guard))
             with ordinality as f (name, value, place)
     ) end
