@@ -43,12 +43,14 @@ CALIBRATE = (
     "calibrate", MODEL, "--tenant", TENANT, "--score", "fitted", "--floor", "0.5",
     "--max-false-merge", "0.02", "--max-false-keep", "0.2",
 )  # fmt: skip
-MERGED = """
-select memory_id from memfold.memory_audit
-where tenant_id = %s and status = 'active'
-order by aliases desc nulls last, memory_id
+# Of a slot with a history.
+CHANGED = """
+select i.memory_id from memfold.memory_intervals as i
+join memfold.memory_audit as a on a.tenant_id = i.tenant_id and a.memory_id = i.memory_id
+where i.tenant_id = %s and a.bucket_id = 'maria' and a.predicate = 'works_at' and a.status = 'active'
 limit 1
 """
+CORRECTED = "Maria works at Nordlicht Studio as a design lead."
 
 
 def fill(dsn: str) -> None:
@@ -102,18 +104,28 @@ def main(dsn: str) -> None:
     fill(dsn)
     calibrate(dsn)
     with psycopg.connect(dsn) as db:
-        row = db.execute(MERGED, [TENANT]).fetchone()
-    assert row is not None  # noqa: S101 (the demo merges)
+        db.execute("select set_config('memfold.tenant_id', %s, false)", [TENANT])
+        row = db.execute(CHANGED, [TENANT]).fetchone()
+    assert row is not None  # noqa: S101 (the demo has one)
     with served(dsn, TENANT) as site, browser.started() as driver:
         browser.look(driver)
         driver.get(f"{site.url}/?token={site.token}")
         driver.get(f"{site.url}/queue?bucket=sam")
         take(driver, "queue")
         browser.look(driver, dark=True, narrow=True)
-        take(driver, "queue-narrow-dark")
+        take(driver, "queue-narrow-dark", 740)
         browser.look(driver)
+        driver.get(f"{site.url}/bucket?bucket=maria")
+        take(driver, "bucket", 700)
         driver.get(f"{site.url}/memory/{row[0]}")
         take(driver, "memory", 1000)
+        driver.get(f"{site.url}/memory/{row[0]}/correct")
+        text = driver.find_element(By.TAG_NAME, "textarea")
+        text.clear()
+        text.send_keys(CORRECTED)
+        text.submit()
+        until(lambda: "What will happen" in driver.page_source, "the preview is shown")
+        take(driver, "correct")
         driver.get(f"{site.url}/runs/plan?kind=sweep&bucket={PILE}")
         take(driver, "dry-run", 620)
         driver.find_element(By.CSS_SELECTOR, "main button").click()

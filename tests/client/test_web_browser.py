@@ -42,7 +42,8 @@ def driver(chromium: webdriver.Chrome) -> webdriver.Chrome:
 
 def enter(driver: webdriver.Chrome, site: Site) -> None:
     driver.get(f"{site.url}/?token={site.token}")
-    assert driver.current_url == f"{site.url}/queue"
+    assert driver.current_url == f"{site.url}/buckets"
+    driver.get(f"{site.url}/queue")
 
 
 def complaints(driver: webdriver.Chrome) -> list[Any]:
@@ -127,6 +128,30 @@ def test_a_key_that_is_typed_or_held_with_another_does_nothing(
     assert db.execute("select count(*) from memfold.judgements where status = 'open'").fetchone() == (2,)
 
 
+def test_on_a_phone_the_answers_are_in_reach_and_a_term_is_explained_by_keyboard(
+    db: DB, dsn: str, driver: webdriver.Chrome
+) -> None:
+    persons(db)
+    pairs(db, 1)
+    with served(dsn) as site:
+        enter(driver, site)
+        browser.look(driver, narrow=True)
+        driver.get(f"{site.url}/queue")
+        seen = (
+            "const at = arguments[0].getBoundingClientRect(); return at.top > 0 && at.bottom <= innerHeight"
+        )
+        buttons = driver.find_elements(By.CSS_SELECTOR, "button[name=verdict]")
+        assert len(buttons) == 4
+        assert all(driver.execute_script(seen, button) for button in buttons)
+        # equal in both, so shown once
+        assert driver.find_element(By.TAG_NAME, "main").text.count("Alice 0\n") == 1
+        term = driver.find_element(By.XPATH, "//summary[text()='similarity']")
+        assert "How near" not in driver.find_element(By.TAG_NAME, "main").text
+        driver.execute_script("arguments[0].focus()", term)
+        ActionChains(driver).send_keys("\ue007").perform()
+        assert "How near" in driver.find_element(By.TAG_NAME, "main").text
+
+
 def test_keys_name_the_memories_of_a_cluster(db: DB, dsn: str, driver: webdriver.Chrome) -> None:
     ids = cluster(db)
     with served(dsn) as site:
@@ -171,7 +196,7 @@ def test_without_javascript_pages_are_read_and_forms_work(db: DB, dsn: str) -> N
         assert "Alice 0 has a cat." in driver.find_element(By.CSS_SELECTOR, ".pair").text
         driver.find_element(By.LINK_TEXT, "memory A").click()
         assert "Ledger" in driver.find_element(By.TAG_NAME, "main").text
-        for name in ("Search", "Buckets", "Runs", "Queue"):
+        for name in ("Search", "Buckets", "Runs", "Statistics", "Queue"):
             driver.find_element(By.LINK_TEXT, name).click()
             assert driver.find_element(By.TAG_NAME, "h1").text == name
         for button, told in (
@@ -201,14 +226,16 @@ def test_axe_finds_nothing_wide_or_narrow_light_or_dark(
     run, asked = db.execute(
         "select run_id, judgement_id from memfold.judgements where run_id is not null and member_ids is not null"
     ).fetchall()[0]
-    paths = ["/queue", f"/queue?judgement={asked}&sql", f"/memory/{ids[0]}", "/buckets", "/runs", f"/runs/{run}",
-             "/runs/plan?kind=consolidation", "/search?q=dogs", "/calibrations",
+    paths = ["/queue", f"/queue?judgement={asked}&sql", f"/memory/{ids[0]}", "/buckets", "/bucket?bucket=default&show=all",
+             *(f"/memory/{ids[0]}/{kind}" for kind in ("correct", "merge", "forget", "erase")), "/statistics",
+             "/runs", f"/runs/{run}", "/runs/plan?kind=consolidation", "/search?q=dogs", "/calibrations",
              f"/calibrations/{calibrated(db)}", "/nowhere"]  # fmt: skip
     found: dict[str, Any] = {}
     with served(dsn) as site:
         enter(driver, site)
         for path in paths:
             driver.get(site.url + path)
+            driver.execute_script("document.querySelectorAll('details').forEach(one => one.open = true)")
             driver.execute_script(axe)
             for dark, narrow in ((False, False), (True, True)):
                 browser.look(driver, dark=dark, narrow=narrow)

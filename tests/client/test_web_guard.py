@@ -45,7 +45,7 @@ def test_without_the_cookie_nothing_is_shown_or_done(db: DB, dsn: str) -> None:
     persons(db)
     pairs(db, 1)
     before = written(db)
-    assert sum(kind == "POST" for kind in PATHS.values()) == 6
+    assert sum(kind == "POST" for kind in PATHS.values()) == 8
     with served(dsn) as site:
         page = site.get("/queue")
         csrf = re.findall(r'name="csrf" value="(\w+)"', page)[0]
@@ -197,7 +197,7 @@ def test_it_prints_its_url_serves_and_ends(db: DB, dsn: str) -> None:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", url)
         with httpx2.Client() as client:
             answer = client.get(url, follow_redirects=True)
-            assert (answer.status_code, answer.url.path) == (200, "/queue")
+            assert (answer.status_code, answer.url.path) == (200, "/buckets")
             with pytest.raises(httpx2.ConnectError):
                 client.get(f"http://127.0.0.2:{answer.url.port}/")
     finally:

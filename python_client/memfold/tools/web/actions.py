@@ -81,11 +81,11 @@ def undo_answer(session: Session, request: Request, form: FormData) -> str:
 
 
 def undo(session: Session, request: Request, form: FormData) -> str:
-    """Undo one event of the ledger."""
+    """Undo events of the ledger, in the order in which they are given."""
     params = request.query_params
-    event_id = uuid_of(params.get("event"), "event")
-    session.call(queries.UNDO, event_id=event_id, reason=REASON)
-    return f"/memory/{uuid_of(params.get('memory'), 'memory')}"
+    for given in params.getlist("event") or [""]:
+        session.call(queries.UNDO, event_id=uuid_of(given, "event"), reason=REASON)
+    return link(f"/memory/{uuid_of(params.get('memory'), 'memory')}", {"did": "undo"})
 
 
 def start_run(session: Session, request: Request, form: FormData) -> str:

@@ -21,7 +21,7 @@ from memfold.client._log import get_logger
 from memfold.client._text import describe_error
 from memfold.client.errors import MemfoldError
 from memfold.client.types import Row
-from memfold.tools.web import actions, pages, statements
+from memfold.tools.web import actions, browse, changes, pages, statements
 from memfold.tools.web.database import Place, Pool, Session
 from memfold.tools.web.pages import Shown
 from memfold.tools.web.rendering import HERE, link, make_environment
@@ -71,6 +71,9 @@ class Pages:
             if tenant is None:
                 return RedirectResponse("/", 303)
 
+            if request.method == "POST":
+                request.state.form = await self._form(request)
+
             def work() -> tuple[Shown, list[tuple[str, str]]]:
                 with self._pool.session(tenant) as session:
                     return read(session, request), session.statements
@@ -82,12 +85,7 @@ class Pages:
 
     def action(self, act: Act) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            form = await request.form(max_files=0, max_fields=100)
-            # in addition to the cookie, which other pages cannot send, and Origin, which they cannot forge
-            if not hmac.compare_digest(str(form.get("csrf", "")).encode(), self._csrf.encode()):
-                raise HTTPException(
-                    403, "The form is from another page, or from an earlier start of this server."
-                )
+            form = await self._form(request)
             tenant = self._tenant(request)
             if tenant is None:
                 return RedirectResponse("/", 303)
@@ -100,6 +98,15 @@ class Pages:
             return RedirectResponse(self._with_tenant(path, tenant), 303)
 
         return self._told(endpoint)
+
+    async def _form(self, request: Request) -> FormData:
+        form = await request.form(max_files=0, max_fields=100)
+        # in addition to the cookie, which other pages cannot send, and Origin, which they cannot forge
+        if not hmac.compare_digest(str(form.get("csrf", "")).encode(), self._csrf.encode()):
+            raise HTTPException(
+                403, "The form is from another page, or from an earlier start of this server."
+            )
+        return form
 
     def _told(self, endpoint: Endpoint) -> Endpoint:
         """Errors become pages, not tracebacks, which might quote a memory."""
@@ -114,7 +121,7 @@ class Pages:
 
     async def tenants(self, request: Request) -> Response:
         if self._fixed is not None:
-            return RedirectResponse("/queue", 303)
+            return RedirectResponse("/buckets", 303)
 
         def work() -> tuple[list[Row], list[tuple[str, str]]]:
             with self._pool.session(None) as session:
@@ -156,6 +163,12 @@ class Pages:
         def url(path: str, **given: Any) -> str:
             return self._with_tenant(link(path, given), tenant)
 
+        def here_with(**given: Any) -> str:
+            return link(path, dict(params) | given)
+
+        # a form's preview is shown at a path that only takes the form
+        path = request.url.path.removesuffix("/preview")
+
         params = [(name, value) for name, value in request.query_params.multi_items() if name != "sql"]
         made = self._templates.get_template(f"{name}.html").render(
             **shown,
@@ -166,8 +179,8 @@ class Pages:
             csrf=self._csrf,
             bucket=request.query_params.get("bucket", ""),
             shows_sql="sql" in request.query_params,
-            here=link(request.url.path, dict(params)),
-            here_sql=link(request.url.path, dict(params) | {"sql": True}),
+            here_with=here_with,
+            heading={403: "Not allowed", 404: "Not found"}.get(status, "Not done"),
         )
         return HTMLResponse(made, status)
 
@@ -181,8 +194,15 @@ def make_app(place: Place, csrf: str) -> Starlette:
         Route("/queue/answer", made.action(actions.answer), methods=["POST"]),
         Route("/queue/undo", made.action(actions.undo_answer), methods=["POST"]),
         Route("/memory/{memory_id:uuid}", made.page("memory", pages.memory)),
+        Route("/memory/{memory_id:uuid}/{kind}", made.page("change", changes.preview)),
+        Route(
+            "/memory/{memory_id:uuid}/{kind}/preview", made.page("change", changes.preview), methods=["POST"]
+        ),
+        Route("/memory/{memory_id:uuid}/{kind}/apply", made.action(changes.apply), methods=["POST"]),
         Route("/undo", made.action(actions.undo), methods=["POST"]),
-        Route("/buckets", made.page("buckets", pages.buckets)),
+        Route("/buckets", made.page("buckets", browse.buckets)),
+        Route("/bucket", made.page("bucket", browse.bucket)),
+        Route("/statistics", made.page("statistics", pages.stats)),
         Route("/runs", made.page("runs", pages.runs)),
         Route("/runs/plan", made.page("plan", pages.plan)),
         Route("/runs/start", made.action(actions.start_run), methods=["POST"]),
@@ -191,7 +211,7 @@ def make_app(place: Place, csrf: str) -> Starlette:
         Route("/runs/{run_id:uuid}/undo", made.action(actions.undo_run), methods=["POST"]),
         Route("/calibrations", made.page("calibrations", pages.calibrations)),
         Route("/calibrations/{calibration_id:uuid}", made.page("calibration", pages.calibration)),
-        Route("/search", made.page("search", pages.search)),
+        Route("/search", made.page("search", browse.search)),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: made.failed}, lifespan=made.lifespan)

@@ -52,6 +52,12 @@ class Session:
         self.statements.append((name, as_sql(statement, arguments)))
         return self._client._drive(self.core.send(statement, arguments, reads=True))
 
+    def dry_run(self, name: str, function: str, arguments: Mapping[str, Any]) -> list[Row]:
+        """What a function that writes returns; it is rolled back."""
+        statement = queries.call(function, arguments)
+        self.statements.append((name, f"begin;\n{as_sql(statement, arguments)}\nrollback;"))
+        return self._client._drive(self.core.send(statement, arguments, keep=lambda _: False))
+
     def call(self, function: str, **given: Any) -> list[Row]:
         """A function that writes."""
         arguments = {**given, "tenant_id": self.tenant_id}

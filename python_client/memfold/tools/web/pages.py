@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -11,12 +12,10 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from memfold.client import queries
-from memfold.client._text import describe_error
 from memfold.client.errors import (
     CalibrationNotFoundError,
     InvalidArgumentError,
     JudgementNotFoundError,
-    MemfoldError,
     MemoryNotFoundError,
     RunNotFoundError,
 )
@@ -26,6 +25,7 @@ from memfold.tools.review.answers import describe_closed, describe_outcome, desc
 from memfold.tools.review.display import rows_of, titles
 from memfold.tools.web import statements
 from memfold.tools.web.database import Session
+from memfold.tools.web.timeline import drawn
 
 Shown: TypeAlias = Mapping[str, Any]
 
@@ -100,33 +100,54 @@ def queue(session: Session, request: Request) -> Shown:
         )
         if rows:
             question, status = question_of(rows[0]), rows[0]["status"]
+    fields = [] if question is None or question.members else list(rows_of(question))
+    # of names, every row is about one of the two
+    same = [
+        field for field in fields[1:] if field[0] and field[1] == field[2] and question and not question.names
+    ]
     return {
         "question": question,
         "is_manual": status in ("done", "obsolete"),
         "sides": {} if question is None else lettered(question),
         "titles": ("", "") if question is None else titles(question),
-        "fields": [] if question is None or question.members else list(rows_of(question)),
+        "fields": [field for field in fields if field not in same],
+        "same": same,
         "waiting": waiting,
         "outcome": outcome,
         "after": after,
     }
 
 
-def memory(session: Session, request: Request) -> Shown:
-    memory_id: UUID = request.path_params["memory_id"]
+def read_memory(session: Session, memory_id: UUID) -> Row:
     found = session.rows("memory", statements.MEMORY, memory_id=memory_id)
     if not found:
         raise MemoryNotFoundError("there is no such memory", detail=f"memory_id was {memory_id}.")
+    return found[0]
+
+
+def memory(session: Session, request: Request) -> Shown:
+    params = request.query_params
+    memory_id: UUID = request.path_params["memory_id"]
+    found = read_memory(session, memory_id)
+    intervals = session.rows("timeline", statements.INTERVALS, memory_id=memory_id)
+    ids = list({str(memory_id), *(str(row["memory_id"]) for row in intervals)})
+    said = session.rows("statements", statements.STATEMENTS, memory_ids=ids)
+    ledger = session.rows("ledger", statements.LEDGER, memory_id=memory_id)
+    events = {uuid_of(given, "event") for given in params.getlist("event")}
     return {
-        "memory": found[0],
+        "memory": found,
         "aliases": session.rows("aliases", statements.ALIASES, memory_id=memory_id),
-        "intervals": session.rows("timeline", statements.INTERVALS, memory_id=memory_id),
+        "drawn": drawn(found, intervals, said, datetime.now(UTC)),
+        "said": said,
         "sources": session.rows("sources", statements.SOURCES, memory_id=memory_id),
-        "ledger": session.rows("ledger", statements.LEDGER, memory_id=memory_id),
+        "ledger": ledger,
+        "did": params.get("did", ""),
+        "of": uuid_of(params.get("of"), "of") or memory_id,
+        "undoable": [row["event_id"] for row in ledger if row["event_id"] in events and row["is_undoable"]],
     }
 
 
-def buckets(session: Session, request: Request) -> Shown:
+def stats(session: Session, request: Request) -> Shown:
     bucket_id = request.query_params.get("bucket") or None
     return {
         "buckets": session.rows("buckets", queries.STATS, bucket_id=bucket_id),
@@ -190,31 +211,3 @@ def calibration(session: Session, request: Request) -> Shown:
         )
     report = session.rows("report", statements.CALIBRATION_REPORT, calibration_id=calibration_id)[0]["report"]
     return {"calibration": found[0], "report": report}
-
-
-def search(session: Session, request: Request) -> Shown:
-    params = request.query_params
-    query, bucket_id = params.get("q", "").strip(), params.get("bucket") or "default"
-    shown: dict[str, Any] = {
-        "query": query,
-        "bucket_id": bucket_id,
-        "rows": [],
-        "by_meaning": False,
-        "trouble": "",
-    }
-    if not query:
-        return shown
-    given: dict[str, Any] = {"bucket_id": bucket_id, "query": query, "max_results": 20, "touch": False}
-    embedder = session.core.embedder
-    if embedder is not None:
-        try:
-            vectors = session.drive(session.core._vectors(embedder, [query]))
-        except MemfoldError:
-            raise
-        except Exception as error:
-            shown["trouble"] = describe_error(error)
-        else:
-            given |= {"query_embedding": vectors[0], "embedding_model": embedder.model}
-            shown["by_meaning"] = True
-    statement = queries.call(queries.SEARCH, ["tenant_id", *given])
-    return shown | {"rows": session.rows("memories", statement, **given)}

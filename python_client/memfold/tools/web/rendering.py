@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,6 +18,48 @@ from memfold.tools.review.display import Span, count_of, differences
 
 HERE = Path(__file__).parent
 
+STATUSES = {
+    "active": ("current", "It is remembered now, and agents are shown it."),
+    "superseded": ("former", "Another value has taken its place. It is kept as history."),
+    "rejected": ("forgotten", "Somebody has rejected it. It is not shown, and refused if it is said again."),
+    "withdrawn": (
+        "withdrawn",
+        "Nothing that was said supports it any more. It is current again if it is said again.",
+    ),
+    "merged": ("alias", "Another wording of a memory, into which it was merged."),
+}
+"""The status of a memory: a word, and what it means."""
+TERMS = {
+    "aliases": "Other wordings of the same fact. They were merged into this memory and count for it.",
+    "confidence": "How sure memfold is, from 0 to 1. It grows with independent statements, and may decay without use.",
+    "cosine": "How near two texts are in meaning, by the embedding model. 1 is the same.",
+    "escalated": "Left to a judge or a person, because the texts were similar and the difference unclear.",
+    "feedback": "How often agents were shown this memory, and how often they reported that it helped or harmed.",
+    "guard": "Differences that the guard sees in the words, such as a negation or another number. Such a pair"
+    " is never merged without asking.",
+    "ledger": "Everything that was said and decided about this memory, newest first. An undo adds a row and deletes none.",
+    "merged away": "Share of what was said that did not become a memory of its own, because it was known already.",
+    "observed": "Statements that agents have handed in.",
+    "score": "What the results are ranked by: how well they fit the query, with some confidence and feedback.",
+    "similarity": "How near the two texts are in meaning, by the embedding model. 1 is the same.",
+    "sources": "The conversations and turns in which this was said.",
+    "superseded": "A newer value has taken the place of an older one, which is kept as history.",
+    "tier 1": "Decided because the text, or one of its aliases, was known already.",
+    "tier 2": "Decided by similarity, names or values, without a model's answer.",
+    "tier 3": "Decided by a judge's model or by a person.",
+    "timeline": "When which value was current. Dots are statements.",
+    "write": "Found when an agent said the newer one.",
+    "synthesis": "Found when an agent said the newer one; the policy asks for one text of both.",
+    "consolidation": "Found by a maintenance run, among memories that were stored before.",
+    "review": "Left to a person by the policy, or by a judge that was unsure.",
+    "forgotten": "Found when an agent said something similar to what somebody has forgotten.",
+    "identity": "Whether two names mean the same person or thing.",
+    "cardinality": "Whether a subject can have several values of this predicate at the same time.",
+    "without vector": "Texts that wait for a vector. Until then they are compared and found by their words alone.",
+    "words": "Share of the query's words that the memory has. Rare words count more.",
+}
+"""A sentence of help for each term of the pages."""
+
 
 def _finalize(value: object) -> object:
     """The value of ``{{ }}``: control characters, including bidirectional ones, become escapes; autoescape does the
@@ -28,6 +71,19 @@ def _finalize(value: object) -> object:
 
 def _time(value: datetime | None) -> str:
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _day(value: datetime) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number) or f"{number} times"
+
+
+def _exact(value: str) -> Markup:
+    """A text that a form sends back: its characters must be those of the memory, even the invisible ones."""
+    return Markup(html.escape(value))  # noqa: S704 (escaped)
 
 
 def _number(value: float | None, digits: int = 3) -> str:
@@ -88,6 +144,7 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(time=_time, number=_number, runs=runs_of)
+    made.filters.update(exact=_exact, time=_time, day=_day, times=_times, number=_number, runs=runs_of)
     made.globals.update(marked=marked, bars=bars, count_of=count_of, outline=outline, tallest=tallest)
+    made.globals.update(statuses=STATUSES, terms=TERMS)
     return made

@@ -1,5 +1,10 @@
 """The statements of the pages: each reads a view or function of memfold, as the server's login."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import LiteralString
+
 # A login that sees all tenants chooses among them: the index is read from one tenant to the next.
 TENANTS = """
 with recursive t (tenant_id) as (
@@ -69,10 +74,39 @@ where tenant_id = %(tenant_id)s and root_id = %(memory_id)s
 order by memory_id
 limit 200
 """
+TEXTS = """
+select memory_id, content, status from memfold.memories
+where tenant_id = %(tenant_id)s and memory_id = any(%(memory_ids)s::uuid[])
+"""
+# The decision that made a new text take the place of an old one.
+CORRECTED = """
+select e.event_id from memfold.ledger as e
+where e.tenant_id = %(tenant_id)s and e.target_id = %(memory_id)s and e.action = 'replaced' and not e.undone
+order by e.event_id desc
+limit 1
+"""
+# Of all values of the memory's slot, if it has one.
 INTERVALS = """
-select valid_from, valid_to from memfold.memory_intervals
-where tenant_id = %(tenant_id)s and memory_id = %(memory_id)s
-order by valid_from
+select i.memory_id, m.content, m.object, m.status, i.valid_from, i.valid_to
+from memfold.memory_intervals as i
+join memfold.memories as m on m.tenant_id = i.tenant_id and m.memory_id = i.memory_id
+where i.tenant_id = %(tenant_id)s and (i.memory_id = %(memory_id)s or i.slot_key = (
+    select o.slot_key from memfold.memory_intervals as o
+    where o.tenant_id = %(tenant_id)s and o.memory_id = %(memory_id)s and o.slot_key is not null
+    limit 1
+))
+order by i.valid_from, i.memory_id
+limit 200
+"""
+STATEMENTS = """
+select coalesce(m.root_id, m.memory_id) as memory_id, e.observed_at, coalesce(e.content, m.content) as content, e.session_id,
+    e.source_turn_ids, e.origin, e.actor
+from memfold.memories as m
+join memfold.ledger as e on e.tenant_id = m.tenant_id and e.memory_id = m.memory_id
+where m.tenant_id = %(tenant_id)s
+    and (m.memory_id = any(%(memory_ids)s::uuid[]) or m.root_id = any(%(memory_ids)s::uuid[]))
+    and e.observation and not e.withdrawn and e.observed_at is not null
+order by e.observed_at desc, e.event_id desc
 limit 200
 """
 _TEXTS = """array(
@@ -106,6 +140,57 @@ order by e.event_id desc
 limit 200
 """
 )
+
+# By the names of the links in the page's head. Directions: names up, figures and times down.
+_BUCKET_ORDERS: dict[str, LiteralString] = {
+    "bucket": "b.bucket_id",
+    "memories": "b.active desc, b.bucket_id",
+    "seen": "b.last_seen desc nulls last, b.bucket_id",
+    "questions": "questions desc, b.bucket_id",
+}
+_BUCKETS: LiteralString = """
+select b.*, coalesce(q.questions, 0) as questions, pg_catalog.count(*) over () as total
+from (
+    select m.bucket_id, pg_catalog.count(*) filter (where m.status = 'active') as active,
+        pg_catalog.count(*) filter (where m.status <> 'active') as former,
+        pg_catalog.max(greatest(c.last_seen, c.alias_last_seen)) as last_seen
+    from memfold.memories as m
+    left join memfold.memory_counters as c on c.tenant_id = m.tenant_id and c.memory_id = m.memory_id
+    where m.tenant_id = %(tenant_id)s and m.root_id is null
+        and pg_catalog.strpos(pg_catalog.lower(m.bucket_id), pg_catalog.lower(%(part)s)) > 0
+    group by m.bucket_id
+) as b
+left join (
+    select j.bucket_id, pg_catalog.count(*) as questions
+    from memfold.judgements as j
+    where j.tenant_id = %(tenant_id)s and j.status in ('open', 'leased')
+    group by j.bucket_id
+) as q on q.bucket_id = b.bucket_id
+order by """
+BUCKETS: Mapping[str, LiteralString] = {
+    name: _BUCKETS + order + "\nlimit %(size)s offset %(skipped)s" for name, order in _BUCKET_ORDERS.items()
+}
+MEMORIES = """
+select a.memory_id, a.content, a.memory_type, a.subject, a.predicate, a.status, a.repetition_count + 1 as statements,
+    a.aliases, a.last_seen, pg_catalog.count(*) over () as total
+from memfold.memory_audit as a
+where a.tenant_id = %(tenant_id)s and a.bucket_id = %(bucket_id)s and a.root_id is null
+    and a.status = any(%(statuses)s::text[])
+    and pg_catalog.strpos(pg_catalog.lower(pg_catalog.concat_ws(' ', a.subject, a.predicate, a.content)),
+        pg_catalog.lower(%(text)s)) > 0
+order by pg_catalog.lower(a.subject) nulls last, a.subject, a.status <> 'active', a.predicate nulls last,
+    a.last_seen desc nulls last, a.memory_id
+limit %(size)s offset %(skipped)s
+"""
+# One search covers at most a thousand buckets.
+RECENT_BUCKETS = """
+select m.bucket_id
+from memfold.memories as m
+where m.tenant_id = %(tenant_id)s
+group by m.bucket_id
+order by pg_catalog.max(m.created_at) desc, m.bucket_id
+limit 1001
+"""
 
 COSTS = """
 select *, avoided_by_hash + avoided_by_alias + avoided_by_vector as avoided
