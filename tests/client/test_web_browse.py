@@ -16,7 +16,7 @@ from memfold.tools.web.timeline import drawn
 from tests.conftest import Connect
 from tests.support.memories import check, ingest, model, status, vector
 from tests.support.queries import DB
-from tests.support.web_pages import Site, form_of, links_of, served, text_of
+from tests.support.web_pages import Site, form_of, links_of, persons, served, text_of
 
 pytestmark = pytest.mark.one_server
 
@@ -71,6 +71,7 @@ def test_a_bucket_lists_its_memories_by_subject_current_ones_first(db: DB, login
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
     for city in ("Rome", "Oslo"):
         ingest(db, f"Bob lives in {city}.", bucket_id="b/1", subject="Bob", predicate="lives_in", object=city)
+    ingest(db, "Bob sells cars.", bucket_id="b/1", subject="Bob", predicate="sells")
     ingest(db, "Ann sails.", bucket_id="b/1", subject="Ann")
     ingest(db, "ann sails", bucket_id="b/1", subject="Ann")
     joke = stored(db, "Ann flies.", bucket_id="b/1", subject="Ann")
@@ -82,7 +83,7 @@ def test_a_bucket_lists_its_memories_by_subject_current_ones_first(db: DB, login
         listed = page[page.index("Ann Ann sails.") :]
         assert re.match(
             r"Ann Ann sails. said twice, last [\d: -]+ Bob Bob lives in Oslo. lives_in said once, last [\d: -]+"
-            r" Bob lives in Rome. former lives_in said once", listed
+            r" Bob sells cars. sells said once, last [\d: -]+ Bob lives in Rome. former lives_in said once", listed
         )  # fmt: skip
         assert "flies" not in page
         assert "Cid" not in page
@@ -114,6 +115,33 @@ def test_search_covers_all_buckets_some_or_one(db: DB, login: str, monkeypatch: 
         monkeypatch.setattr(browse, "_MOST_BUCKETS", 2)
         assert found(site, "dog") == ["team", "user:2"]
         assert "a thousand buckets" in site.get("/search?q=dog")
+
+
+def test_open_questions_are_listed_filtered_and_sorted(
+    db: DB, login: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browse, "SIZE", 2)
+    persons(db)
+    for name, cosine in (("ann", 0.9), ("bob", 0.95), ("cid", 0.85)):
+        ingest(db, f"{name} has a cat.", bucket_id=name, subject=name, **vector(1))
+        made = ingest(db, f"{name} has got a cat at home.", bucket_id=name, subject=name, **vector(cosine))
+        assert made.action == "escalated"
+
+    def listed(site: Site, path: str) -> list[str]:
+        return re.findall(r'<bdi class="tag">(\w+)</bdi>', site.get(path))
+
+    with served(login) as site:
+        (link,) = [one for one in links_of(site.get("/queue")) if one.startswith("/queue/list")]
+        assert "3 questions." in text_of(site.get(link))
+        assert listed(site, link) == ["ann", "bob"]
+        assert listed(site, f"{link}?page=2") == ["cid"]
+        assert listed(site, f"{link}?sort=newest") == ["cid", "bob"]
+        assert listed(site, f"{link}?sort=most+similar") == ["bob", "ann"]
+        assert listed(site, f"{link}?sort=least+similar") == ["cid", "ann"]
+        assert listed(site, f"{link}?text=BOB&kind=review") == listed(site, f"{link}?bucket=bob") == ["bob"]
+        assert "Show all" in site.get(f"{link}?kind=identity")
+        (question,) = [one for one in links_of(site.get(f"{link}?bucket=cid")) if "judgement=" in one]
+        assert "cid has got a cat at home ." in text_of(site.get(question))
 
 
 # changing --------------------------------------------------------------------------------------------------------

@@ -226,10 +226,10 @@ def test_axe_finds_nothing_wide_or_narrow_light_or_dark(
     run, asked = db.execute(
         "select run_id, judgement_id from memfold.judgements where run_id is not null and member_ids is not null"
     ).fetchall()[0]
-    paths = ["/queue", f"/queue?judgement={asked}&sql", f"/memory/{ids[0]}", "/buckets", "/bucket?bucket=default&show=all",
-             *(f"/memory/{ids[0]}/{kind}" for kind in ("correct", "merge", "forget", "erase")), "/statistics",
-             "/runs", f"/runs/{run}", "/runs/plan?kind=consolidation", "/search?q=dogs", "/calibrations",
-             f"/calibrations/{calibrated(db)}", "/nowhere"]  # fmt: skip
+    paths = ["/queue", "/queue/list", f"/queue?judgement={asked}&sql", f"/memory/{ids[0]}", "/buckets",
+             "/bucket?bucket=default&show=all", "/statistics", "/runs", f"/runs/{run}", "/runs/plan?kind=consolidation",
+             "/search?q=dogs", "/calibrations", f"/calibrations/{calibrated(db)}", "/nowhere",
+             *(f"/memory/{ids[0]}/{kind}" for kind in ("correct", "merge", "forget", "erase"))]  # fmt: skip
     found: dict[str, Any] = {}
     with served(dsn) as site:
         enter(driver, site)

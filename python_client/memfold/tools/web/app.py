@@ -191,6 +191,7 @@ def make_app(place: Place, csrf: str) -> Starlette:
     routes = [
         Route("/", made._told(made.tenants)),
         Route("/queue", made.page("queue", pages.queue)),
+        Route("/queue/list", made.page("questions", browse.questions)),
         Route("/queue/answer", made.action(actions.answer), methods=["POST"]),
         Route("/queue/undo", made.action(actions.undo_answer), methods=["POST"]),
         Route("/memory/{memory_id:uuid}", made.page("memory", pages.memory)),

@@ -24,6 +24,8 @@ STATUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "all": ("active", "superseded", "rejected", "withdrawn"),
 }
 """What a bucket's page can show, by the words of its form."""
+KINDS: Final = ("review", "write", "synthesis", "consolidation", "forgotten", "identity", "cardinality")
+"""The kinds of questions, as in the table of judgements."""
 _MOST_BUCKETS = 1000
 """Buckets that one search covers."""
 
@@ -74,6 +76,34 @@ def bucket(session: Session, request: Request) -> dict[str, Any]:
         "shows": list(STATUSES),
         "text": text,
         "erased": int(erased) if erased.isdecimal() and len(erased) < 8 else 0,
+        **_paged(params, rows),
+    }
+
+
+def questions(session: Session, request: Request) -> dict[str, Any]:
+    """The queue as a list."""
+    params = request.query_params
+    sort = params.get("sort", "")
+    if sort not in statements.QUESTIONS:
+        sort = "oldest"
+    kind = params.get("kind", "")
+    text = params.get("text", "").strip()
+    rows = session.rows(
+        "questions",
+        statements.QUESTIONS[sort],
+        bucket_id=params.get("bucket") or None,
+        kind=kind or None,
+        text=text,
+        size=SIZE,
+        skipped=SIZE * (_at(params) - 1),
+    )
+    return {
+        "questions": rows,
+        "kind": kind,
+        "kinds": KINDS,
+        "text": text,
+        "sort": sort,
+        "sorts": list(statements.QUESTIONS),
         **_paged(params, rows),
     }
 

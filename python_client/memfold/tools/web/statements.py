@@ -65,6 +65,27 @@ where j.tenant_id = %(tenant_id)s and j.judgement_id = %(judgement_id)s
 """
 )
 
+_QUESTION_ORDERS: dict[str, LiteralString] = {
+    "oldest": "j.created_at",
+    "newest": "j.created_at desc",
+    "most similar": "j.similarity desc nulls last",
+    "least similar": "j.similarity nulls last",
+}
+_QUESTIONS: LiteralString = """
+select j.judgement_id, j.bucket_id, j.kind, j.similarity, j.guard, j.subject, j.predicate, j.content, j.other_content,
+    pg_catalog.cardinality(j.member_ids) as members, j.created_at, pg_catalog.count(*) over () as total
+from memfold.open_judgements as j
+where j.tenant_id = %(tenant_id)s and j.status <> 'leased'
+    and (%(bucket_id)s::text is null or j.bucket_id = %(bucket_id)s)
+    and (%(kind)s::text is null or j.kind = %(kind)s)
+    and pg_catalog.strpos(pg_catalog.lower(pg_catalog.concat_ws(' ', j.subject, j.predicate, j.content, j.other_content)),
+        pg_catalog.lower(%(text)s)) > 0
+order by """
+QUESTIONS: Mapping[str, LiteralString] = {
+    name: f"{_QUESTIONS}{order}, j.judgement_id\nlimit %(size)s offset %(skipped)s"
+    for name, order in _QUESTION_ORDERS.items()
+}
+
 MEMORY = """
 select * from memfold.memory_audit where tenant_id = %(tenant_id)s and memory_id = %(memory_id)s
 """
