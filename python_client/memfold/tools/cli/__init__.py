@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import pkgutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
