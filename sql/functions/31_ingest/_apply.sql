@@ -8,8 +8,8 @@
 -- A fast path decides nothing that _ingest would not decide too. If it meets another case, it says what it has done so
 -- far (the type attempt), has written nothing, and _ingest goes on.
 --
--- Late vectors (attach_embedding), rows of a plain INSERT (ingest_plain_rows), previews and lookups are here as well:
--- they use the same candidate, decision and _apply.
+-- Rows of a plain INSERT (ingest_plain_rows), previews and lookups are here as well, by the same candidate and decision.
+-- A late vector (attach_embedding) is no statement: it takes _decide_pair alone, and its ledger row adds no observation.
 --
 -- What must stay true: a call that holds the row of a root never waits for the lock of a scope; what is decided under a
 -- lock reads only what was committed before the lock was taken; each accepted call writes exactly one ledger row, and the

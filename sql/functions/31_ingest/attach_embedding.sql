@@ -90,9 +90,9 @@ begin
 end;
 $$;
 
--- Tier 2 for a stored memory with its new vector: merges the newer of two duplicates into the older (or by on_merge the
--- older into the newer), or queues a judgement; else writes a row with p_action (null: none, and returns null). The caller
--- holds the lock.
+-- Tier 2 for a stored memory with its new vector: _decide_pair says which of two duplicates stands; here "newer" is the one
+-- stored later, whenever it was stated. Merges them or queues a judgement, unless they were compared before; else writes a
+-- row with p_action (null: none, and returns null). The caller holds the lock.
 create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, p_action text)
 returns memfold.ingest_result
 language plpgsql volatile
@@ -151,7 +151,7 @@ begin
         d.action := 'merged';
         d.method := 'tombstone';
     elsif v_fold then
-        -- a duplicate merges the newer memory into the older, a replacement the older into the newer
+        -- The row is about the text stored later: merged into target_id or, if replaced, target_id into it (_merges_in_force).
         v_text_id := greatest(m.memory_id, d.target_id);
         d.target_id := least(m.memory_id, d.target_id);
     elsif d.judgement is not null and not v_asked then
