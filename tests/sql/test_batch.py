@@ -625,3 +625,21 @@ def test_a_replaced_model_refuses_its_own_candidates_alone(db: DB) -> None:
     assert again == first
     assert wrong[1:] == (None, "MF047")
     assert new[1:] == ("inserted", None)
+
+
+def test_a_turn_that_states_a_fact_twice_is_of_the_first_statement(db: DB) -> None:
+    candidates = [{"content": "Bob sings", "source_turn_ids": ["t"]}] * 3
+    for _ in range(2):  # new, then known
+        db.execute("select from ingest_memories(%s, 'acme')", [json.dumps(candidates)])
+    assert (
+        db.execute("select event_id from memory_sources").fetchall()
+        == db.execute("select event_id from memory_events order by event_id limit 1").fetchall()
+    )
+    known = [{"content": "Bob sings", "source_turn_ids": ["u"]}] * 3
+    db.execute("select from ingest_memories(%s, 'acme')", [json.dumps(known)])
+    assert (
+        db.execute("select event_id from memory_sources where source_turn_id = 'u'").fetchall()
+        == db.execute(
+            "select event_id from memory_events where source_turn_ids = '{u}' order by event_id limit 1"
+        ).fetchall()
+    )

@@ -321,3 +321,26 @@ def test_tenants(decaying: DB, app: Connect) -> None:
     audit = mine.execute("select effective_confidence from memfold.memory_audit").fetchone()
     assert audit == (0.05,)
     assert theirs.execute("select count(*) from memfold.memory_audit").fetchone() == (0,)
+
+
+def test_a_protected_type_does_not_decay_in_recall_either(decaying: DB) -> None:
+    set_options(decaying, protected_types=["preference"])
+    for kind, text in (("preference", "User likes tea"), ("fact", "User buys tea")):
+        remember(decaying, text, days=60, memory_type=kind)
+    found = decaying.execute(
+        "select content, confidence from memfold.search_memories(query => 'tea', tenant_id => 'acme')"
+    ).fetchall()
+    shown = dict(found)
+    assert shown["User likes tea"] == pytest.approx(0.9)
+    assert shown["User buys tea"] < 0.6
+
+
+def test_what_never_decayed_comes_first(decaying: DB) -> None:
+    """In parts and at a later time each, it reaches all."""
+    for word in ("tea", "milk", "juice", "water"):
+        remember(decaying, f"User drinks {word}", days=60)
+    for day in range(2):
+        apply(decaying, day, max_operations=2)
+    assert decaying.execute(
+        "select count(*) from memfold.memory_counters where decayed_at is null"
+    ).fetchone() == (0,)

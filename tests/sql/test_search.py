@@ -674,3 +674,20 @@ def test_the_shape_of_the_call(store: DB) -> None:
     ).fetchone()
     assert row == ("User likes tea", True, 0)
     assert uuid.UUID(str(search(store)[0]["memory_id"]))
+
+
+def test_of_several_buckets_the_strictest_threshold_counts(db: DB) -> None:
+    """What one of them would show apart is not hidden by another's threshold."""
+    model(db)
+    for bucket, threshold, content, cosine in (
+        ("a", 0.99, "Alice likes green tea", 1),
+        ("b", 0.9, "Tea is what she drinks", 0.95),
+    ):
+        db.execute("select memfold.set_options('acme', %s, search_threshold => %s)", [bucket, threshold])
+        ingest(db, content, bucket_id=bucket, **vector(cosine))
+    query = vector(1)
+    found = db.execute(
+        "select content from memfold.search_memories(%s, %s, tenant_id => 'acme', bucket_ids => '{a,b}') order by 1",
+        [query["embedding"], query["embedding_model"]],
+    ).fetchall()
+    assert found == [("Alice likes green tea",), ("Tea is what she drinks",)]

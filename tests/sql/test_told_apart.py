@@ -256,3 +256,20 @@ def test_a_judges_empty_text_keeps_both_with_a_warning(db: DB, text: str, canoni
     assert len(rows(db, "select * from memories")) == 2
     assert len(warnings) == 1
     check(db)
+
+
+def test_search_does_not_show_as_one_what_a_cluster_told_apart(db: DB) -> None:
+    model(db)
+    storing(db)
+    for k, text in enumerate(("Ann runs each day", "Ann jogs daily", "Ann goes running")):
+        store(db, text, subject="Ann", **angle(k))
+    db.execute("select count(*) from consolidate('acme', threshold => 0.5, dry_run => false)")
+    shown = "select count(*) from search_memories(%s, %s, tenant_id => 'acme', dedup_threshold => 0.5)"
+    asked = [angle(0)["embedding"], angle(0)["embedding_model"]]
+    assert db.execute(shown, asked).fetchone() == (1,)
+    (judgement_id,) = [
+        row["judgement_id"]
+        for row in rows(db, "select judgement_id from judgements where member_ids is not null")
+    ]
+    resolve(db, judgement_id, "distinct", confidence=1, model="m")
+    assert db.execute(shown, asked).fetchone() == (3,)
