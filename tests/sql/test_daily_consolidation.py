@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.judging import elapse
@@ -191,3 +193,21 @@ def test_a_large_bucket_is_compared_in_part(m: DB) -> None:
     pair(m, "Eve")
     at(m, "2026-03-02 10:00")
     assert [subject for subject, _ in waiting(m)] == ["Ann", "Eve"]
+
+
+def test_a_step_of_maintenance_writes_in_one_bucket(m: DB) -> None:
+    """Its bucket stays locked until the call ends."""
+    pair(m, "Ann")
+    pair(m, "Cleo", bucket_id="other")
+    after = None
+    for bucket in ("default", "other"):
+        number, is_left, after = one(
+            m,
+            "select number, is_left, after from memfold_internal._maintain_cycles('acme', %s::jsonb)",
+            after,
+        )
+        assert (number, is_left, json.loads(after)["bucket_id"]) == (1, True, bucket)
+    assert sorted(waiting(m) + waiting(m, bucket="other")) == [
+        ("Ann", "consolidation"),
+        ("Cleo", "consolidation"),
+    ]
