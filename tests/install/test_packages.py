@@ -290,6 +290,7 @@ PROGRAMS = {
     "embed": f"from memfold import LocalEmbedder; print(len(LocalEmbedder({MODEL!r}).embed(['a'])[0]))",
     "facts": "from memfold.client.facts import Fact; print(Fact(content='a').arguments())",
     "judge": "from memfold import OpenAIJudge; OpenAIJudge('m', base_url='http://localhost:9/v1')",
+    "openai": "from memfold import OpenAIEmbedder; OpenAIEmbedder('m', base_url='http://localhost:9/v1')",
     "judge-local": "from memfold import LocalJudge, MemfoldError, MissingExtraError\n"
     "try: LocalJudge('/')\nexcept MissingExtraError: raise\n"
     "except MemfoldError as error: assert 'cannot judge' in str(error)",
@@ -379,7 +380,7 @@ def test_the_script_says_what_it_needs(
         (("up", "--data", tmp_path / "data"), "server"),
         (("init", "--sql"), "migrate"),
         (("adopt", "status", "--dsn", "host=/nowhere"), "adopt"),
-        (("search", "x", "--tenant", "t", "--embed-model", "m", "--dsn", "host=/nowhere"), "judge"),
+        (("search", "x", "--tenant", "t", "--embed-model", "m", "--dsn", "host=/nowhere"), "openai"),
         (("judge", "--model", "m", "--dsn", dsn), "judge"),
         (("judge", "--local", "--dsn", dsn), "judge-local"),
     ):
