@@ -691,3 +691,12 @@ def test_of_several_buckets_the_strictest_threshold_counts(db: DB) -> None:
         [query["embedding"], query["embedding_model"]],
     ).fetchall()
     assert found == [("Alice likes green tea",), ("Tea is what she drinks",)]
+
+
+def test_as_of_its_first_statement_a_memory_is_found(db: DB) -> None:
+    ingest(db, "Alice likes tea", observed_at="2026-01-01 12:00:00+00")
+    for moment, count in (("2026-01-01 11:59:59.999999+00", 0), ("2026-01-01 12:00:00+00", 1)):
+        assert db.execute(
+            "select count(*) from memfold.search_memories(query => 'tea', tenant_id => 'acme', as_of => %s)",
+            [moment],
+        ).fetchone() == (count,)

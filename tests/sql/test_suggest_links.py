@@ -169,3 +169,14 @@ def test_bad_arguments(db: DB) -> None:
         with pytest.raises(psycopg.Error) as error:
             db.execute(f"select suggest_links({arguments})".encode())
         assert error.value.sqlstate == code
+
+
+def test_names_that_were_unlinked_are_not_suggested_again(db: DB) -> None:
+    model(db)
+    for text in ("likes tea", "owns a boat"):
+        for name in ("my boss", "Georg Maier"):
+            ingest(db, f"my boss {text}", subject=name)
+    ((_, alias, name, _, _),) = suggested(db)
+    link(db, alias, name)
+    db.execute("select unlink_subject(%s, 'acme')", [alias])
+    assert suggested(db) == []

@@ -350,3 +350,11 @@ def test_every_feature_has_plain_words(db: DB) -> None:
 def test_presets_that_merge_by_definition_have_none(db: DB, preset: str, off: bool) -> None:
     policy(db, preset=preset)
     assert (one(db, "select merge_veto from memfold.policies where tenant_id = 'acme'") == 0) is off
+
+
+def test_a_pair_at_the_threshold_is_merged(db: DB) -> None:
+    texts = ["Ann likes green tea", "Ann likes tea that is green"]
+    score = one(db, "select memfold_internal._veto_score(%s, %s)", *texts)
+    assert 0 < score < 1
+    assert one(db, "select memfold_internal._veto(%s, %s, %s)", score, *texts) is None
+    assert one(db, "select memfold_internal._veto(%s, %s, %s)", score + 1e-6, *texts) is not None
