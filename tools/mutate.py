@@ -59,7 +59,8 @@ def _copy(place: Path) -> Path:
         if source.is_symlink() or source.exists():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place / name, follow_symlinks=False)
-    (place / ".venv").symlink_to(ROOT / ".venv")
+    if not (place / ".venv").exists():  # a symbolic link is a file that git lists
+        (place / ".venv").symlink_to(ROOT / ".venv")
     return place
 
 
