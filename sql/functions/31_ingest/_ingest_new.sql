@@ -72,14 +72,17 @@ begin
             memfold_internal._newest('predicate', c.subject, c.predicate), null, null) as n
         where n.similarity >= v_rules.least
     ) then
-        return (null::memfold.ingest_result, 'locked'::text);
+        -- Often what is near is this text, which the call that this one has waited for has stored.
+        return (null::memfold.ingest_result, case when exists (
+            select from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash)
+        ) then 'known' else 'locked' end);
     end if;
     c.observed_at := coalesce(c.observed_at, memfold_internal._clock());
     c.event_id := memfold_internal._id_after(coalesce(p_event_id, memfold_internal._new_id()), memfold_internal._newest_event(c.tenant_id));
     v_memory_id := memfold_internal._new_memory_id(c.tenant_id);
     -- The unique index finds the text if another call has stored it since.
     if not memfold_internal._insert_text(c, v_memory_id, null) then
-        return (null::memfold.ingest_result, 'locked'::text);
+        return (null::memfold.ingest_result, 'known'::text);
     end if;
     perform memfold_internal._insert_counters(c, v_memory_id);
     d.action := 'inserted';

@@ -83,7 +83,7 @@ begin
             elsif v_attempt.progress = 'unknown' and not memfold_internal._has_links(tenant_id) then
                 return null;
             end if;
-            if v_attempt.progress = 'known' and embedding is not null then
+            if v_attempt.progress = 'known' then
                 v_attempt := memfold_internal._ingest_known(c, v_event_id);
             end if;
         end if;
