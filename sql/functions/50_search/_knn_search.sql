@@ -138,6 +138,59 @@ begin
 end;
 $$;
 
+-- The cosine of a unit vector to each neighbour (is_live) of a scope or, if p_scope_key is null, of a bucket; the p_most nearest come
+-- first (null: all). Only the _search_limit() newest of a scope, and of a bucket unless p_is_whole. Only reads.
+create or replace function memfold_internal._compared_texts(
+    p_tenant_id text, p_bucket_id text, p_scope_key uuid, p_embedding vector, p_embedding_model text, p_is_whole boolean, p_most bigint,
+    out ids uuid[], out similarities double precision[]
+)
+language plpgsql stable
+as $$
+begin
+    -- separate statements, so that a session plans only what it uses
+    if p_scope_key is not null then
+        select array_agg(s.memory_id), array_agg(s.similarity) into ids, similarities
+        from (
+            select n.memory_id, n.similarity
+            from memfold_internal._scope_similarities(p_tenant_id, p_bucket_id, p_scope_key, p_embedding, p_embedding_model,
+                memfold_internal._search_limit(), null, null) as n
+            order by n.similarity desc, n.memory_id
+            limit p_most
+        ) as s;
+    elsif p_is_whole then
+        select array_agg(s.memory_id), array_agg(s.similarity) into ids, similarities
+        from (
+            select v.memory_id, memfold_internal._similarity(v.embedding, p_embedding) as similarity
+            from memfold.memory_vectors as v
+            where v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                and v.model = p_embedding_model collate "C" and v.is_live
+            order by 2 desc, v.memory_id
+            limit p_most
+        ) as s;
+    else
+        select array_agg(s.memory_id), array_agg(s.similarity) into ids, similarities
+        from (
+            select n.memory_id, memfold_internal._similarity(w.embedding, p_embedding) as similarity
+            from (
+                -- Ids are sorted without their vectors: sorting 100,000 of these takes as long as comparing them.
+                select v.memory_id from memfold.memory_vectors as v
+                where v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
+                    and v.model = p_embedding_model collate "C" and v.is_live
+                order by v.memory_id desc
+                limit memfold_internal._search_limit()
+            ) as n
+            cross join lateral (
+                select v.embedding from memfold.memory_vectors as v
+                where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id and v.model = p_embedding_model collate "C"
+                offset 0
+            ) as w
+            order by 2 desc, n.memory_id
+            limit p_most
+        ) as s;
+    end if;
+end;
+$$;
+
 -- The p_max_vectors texts of a bucket nearest to a unit vector, among those that recall may show (_recallable), each with
 -- its root, which may appear several times. Exact for a session, p_as_of, a scope (null: none), and up to 10,000 vectors;
 -- beyond that by the index, or exact if there is none. shortfall: null if everything was covered; no_index: only the
@@ -152,14 +205,14 @@ create or replace function memfold_internal._knn_search(
 language plpgsql stable
 as $$
 declare
-    v_newest constant bigint := memfold_internal._search_limit();
     v_filtered boolean := num_nonnulls(p_memory_type, p_subject, p_predicate, p_metadata, p_metadata_path,
         p_min_confidence) > 0
         or exists (select from unnest(p_rules) as p where p.min_confidence > 0);
     v_outgrown boolean := false;
-    v_is_scoped boolean;
-    v_is_whole boolean;
     v_index oid;
+    v_most bigint;
+    v_ids uuid[];
+    v_similarities double precision[];
 begin
     if p_session_id is not null or p_as_of is not null then
         select m.root_ids, m.text_ids, m.similarities, m.confidences, m.feedbacks
@@ -191,96 +244,36 @@ begin
             shortfall := 'scan_ended';
         end if;
     end if;
-    v_is_scoped := v_outgrown and p_scope_key is not null;
-    v_is_whole := shortfall is null;
+    v_most := case when not v_filtered then p_max_vectors end;
     loop
-        -- An index scan gives up if nearly everything near is of other buckets or filtered out: then also compare the newest.
+        select c.ids, c.similarities into v_ids, v_similarities
+        from memfold_internal._compared_texts(p_tenant_id, p_bucket_id, case when v_outgrown then p_scope_key end, p_embedding,
+            p_embedding_model, shortfall is null, v_most) as c;
+        -- An index scan gives up if nearly all that is near is of other buckets or filtered out: then also take what it has found.
         select array_agg(s.root_id), array_agg(s.text_id), array_agg(s.similarity), array_agg(s.confidence), array_agg(s.feedback)
         into root_ids, text_ids, similarities, confidences, feedbacks
         from (
-            select u.root_id, u.text_id, u.similarity, u.confidence, u.feedback
-            from (
-                (
-                    select n.root_id, o.memory_id as text_id, o.similarity, n.confidence, n.feedback
-                    from (
-                        select i.memory_id, memfold_internal._similarity(i.embedding, p_embedding) as similarity
-                        from (
-                            -- Ids are sorted without their vectors: sorting 100,000 of these takes as long as comparing them.
-                            select v.memory_id, v.embedding
-                            from memfold.memory_vectors as v
-                            where not v_is_scoped and v_is_whole
-                                and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
-                                and v.model = p_embedding_model collate "C" and v.is_live
-                            union all
-                            select v.memory_id, v.embedding
-                            from memfold.memory_vectors as v
-                            where v_is_scoped and v_is_whole
-                                and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
-                                and v.scope_key = p_scope_key
-                                and v.model = p_embedding_model collate "C" and v.is_live
-                            union all
-                            select n.memory_id, w.embedding
-                            from (
-                                select v.memory_id
-                                from memfold.memory_vectors as v
-                                where not v_is_scoped and not v_is_whole
-                                    and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
-                                    and v.model = p_embedding_model collate "C" and v.is_live
-                                order by v.memory_id desc
-                                limit v_newest
-                            ) as n
-                            cross join lateral (
-                                select v.embedding from memfold.memory_vectors as v
-                                where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id
-                                    and v.model = p_embedding_model collate "C"
-                                offset 0
-                            ) as w
-                            union all
-                            select n.memory_id, w.embedding
-                            from (
-                                select v.memory_id
-                                from memfold.memory_vectors as v
-                                where v_is_scoped and not v_is_whole
-                                    and v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
-                                    and v.scope_key = p_scope_key
-                                    and v.model = p_embedding_model collate "C" and v.is_live
-                                order by v.memory_id desc
-                                limit v_newest
-                            ) as n
-                            cross join lateral (
-                                select v.embedding from memfold.memory_vectors as v
-                                where v.tenant_id = p_tenant_id collate "C" and v.memory_id = n.memory_id
-                                    and v.model = p_embedding_model collate "C"
-                                offset 0
-                            ) as w
-                        ) as i
-                        order by 2 desc, i.memory_id
-                        -- Usually nearly all pass: first try with as many as are wanted.
-                        limit case when not v_filtered then p_max_vectors end
-                    ) as o
-                    cross join lateral memfold_internal._recallable(p_tenant_id, o.memory_id, p_memory_type,
-                        p_subject, p_predicate, null, p_metadata, p_metadata_path,
-                        p_min_confidence, p_at, null, p_types, p_rules) as n
-                    order by o.similarity desc, o.memory_id
-                    limit p_max_vectors
-                )
-                union
-                select f.root_id, f.text_id, f.similarity, f.confidence, f.feedback
-                from unnest(root_ids, text_ids, similarities, confidences, feedbacks)
-                    as f (root_id, text_id, similarity, confidence, feedback)
-            ) as u
-            order by u.similarity desc, u.root_id
+            (
+                select n.root_id, o.id as text_id, o.similarity, n.confidence, n.feedback
+                from (
+                    -- sorted before it is joined, so that only as many as are wanted are looked up
+                    select u.id, u.similarity from unnest(v_ids, v_similarities) as u (id, similarity) order by u.similarity desc, u.id
+                ) as o
+                cross join lateral memfold_internal._recallable(p_tenant_id, o.id, p_memory_type, p_subject, p_predicate, null, p_metadata,
+                    p_metadata_path, p_min_confidence, p_at, null, p_types, p_rules) as n
+                order by o.similarity desc, o.id
+                limit p_max_vectors
+            )
+            union
+            select f.root_id, f.text_id, f.similarity, f.confidence, f.feedback
+            from unnest(root_ids, text_ids, similarities, confidences, feedbacks)
+                as f (root_id, text_id, similarity, confidence, feedback)
+            order by similarity desc, root_id
             limit p_max_vectors
         ) as s;
         -- Former values and expired facts do not pass: if there are any among the nearest, compare all.
-        exit when v_filtered or cardinality(root_ids) = p_max_vectors
-            or not exists (
-                select from memfold.memory_vectors as v
-                where v.tenant_id = p_tenant_id collate "C" and v.bucket_id = p_bucket_id collate "C"
-                    and v.model = p_embedding_model collate "C" and v.is_live
-                offset p_max_vectors limit 1
-            );
-        v_filtered := true;
+        exit when v_most is null or cardinality(root_ids) = p_max_vectors or coalesce(cardinality(v_ids), 0) < v_most;
+        v_most := null;
     end loop;
 end;
 $$;
