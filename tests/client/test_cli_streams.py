@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,17 +74,12 @@ def test_json_and_sql_are_utf_8_and_nothing_fails_for_a_character(dsn: str, db: 
 
 
 # Immediately, not after two seconds.
-SOON = "from memfold.tools.cli import _shared, main; _shared._LINE.after = 0; main()"
+SOON = "from memfold.tools.cli import _shared, main; _shared._LINE.after = _shared._LINE.pause = 0; main()"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo-terminals")
-@pytest.mark.parametrize("command", ["ingest", "import"])
-def test_how_far_a_command_is_is_said_on_a_terminal_alone(
-    dsn: str, db: DB, tmp_path: Path, command: str
-) -> None:
-    file = tmp_path / "m.jsonl"
-    file.write_text('{"content": "Alice has a cat."}\n[]\n')
-    given = [sys.executable, "-c", SOON, command, str(file), "--tenant", "acme"]
+def on_a_terminal(dsn: str, *command: str) -> tuple[int, bytes]:
+    """The exit code of a command, and what it wrote to stderr."""
+    given = [sys.executable, "-c", SOON, *command]
     environment = os.environ | {"MEMFOLD_DSN": dsn}
     ours, theirs = os.openpty()
     try:
@@ -94,13 +90,50 @@ def test_how_far_a_command_is_is_said_on_a_terminal_alone(
     finally:
         os.close(ours)
         os.close(theirs)
-    assert done.returncode == 1
-    assert b"refused" in done.stdout
+    return done.returncode, shown
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize("command", ["ingest", "import"])
+def test_how_far_a_command_is_is_said_on_a_terminal_alone(
+    dsn: str, db: DB, tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "m.jsonl"
+    file.write_text('{"content": "Alice has a cat."}\n[]\n')
+    code, shown = on_a_terminal(dsn, command, str(file), "--tenant", "acme")
+    assert code == 1
     before, line, after = shown.partition(b"1 of ")
     assert line
     assert before.endswith(b"\r\x1b[K")
     # cleared before the line that reports a problem, and at the end
     assert b"\r\x1b[Km.jsonl" in after
     assert after.rstrip().endswith(b"were refused")
-    piped = subprocess.run(given, env=environment, capture_output=True, timeout=60, check=False)
+    given = [sys.executable, "-c", SOON, command, str(file), "--tenant", "acme"]
+    piped = subprocess.run(
+        given, env=os.environ | {"MEMFOLD_DSN": dsn}, capture_output=True, timeout=60, check=False
+    )
     assert b"\x1b" not in piped.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("maintenance --tenant acme", "maintenance of acme"),
+        ("sweep --tenant acme", "looking for duplicates"),
+        ("consolidate --tenant acme", "comparing memories"),
+        ("adopt run --table public.notes --content note", "step 4: looking for duplicates"),
+        ("calibrate small", "choosing thresholds"),
+        ("judge --once --judge idle:Judge", "0 judged"),
+        ("judge --review-merges --tenant acme --judge idle:Judge", "reading merges"),
+    ],
+)
+def test_a_command_that_may_take_long_says_so_on_a_terminal(
+    dsn: str, db: DB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("idle.py").write_text("class Judge:\n    async def judge(self, question): ...\n")
+    db.execute("create table public.notes (id int primary key, note text)")
+    db.execute("insert into public.notes values (1, 'Alice has a cat.'), (2, 'alice has a cat')")
+    _, shown = on_a_terminal(dsn, *command.split())
+    assert re.search(rf"\r\x1b\[K{line}, \d+ s\r\x1b\[K".encode(), shown), "it is shown, and cleared"

@@ -44,11 +44,12 @@ def run(
     tasks: Sequence[str] = (),
     seconds: float = 60.0,
     done: Callable[[Maintenance], None] | None = None,
+    begun: Callable[[str], object] = lambda _: None,
 ) -> list[Maintenance]:
     """Maintenance of one tenant or (as a member of memfold_owner) of all, for about this many seconds.
 
-    Without tasks, those that run_maintenance() does by default. Each call commits by itself. done is called for each
-    tenant when it is finished.
+    Without tasks, those that run_maintenance() does by default. Each call commits by itself. begun is called for
+    each tenant when its turn comes, done when it is finished.
     """
     until = time.monotonic() + seconds
     finished: list[Maintenance] = []
@@ -60,6 +61,7 @@ def run(
             if tenant is None:
                 _refresh_shard_functions(connection)
             for name in [tenant] if tenant else _tenants(connection):
+                begun(name)
                 one = Maintenance(name)
                 # tenants whose turn comes after the time is up still get this call, so that none starves behind a
                 # large one

@@ -176,6 +176,7 @@ def init(
         # the embedded server's database has it, from memfold up
         raise click.UsageError("no database: memfold init DSN")
     where = resolve(given)
+    progress("installing")
     revision = migrate.install(where, citus=citus)
     done = None
     say(f"memfold {__version__} is installed (revision {revision})")
@@ -330,6 +331,7 @@ def stats(dsn: str | None, tenant: str | None) -> None:
     \b
     memfold stats --tenant acme
     """
+    progress("counting")
     with open_client(dsn) as client:
         buckets = client.stats(tenant)
     report({"buckets": buckets})

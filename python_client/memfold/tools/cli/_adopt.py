@@ -14,6 +14,7 @@ from memfold.tools.cli._shared import (
     F,
     dsn_option,
     json_option,
+    progress,
     report,
     resolve,
     say,
@@ -22,6 +23,18 @@ from memfold.tools.cli._shared import (
     show_lines,
     wants_json,
 )
+
+
+def _adopter(dsn: str | None) -> adopting.Adopter:
+    """It reports each step; the last report stays visible, with the time."""
+    where = resolve(dsn)
+    tell = progress("reading the table")
+
+    def told(line: str) -> None:
+        say(line)
+        tell(line)
+
+    return adopting.Adopter(where, told)
 
 
 @click.group(invoke_without_command=False)
@@ -181,7 +194,7 @@ def adopt_plan(dsn: str | None, table: str, absorb: bool | None, **given: Any) -
     \b
     memfold adopt plan --table public.mem0 --content "payload->>'data'" --tenant "payload->>'user_id'"
     """
-    with adopting.Adopter(resolve(dsn), say) as adopter:
+    with _adopter(dsn) as adopter:
         definition, known = _define(adopter, table, given)
         lines = list(adopter.plan(definition, known, _gently(given), absorb=absorb))
     for line in lines:
@@ -238,7 +251,7 @@ def adopt_run(
     memfold adopt run --table public.memories --confirm
     memfold adopt run --table public.memories --absorb
     """
-    with adopting.Adopter(resolve(dsn), say) as adopter:
+    with _adopter(dsn) as adopter:
         definition, known = _define(adopter, table, given)
         state = adopter.run(
             definition,
@@ -267,7 +280,7 @@ def adopt_status(dsn: str | None, table: str | None) -> None:
     \b
     memfold adopt status
     """
-    with adopting.Adopter(resolve(dsn), say) as adopter:
+    with _adopter(dsn) as adopter:
         if table is not None:
             wanted = adopter.known(table)
         found = [
@@ -305,7 +318,7 @@ def adopt_pause(dsn: str | None, table: str) -> None:
     \b
     memfold adopt pause --table public.memories
     """
-    with adopting.Adopter(resolve(dsn), say) as adopter:
+    with _adopter(dsn) as adopter:
         running = adopter.pause(table)
     report({"table": table, "running": bool(running)})
     say("the run stops after its current batch" if running else "no run is active; the next one continues")
@@ -325,7 +338,7 @@ def adopt_undo(dsn: str | None, table: str, restore: bool, **given: Any) -> None
     \b
     memfold adopt undo --table public.memories
     """
-    with adopting.Adopter(resolve(dsn), say) as adopter:
+    with _adopter(dsn) as adopter:
         rows, references = adopter.undo(table, _gently(given), put_back=restore)
     report({"table": table, "rows": rows, "references": references})
     say("undone" + (f": {rows:,} rows are back, {references:,} references point to them" if restore else ""))

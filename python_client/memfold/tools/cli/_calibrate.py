@@ -23,6 +23,7 @@ from memfold.tools.cli._shared import (
     file_name,
     json_option,
     open_client,
+    progress,
     report,
     resolve,
     say,
@@ -184,6 +185,7 @@ def calibrate(
     if not judged and (judge_model or judge_url or judge_object):
         raise click.UsageError("--judge-model, --judge-url and --judge-object need --judge")
     where = resolve(dsn)
+    tell = progress(f"embedding the anchors with {model}" if anchors else "")
     asks_embedder = anchors or pairs is not None
     embedder = make_embedder(embed_url, embed_model or model, embed_path) if asks_embedder else None
     with open_client(where, embedder and Embedder(embedder.embed, model), tenant) as client:
@@ -200,10 +202,12 @@ def calibrate(
     from memfold.tools.calibrate import calibrate as run
 
     if pairs is not None:
+        tell("storing pairs")
         say(
             f"{load_pairs(where, str(tenant), model, pairs, embedder)} pairs of {file_name(pairs)} are stored"
         )
     asked = _judge(judge_model, judge_url, judge_object) if judged else None
+    tell("choosing thresholds")
     try:
         made = run(
             where,
@@ -222,10 +226,12 @@ def calibrate(
     if asked is not None:
         from memfold.tools.calibrate.judged import a_share, in_band, measure_judge
 
+        tell("asking the judge")
         made = dataclasses.replace(made, judged=measure_judge(asked, a_share(in_band(made), max_judged)))
     made = save(where, made)
     _write(made, html)
     _tell(made)
+    tell("replaying the bucket")
     replayed = _replay(where, tenant, bucket, made) if tenant and bucket else None
     _report(made, applied=applied, replayed=replayed)
     if applied and made.calibration_id is not None:
@@ -244,7 +250,6 @@ def _judge(name: str | None, url: str | None, plugged_in: str | None) -> Judge:
 
 
 def _by_anchors(client: Memfold, model: str) -> None:
-    say(f"embedding the anchors with {model}")
     row = client.measure_thresholds()
     rates = row["report"]["held_out"]["with_guard"]
     report({"model": model, **row})

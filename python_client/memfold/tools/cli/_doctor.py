@@ -13,7 +13,7 @@ from memfold.client.calls import Memfold
 from memfold.client.errors import MemfoldError, ServerPackageError, ServerVersionError
 from memfold.tools.admin import migrate
 from memfold.tools.admin import queries as admin_queries
-from memfold.tools.cli._shared import dsn_option, json_option, report, resolve, show, tenant_option
+from memfold.tools.cli._shared import dsn_option, json_option, progress, report, resolve, show, tenant_option
 from memfold.tools.cli._status import has_memories, no_memories, unanswered
 
 
@@ -102,6 +102,7 @@ def doctor(dsn: str | None, tenant: str | None) -> None:
         show(f"{found:8} {what}")
 
     where = resolve(dsn)
+    progress("checking")
     with Memfold(where) as client:
         _examine(client, where, tenant, check)
     is_fine = all(one["status"] != "problem" for one in checks)

@@ -22,10 +22,12 @@ from memfold.client.judging import Judge, LocalJudge, OpenAIJudge
 from memfold.client.judging.local_judge import DEFAULT_MODEL
 from memfold.tools.cli import _review_merges
 from memfold.tools.cli._shared import (
+    LogHandler,
     dsn_option,
     fail,
     json_option,
     open_client,
+    progress,
     report,
     resolve,
     say,
@@ -187,6 +189,7 @@ def judge(
         except ValueError as error:
             raise click.UsageError(str(error)) from error
         work = _judge(worker, asked, once=once, retry=retry)
+        progress(lambda: f"{worker.summary.judged:,} judged")
         summary = asyncio.run(_maintaining(work, where, tenant, maintain) if maintain else work)
     report({**dataclasses.asdict(summary), "judged": summary.judged})
     say(str(summary))
@@ -246,7 +249,7 @@ def review(
 @contextlib.contextmanager
 def _logging(quiet: bool) -> Iterator[None]:
     """Log what the worker and the judge do to stderr."""
-    log = logging.StreamHandler(sys.stderr)
+    log = LogHandler(sys.stderr)
     log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     loggers = [logging.getLogger(name) for name in ("memfold.judge", "memfold.worker")]
     for logger in loggers:

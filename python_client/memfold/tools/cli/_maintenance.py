@@ -93,7 +93,10 @@ def maintenance(dsn: str | None, tenant: str | None, tasks: str | None, seconds:
             say(f"{one.tenant_id}  {task}  failed: {error}")
 
     names = [name.strip() for name in (tasks or "").split(",") if name.strip()]
-    finished = maintaining.run(resolve(dsn), tenant, names, seconds, done)
+    tell = progress("maintenance")
+    finished = maintaining.run(
+        resolve(dsn), tenant, names, seconds, done, lambda name: tell(f"maintenance of {name}")
+    )
     report({"tenants": finished})
     say(f"{len(finished):,} tenant{'s' * (len(finished) != 1)}")
     if failed:
@@ -200,7 +203,7 @@ def sweep(dsn: str | None, tenant: str, bucket: str, embedding_model: str | None
     given: dict[str, object] = {"tenant": tenant, "bucket": bucket, "model": embedding_model}
     run: object = None
     done: Counter[str] = Counter()
-    tell = progress()
+    tell = progress("looking for duplicates")
     with _connected(dsn, tenant, bucket) as connection:
         while True:
             plan = _call(connection, _SWEEP, **given, dry_run=True, max=1_000_000, ids=None, run=None)
@@ -264,6 +267,7 @@ def consolidate(
     memfold consolidate --tenant acme --dry-run
     memfold consolidate --tenant acme --approval person
     """
+    progress("comparing memories")
     with _connected(dsn, tenant, bucket) as connection:
         rows = _call(
             connection, _CONSOLIDATE, tenant=tenant, bucket=bucket, model=embedding_model, threshold=threshold,

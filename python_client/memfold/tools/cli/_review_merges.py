@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from memfold.client.errors import translate
 from memfold.client.judging import Answer, Judge, Question, Side
 from memfold.client.judging.protocol import ask
 from memfold.tools.cli._maintenance import Connection, Row, _call, _connected
-from memfold.tools.cli._shared import fail, report, show, show_lines, table_of
+from memfold.tools.cli._shared import fail, progress, report, show, show_lines, table_of
 
 # Both texts as a claimed judgement has them (newer, older), unless one was erased. Restoring an undone merge confirms it.
 _MERGES = """
@@ -65,8 +66,9 @@ def run(
         (row,) = _call(connection, "select current_setting('memfold.tenant_id', true) as tenant")
         if not row["tenant"]:
             raise click.UsageError("--review-merges needs --tenant")
+        tell = progress("reading merges")
         merges = _call(connection, _MERGES, tenant=row["tenant"], since=since)
-        seen = asyncio.run(_look(connection, merges, judge, dry_run, slots, timeout))
+        seen = asyncio.run(_look(connection, merges, judge, dry_run, slots, timeout, tell))
     counts = Counter(one["outcome"] for one in seen)
     report({"looked_at": len(seen), "dry_run": dry_run, "counts": counts, "merges": seen})
     rows = [
@@ -86,11 +88,19 @@ def _last_failure(seen: list[Row]) -> str:
 
 
 async def _look(
-    connection: Connection, merges: list[Row], judge: Judge, dry_run: bool, slots: int, timeout: float
+    connection: Connection,
+    merges: list[Row],
+    judge: Judge,
+    dry_run: bool,
+    slots: int,
+    timeout: float,
+    tell: Callable[[str], None],
 ) -> list[Row]:
     turns = asyncio.Semaphore(slots)
+    looked_at = 0
 
     async def one(merge: Row) -> Row:
+        nonlocal looked_at
         newer, older = map(Side.from_json, merge["sides"])
         seen: Row = {"event_id": merge["event_id"], "newer": newer.content, "older": older.content}
         question = Question(
@@ -118,6 +128,8 @@ async def _look(
                 outcome, reason = "failed", str(translate(error))
             except Exception as error:  # whatever a plugged-in judge raises; the others are looked at
                 outcome, reason = "failed", describe_error(error)
+        looked_at += 1
+        tell(f"{looked_at:,} of {len(merges):,} merges")
         return seen | {
             "outcome": outcome,
             "verdict": answer and answer.verdict,

@@ -6,9 +6,11 @@ import contextlib
 import dataclasses
 import io
 import json
+import logging
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
@@ -180,7 +182,8 @@ def report(document: Mapping[str, Any]) -> None:
 
 def show_json(document: str) -> None:
     """Print JSON, as UTF-8 in any locale."""
-    click.echo(escape_json(document).encode())
+    with _LINE:
+        click.echo(escape_json(document).encode())
 
 
 def _plain(value: Any) -> Any:
@@ -205,64 +208,104 @@ def _plain(value: Any) -> Any:
 
 
 class _Line:
-    """The line of stderr that says how far a command is."""
+    """The last line of stderr, which says how far a command is. Other output is printed within it, as a context: above it."""
 
     after = 2.0
     """Seconds before it appears: most commands end sooner."""
-    shown = False
+    pause = 0.2
+    """Seconds before it changes again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._shown = False
 
     def show(self, text: str) -> None:
-        click.echo(f"\r\x1b[K{escape_line(text)}", nl=False, err=True)
-        self.shown = True
+        with self._lock:
+            click.echo(f"\r\x1b[K{escape_line(text)}", nl=False, err=True)
+            self._shown = True
 
-    def clear(self) -> None:
-        if self.shown:
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._shown:
             click.echo("\r\x1b[K", nl=False, err=True)
-            self.shown = False
+            self._shown = False
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 _LINE = _Line()
 
 
-def progress() -> Callable[[str], None]:
-    """A function that says how far the command is: only on a terminal, at most five times a second."""
-    due = time.monotonic() + _LINE.after
+class LogHandler(logging.StreamHandler[Any]):
+    """Logs to stderr, above the line of ``progress``."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with _LINE:
+            super().emit(record)
+
+
+Text = str | Callable[[], str]
+
+
+def progress(text: Text = "") -> Callable[[Text], None]:
+    """Say how far the command is, and for how long it has run; returns a function that changes the text.
+
+    Only on a terminal, and only if it takes long. The time goes on during a long call of the server, too.
+    """
     visible = sys.stderr is not None and sys.stderr.isatty()
+    began, ended = time.monotonic(), threading.Event()
+    due = began + _LINE.after
 
-    def tell(text: str) -> None:
-        nonlocal due
-        if visible and time.monotonic() >= due:
-            due = time.monotonic() + 0.2
-            _LINE.show(text)
+    def tell(now: Text) -> None:
+        nonlocal text, due
+        text = now
+        if visible and text and time.monotonic() >= due:
+            due = time.monotonic() + _LINE.pause
+            _LINE.show(f"{text if isinstance(text, str) else text()}, {time.monotonic() - began:.0f} s")
 
-    click.get_current_context().call_on_close(_LINE.clear)
+    def tick() -> None:
+        while not ended.wait(0.25):
+            tell(text)
+
+    def end() -> None:
+        ended.set()
+        ticking.join()
+        with _LINE:
+            pass
+
+    if visible:
+        ticking = threading.Thread(target=tick, daemon=True)
+        ticking.start()
+        click.get_current_context().call_on_close(end)
+        tell(text)
     return tell
 
 
 def show(line: str) -> None:
     """Print a line."""
     if not wants_json():
-        _LINE.clear()
-        click.echo(escape_line(line))
+        with _LINE:
+            click.echo(escape_line(line))
 
 
 def show_lines(text: str) -> None:
     """Print several lines, with each stored text on one line, as ``table_of`` returns them."""
     if not wants_json():
-        _LINE.clear()
-        click.echo(escape(text))
+        with _LINE:
+            click.echo(escape(text))
 
 
 def say(line: str) -> None:
     """Print a line on stderr."""
-    _LINE.clear()
-    click.echo(escape_line(line), err=True)
+    with _LINE:
+        click.echo(escape_line(line), err=True)
 
 
 def say_lines(text: str) -> None:
     """Print several lines on stderr."""
-    _LINE.clear()
-    click.echo(escape(text), err=True)
+    with _LINE:
+        click.echo(escape(text), err=True)
 
 
 def fail(message: str) -> NoReturn:

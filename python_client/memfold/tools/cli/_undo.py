@@ -13,6 +13,7 @@ from memfold.tools.cli._shared import (
     dsn_option,
     json_option,
     open_client,
+    progress,
     report,
     show,
     show_lines,
@@ -73,6 +74,7 @@ def undo(
         ]
         show_lines(table_of(["status", "memory", "content"], rows))
         return
+    progress("undoing")
     with _connected(dsn, tenant) as connection:
         if actor is not None:
             found = _call(connection, _UNDO_ACTOR, actor=actor, since=since, yes=yes, reason=reason)

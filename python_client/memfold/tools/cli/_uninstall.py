@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from memfold.tools.admin.uninstall import uninstall
-from memfold.tools.cli._shared import dsn_option, json_option, report, resolve, say
+from memfold.tools.cli._shared import dsn_option, json_option, progress, report, resolve, say
 
 
 @click.command("uninstall")
@@ -28,6 +28,7 @@ def uninstall_command(dsn: str | None, name: str) -> None:
     \b
     memfold uninstall --dsn postgresql://owner@db.example.com/agents --drop agents
     """
+    progress("removing memfold")
     removed = uninstall(resolve(dsn), database=name)
     report(
         {"database": removed.database, "roles": list(removed.roles), "kept_roles": list(removed.kept_roles)}
