@@ -84,14 +84,15 @@ DIST      := dist
 # time (in an archive, which has no history: by the control file's), so that two runs give the same bytes.
 SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell date -r $(EXTENSION).control +%s))
 dist deb: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
-dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the script for pg_tle, SHA256SUMS
+dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the script for pg_tle, an SBOM, SHA256SUMS
 	@git diff --quiet HEAD || echo 'make: dist/ has what is committed, in the archive for PGXN; the work tree has more' >&2
-	rm -f $(addprefix $(DIST)/,*.whl *.tar.gz *.zip SHA256SUMS)
+	rm -f $(addprefix $(DIST)/,*.whl *.tar.gz *.zip *.cdx.json SHA256SUMS)
 	for package in python_client plpython; do \
 	    (cd $$package && '$(CURDIR)/$(PY)' -m hatchling build -d '$(abspath $(DIST))' >/dev/null) || exit; done
 	@# git writes local times into a zip
 	TZ=UTC git archive --format zip --prefix $(EXTENSION)-$(VERSION)/ -o $(DIST)/$(EXTENSION)-$(VERSION).zip HEAD
-	cd $(DIST) && sha256sum *.whl *.tar.gz *.zip $(notdir $(TLE)) >SHA256SUMS && cat SHA256SUMS
+	$(PY) tools/sbom.py >$(DIST)/$(EXTENSION)-$(VERSION).cdx.json
+	cd $(DIST) && sha256sum *.whl *.tar.gz *.zip *.cdx.json $(notdir $(TLE)) >SHA256SUMS && cat SHA256SUMS
 
 # Of the server that PG_CONFIG names. pgvector is only recommended: who has built it (Debian 12's is too old) has no package of it,
 # and CREATE EXTENSION says so where it is missing.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from typing import Any
 
@@ -70,12 +72,7 @@ def test_memfold_py_is_updated_from_every_release() -> None:
 
 def test_what_meta_json_asks_for_is_what_the_extension_needs() -> None:
     described = meta()
-    # what the specification asks of every distribution
-    assert {"name", "version", "abstract", "maintainer", "license", "provides", "meta-spec"} <= set(described)
-    assert described["meta-spec"]["version"] == "1.0.0"
-    assert all(re.fullmatch(r"\d+\.\d+\.\d+", described[name]) for name in ("version",))
     provided = described["provides"]["memfold"]
-    assert (ROOT / provided["file"]).is_file()
     assert (ROOT / provided["docfile"]).is_file()
     requires = described["prereqs"]["runtime"]["requires"]
     assert {name for name in requires if name != "PostgreSQL"} == set(
@@ -85,23 +82,84 @@ def test_what_meta_json_asks_for_is_what_the_extension_needs() -> None:
     assert f"PostgreSQL {requires['PostgreSQL'].partition('.')[0]} or newer" in readme
 
 
+def test_meta_json_is_as_pgxn_asks() -> None:
+    """Meta Spec 1.0: the fields that every distribution has, and the form of those that it may have."""
+    described = meta()
+    texts = [described[name] for name in ("name", "abstract", "description", "maintainer")]
+    assert all(isinstance(one, str) and one.strip() == one != "" for one in [*texts, *described["tags"]])
+    assert re.fullmatch(r"[^\W\d][\w-]+", described["name"])  # a term, of more than one character
+    assert described["license"] == "postgresql"  # of the spec's list, the only one of this licence
+    assert described["release_status"] in {"stable", "testing", "unstable"}
+    assert described["meta-spec"]["version"] == "1.0.0"
+    provided = described["provides"]["memfold"]
+    assert (ROOT / provided["file"]).is_file()
+    versions = [
+        described["version"],
+        provided["version"],
+        *described["prereqs"]["runtime"]["requires"].values(),
+    ]
+    assert [one for one in versions if not re.fullmatch(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}", one)] == []
+
+
+def test_a_checkout_is_a_folder_that_dbdev_publishes() -> None:
+    """It wants one control file, with a version of three numbers, and a README.md; `make` puts the scripts next to them."""
+    assert [path.name for path in ROOT.glob("*.control")] == ["memfold.control"]
+    assert control("memfold.control").items() >= {"relocatable": "false", "schema": "memfold"}.items()
+    assert control("memfold.control")["comment"]
+    assert (ROOT / "README.md").is_file()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", control("memfold.control")["default_version"])
+
+
+def test_the_sbom_has_each_package_as_pinned() -> None:
+    printed = [
+        subprocess.run(
+            [sys.executable, ROOT / "tools/sbom.py"], check=True, capture_output=True, text=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert printed[0] == printed[1]
+    sbom = json.loads(printed[0])
+    assert (sbom["bomFormat"], sbom["specVersion"]) == ("CycloneDX", "1.6")
+    released = sbom["metadata"]["component"]
+    assert (released["name"], released["version"]) == ("memfold", __version__)
+    found = {one["name"]: one for one in sbom["components"]}
+    needs = {one["ref"]: one["dependsOn"] for one in sbom["dependencies"]}
+    of_all = {canonicalize_name(Requirement(one).name) for one in requirements("python_client", "all")}
+    assert of_all - {"memfold-py"} <= {
+        one.removeprefix("pkg:pypi/").partition("@")[0] for one in needs[released["bom-ref"]]
+    }
+    assert {ref for refs in needs.values() for ref in refs} <= set(needs)
+    assert [one for one in found.values() if not one.get("licenses")] == []
+    pins = {canonicalize_name(one.name): str(one.specifier) for one in pinned()}
+    others = {name: one["version"] for name, one in found.items() if one["bom-ref"].startswith("pkg:pypi/")}
+    assert others.pop("memfold-py") == __version__
+    assert {name: f"=={version}" for name, version in others.items()} == {name: pins[name] for name in others}
+    htmx = (ROOT / "python_client/memfold/tools/web/static/htmx.min.js").read_text()
+    assert f'version:"{found["htmx.org"]["version"]}"' in htmx
+    assert found["WordNet"]["version"] == "3.0"
+
+
 def test_every_requirement_is_pinned_within_its_range() -> None:
     """make lock, after a range or an extra has changed."""
-    pinned = {
-        canonicalize_name(one.name): one.specifier
-        for one in map(Requirement, (ROOT / "constraints.txt").read_text().splitlines())
-    }
+    pins = {canonicalize_name(one.name): one.specifier for one in pinned()}
     missed = []
     for path, extras in (("python_client", ("all", "test", "lint")), ("plpython", ("embed", "cjk"))):
-        project = tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"]
-        wanted = project["dependencies"] + [
-            requirement for extra in extras for requirement in _extra(project["optional-dependencies"], extra)
-        ]
-        for one in map(Requirement, wanted):
-            versions = [exact.version for exact in pinned.get(canonicalize_name(one.name), ())]
+        for one in map(Requirement, requirements(path, *extras)):
+            versions = [exact.version for exact in pins.get(canonicalize_name(one.name), ())]
             if not one.name.startswith("memfold") and not (versions and one.specifier.contains(versions[0])):
                 missed.append(f"{path}: {one}")
     assert missed == []
+
+
+def pinned() -> list[Requirement]:
+    return [Requirement(line) for line in (ROOT / "constraints.txt").read_text().splitlines()]
+
+
+def requirements(path: str, *extras: str) -> list[str]:
+    """What a package requires, with these extras."""
+    project = tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"]
+    found: list[str] = list(project["dependencies"])
+    return found + [one for extra in extras for one in _extra(project["optional-dependencies"], extra)]
 
 
 def _extra(extras: dict[str, list[str]], name: str) -> list[str]:

@@ -208,7 +208,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Line:
-    """The last line of stderr, which says how far a command is. Other output is printed within it, as a context: above it."""
+    """The last line of stderr, which says how far a command is. In `with _LINE`, other output is above it."""
 
     after = 2.0
     """Seconds before it appears: most commands end sooner."""
