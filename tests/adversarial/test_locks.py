@@ -141,19 +141,41 @@ def test_where_the_bucket_is_compared_the_bucket_is_locked(
     check(db)
 
 
+UNDO = "select undo(event_id, 'acme') from memory_events where tier = 3 and action = 'merged'"
+
+
 @pytest.mark.parametrize("bucket", ["busy", "free"])
-def test_a_tree_that_has_grown_across_scopes_in_the_meantime(db: DB, connect: Connect, bucket: str) -> None:
-    """A manual action waits for one scope, then needs the bucket: it only tries, as others may wait for what it holds."""
+@pytest.mark.parametrize("way", ["reject", "batch", "erase"])
+def test_a_tree_that_has_grown_across_scopes_in_the_meantime(
+    db: DB, connect: Connect, bucket: str, way: str
+) -> None:
+    """It waits for one scope, then needs the bucket: it only tries, as others may wait for what it holds."""
     tea = ingest(db, "Ann likes tea", subject="Ann")
     drink = ingest(db, "Everyone likes tea", subject="everyone")
     holder, other = connect(), connect()
     holder.execute("begin")
     fold(holder, tea.memory_id, drink.memory_id)
-    reject = "select (reject_memory(%s, 'acme', 'test')).memory_id"
+    if way == "erase":
+        # what it was merged with once is derived again too
+        holder.execute(UNDO)
 
     def work(connection: DB) -> Any:
-        return connection.execute(reject.encode(), [tea.memory_id]).fetchone()
+        if way == "batch":
+            # two: one would be a single call
+            told = {"content": "Ann likes tea", "subject": "Ann", "metadata": {"a": 1}}
+            return batch(connection, told, {"content": "Ann sings", "subject": "Ann"})
+        query = (
+            "(reject_memory(%s, 'acme')).memory_id"
+            if way == "reject"
+            else "(erase_memory(%s, 'acme')).erased"
+        )
+        return connection.execute(f"select {query}".encode(), [tea.memory_id]).fetchall()
 
+    expected = {
+        "reject": [(drink.memory_id,)],
+        "batch": [("merged", None), ("inserted", None)],
+        "erase": [(1,)],
+    }[way]
     waiting = Call(db, connect(), work).waits_for(holder)
     if bucket == "busy":
         # it is in the bucket at once when the holder leaves, and stays
@@ -163,10 +185,10 @@ def test_a_tree_that_has_grown_across_scopes_in_the_meantime(db: DB, connect: Co
         writing.end()
         waiting.must_retry()
         other.execute("commit")
-        assert work(db) == (drink.memory_id,)
+        assert work(db) == expected
     else:
         holder.execute("commit")
-        assert waiting.end() == (drink.memory_id,)
+        assert waiting.end() == expected
     check(db)
 
 
