@@ -14,6 +14,7 @@ import pytest
 from tests.support.concurrent_calls import Call, together
 from tests.support.memories import check, counters, ingest, model, vector
 from tests.support.queries import DB, Connect
+from tests.support.server_statistics import function_calls
 
 WRITERS = 16
 
@@ -39,6 +40,24 @@ def test_equal_candidates(db: DB, connect: Connect) -> None:
     assert {status for status, _ in rows} == {"active"}
     assert sum(count + 1 for _, count in rows) == WRITERS * calls
     assert db.execute("select count(*) from memory_events").fetchone() == (WRITERS * calls,)
+    check(db)
+
+
+@pytest.mark.parametrize("fields", [{}, vector(1.0)], ids=["without a vector", "with a vector"])
+def test_a_text_that_another_call_has_just_stored_is_compared_with_nothing(
+    db: DB, connect: Connect, fields: dict[str, Any]
+) -> None:
+    model(db)
+    holder, other = connect(), connect()
+    holder.execute("begin")
+    stored = ingest(holder, "User likes tea", **fields)
+    other.execute("set track_functions = 'all'")
+    waiting = Call(db, other, lambda c: ingest(c, "User likes tea.", **fields)).waits_for(holder)
+    holder.execute("commit")
+    result = waiting.end()
+    assert (result.action, result.method, result.memory_id) == ("merged", "hash", stored.memory_id)
+    assert function_calls(other, "_ingest_known") > 0, "it took the general path"
+    assert function_calls(other, "_ingest_locked") == 0
     check(db)
 
 
