@@ -43,11 +43,16 @@ def test_equal_candidates(db: DB, connect: Connect) -> None:
     check(db)
 
 
-@pytest.mark.parametrize("fields", [{}, vector(1.0)], ids=["without a vector", "with a vector"])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, vector(1.0), {"subject": "user", "predicate": "drinks", "object": "tea"}],
+    ids=["without a vector", "with a vector", "value of a slot"],
+)
 def test_a_text_that_another_call_has_just_stored_is_compared_with_nothing(
     db: DB, connect: Connect, fields: dict[str, Any]
 ) -> None:
     model(db)
+    db.execute("select set_predicate('drinks', 'acme')")
     holder, other = connect(), connect()
     holder.execute("begin")
     stored = ingest(holder, "User likes tea", **fields)
