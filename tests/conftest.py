@@ -23,7 +23,7 @@ from pytest_postgresql import factories
 
 from contrib.citus.tests import citus_nodes
 from memfold.tools.admin import migrate
-from tests.support import browser, databases, elsewhere, frameworks, npm, quick, servers, time_limits
+from tests.support import browser, databases, elsewhere, frameworks, npm, quick, rounds, servers, time_limits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -214,6 +214,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.line(f"pooler: {servers.pgbouncer()}")
     if servers.prometheus() is not None:
         terminalreporter.line(f"metrics: {' and '.join(servers.prometheus() or ())}")
+    if rounds.NIGHTLY:
+        terminalreporter.line(
+            f"again with the same random choices: MEMFOLD_NIGHTLY=1 MEMFOLD_SEED={rounds.SEED}"
+        )
     for line in LEFT_OUT:
         terminalreporter.line(f"LEFT OUT: {line}")
 

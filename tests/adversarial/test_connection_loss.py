@@ -38,13 +38,13 @@ from tests.faults.world import World
 from tests.support import cut_client
 from tests.support.memories import check, ingest, model
 from tests.support.queries import DB, Connect
+from tests.support.rounds import SEED, rounds
 from tests.support.servers import ROOT
 
 Record = Callable[[str, object], None]
 pytestmark = pytest.mark.one_server
 
-CUTS = int(os.environ.get("MEMFOLD_CUTS", "20"))
-SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))
+CUTS = rounds("MEMFOLD_CUTS", 10, 100)
 CLIENTS = 8
 TENANT = "acme"
 log = logging.getLogger(__name__)

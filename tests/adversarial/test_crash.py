@@ -26,12 +26,12 @@ from tests.faults.clients import Judge, Maintenance, Writer
 from tests.faults.killable import Server, killable_server, promote, standby_of
 from tests.faults.promises import broken, corrupt, held
 from tests.faults.world import World
+from tests.support.rounds import SEED, rounds
 
 # A separate server, with the same contents regardless of the installation method.
 pytestmark = pytest.mark.one_server
 
-CRASHES = int(os.environ.get("MEMFOLD_CRASHES", "3"))
-SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))
+CRASHES = rounds("MEMFOLD_CRASHES", 1, 20)
 WRITERS = 16
 log = logging.getLogger(__name__)
 Record = Callable[[str, object], None]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import random
 import threading
 import time
@@ -25,11 +24,11 @@ from tests.faults.killable import PORT, Server, killable_server, promote, standb
 from tests.faults.patience import PATIENCE
 from tests.faults.proxy import Plans, Proxy
 from tests.support.memories import check
+from tests.support.rounds import SEED, rounds
 
 pytestmark = pytest.mark.one_server
 
-CALLS = int(os.environ.get("MEMFOLD_CALLS", "1500"))
-SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))
+CALLS = rounds("MEMFOLD_CALLS", 600, 6000)
 CLIENTS = 8
 # of one text: enough to be entangled, few enough to be searched
 CALLS_PER_TEXT = 40

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import threading
 import time
@@ -20,12 +19,11 @@ from tests.support.clock import SETTING, SHIFTED
 from tests.support.concurrent_calls import Call, batch, fold
 from tests.support.memories import Result, check, ingest, model, vector
 from tests.support.queries import DB, Connect, one
+from tests.support.rounds import SEED, rounds
 
 HOT = "User likes tea"
-# a manual run may be longer: MEMFOLD_HOT_SECONDS=120
-SECONDS = float(os.environ.get("MEMFOLD_HOT_SECONDS", "4"))
+SECONDS = rounds("MEMFOLD_HOT_SECONDS", 2.0, 60.0)
 WRITERS = 32
-SEED = int(os.environ.get("MEMFOLD_SEED", random.randrange(1 << 30)))
 
 
 def hot(db: DB, **given: Any) -> Result:

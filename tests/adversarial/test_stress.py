@@ -1,15 +1,14 @@
-"""All calls concurrently (tests/support/stress.py), small; MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS enlarge it."""
+"""All calls concurrently (tests/support/stress.py): MEMFOLD_STRESS_CALLS and MEMFOLD_STRESS_SECONDS enlarge it."""
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
+from tests.support.rounds import rounds
 from tests.support.stress import SEVERAL, Stress, replays_beside_folds
 
-CALLS = int(os.environ.get("MEMFOLD_STRESS_CALLS", "250"))
-SECONDS = float(os.environ.get("MEMFOLD_STRESS_SECONDS", "2"))
+CALLS = rounds("MEMFOLD_STRESS_CALLS", 250, 2500)
+SECONDS = rounds("MEMFOLD_STRESS_SECONDS", 1.0, 20.0)
 
 
 def test_everything_at_once(dsn: str) -> None:

@@ -1,12 +1,11 @@
 """Whatever is done and undone at once leaves what readers see as it was, and done again as it became; and a slot has one
 current value at a time.
 
-MEMFOLD_HISTORIES (8) random histories of MEMFOLD_STEPS (24) calls; MEMFOLD_SEED (1) is the first seed.
+MEMFOLD_HISTORIES random histories of MEMFOLD_STEPS calls; MEMFOLD_SEED is the first seed.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any
 from uuid import UUID
@@ -17,10 +16,10 @@ import pytest
 from tests.support.ledger import UNDOABLE, History, State, stored
 from tests.support.memories import check, ingest, model
 from tests.support.queries import DB
+from tests.support.rounds import SEED, rounds
 
-HISTORIES = int(os.environ.get("MEMFOLD_HISTORIES", "8"))
-STEPS = int(os.environ.get("MEMFOLD_STEPS", "24"))
-SEED = int(os.environ.get("MEMFOLD_SEED", "1"))
+HISTORIES = rounds("MEMFOLD_HISTORIES", 3, 60)
+STEPS = rounds("MEMFOLD_STEPS", 24, 24)
 DAYS = [f"2026-01-{day:02}" for day in (3, 9, 15, 21, 27)]
 # Two values of one slot that are current at one time, where nobody has said that some of its values hold together.
 TWO_VALUES = """

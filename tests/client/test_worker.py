@@ -31,6 +31,7 @@ from memfold.tools.cli import main
 from tests.support.chat_server import ChatServer, completion, control, stats_of
 from tests.support.memories import check, ingest, model, vector
 from tests.support.queries import DB, one
+from tests.support.rounds import rounds
 from tests.support.servers import ROOT, Cluster
 from tests.support.waiting import until
 from tests.support.workers import Toy, closing, done, eventually, states, work
@@ -38,7 +39,7 @@ from tests.support.workers import Toy, closing, done, eventually, states, work
 # Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
-JUDGEMENTS = int(os.environ.get("MEMFOLD_JUDGEMENTS", "200"))
+JUDGEMENTS = rounds("MEMFOLD_JUDGEMENTS", 100, 2000)
 """Judgements of the throughput test; from 2,000 on, the worker must answer 45 per second."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -19,9 +18,10 @@ from tests.support.judging import answer
 from tests.support.maintenance import set_columns
 from tests.support.memories import check, ingest, model, vector
 from tests.support.queries import DB
+from tests.support.rounds import rounds
 from tests.support.server_statistics import function_calls, track_functions
 
-BATCHES = int(os.environ.get("MEMFOLD_BATCHES", "20"))
+BATCHES = rounds("MEMFOLD_BATCHES", 8, 40)
 
 
 def differences(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> list[Any]:
@@ -217,9 +217,7 @@ def test_batches_equal_singles(db: DB) -> None:
         rules(db, tenant)
     actions: Counter[str] = Counter()
     keyed: dict[Any, Candidate] = {}
-    # the same code: what an older server may do differently shows sooner
-    batches = BATCHES if db.info.server_version >= 180000 else BATCHES // 2
-    for seed in range(batches):
+    for seed in range(BATCHES):
         rnd = random.Random(seed)
         size = rnd.choice([1, 2, 40, 60, 120, 120])
         candidates = retried(rnd, [candidate(rnd) for _ in range(size)], keyed)
@@ -239,7 +237,7 @@ def test_batches_equal_singles(db: DB) -> None:
         with db.transaction():
             act_manually(db, rnd, ["single", "batch"])
     # each kind of decision was among them
-    assert batches < BATCHES or {
+    assert BATCHES < 20 or {
         "inserted None", "merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",
             "superseded predicate", "superseded timeline", "escalated vector", "historical object",
             "rejected tombstone", "rejected None", "MF004", "MF062", "merged lexical", "replaced vector",

@@ -16,9 +16,11 @@ from unicodedata import category, decomposition, normalize
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
+
+from tests.support.draws import settings
 
 Connection = psycopg.Connection[Any]
 

@@ -1,13 +1,12 @@
 """No chains: an automatic merge compares a candidate with the text that is shown, not with earlier aliases of it.
 
-MEMFOLD_WALKS (10) random walks of 30 candidates, of each kind; MEMFOLD_SEED fixes the random choice.
+MEMFOLD_WALKS random walks of 30 candidates, of each kind; MEMFOLD_SEED fixes the random choice.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import random
 from typing import Any
 from uuid import UUID
@@ -18,9 +17,9 @@ from tests.support.judging import answer
 from tests.support.maintenance import angle, policy, set_columns
 from tests.support.memories import Result, check, counters, ingest, model, status
 from tests.support.queries import DB, rows
+from tests.support.rounds import SEED, rounds
 
-WALKS = int(os.environ.get("MEMFOLD_WALKS", "10"))
-SEED = int(os.environ.get("MEMFOLD_SEED", "20260801"))
+WALKS = rounds("MEMFOLD_WALKS", 4, 40)
 STEPS = 30
 
 

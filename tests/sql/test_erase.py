@@ -14,6 +14,7 @@ import pytest
 from tests.support.judging import answer, raises
 from tests.support.memories import check, counters, ingest, model, status, vector
 from tests.support.queries import DB, rows
+from tests.support.rounds import seeds
 
 App = Callable[..., DB]
 
@@ -646,11 +647,9 @@ class History:
         ).fetchall()
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 24))
 @pytest.mark.slow
-def test_any_history(db: DB, number: int) -> None:
-    # other histories on each server
-    seed = number if db.info.server_version >= 180000 else number + 6
+def test_any_history(db: DB, seed: int) -> None:
     model(db)
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
     if seed % 2:

@@ -7,9 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.support.draws import settings
 from tests.support.judging import guard
 
 DATA = Path(__file__).parents[1] / "data"

@@ -11,6 +11,7 @@ import pytest
 from tests.support.memories import check, model, vector
 from tests.support.queries import DB, one
 from tests.support.rehashing import History
+from tests.support.rounds import seeds
 
 SUBJECTS = ["a", "b", "c", None]
 PREDICATES = ["is", "was", "has", None]
@@ -75,7 +76,7 @@ class Links(History):
         self.tell(text, arguments)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(3, 30))
 def test_at_random(db: DB, seed: int) -> None:
     model(db)
     db.execute("select set_predicate('is', 'acme'), set_predicate('was', 'acme')")

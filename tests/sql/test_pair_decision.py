@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -15,9 +14,9 @@ import pytest
 from tests.support.maintenance import angle, policy, set_columns, store, storing
 from tests.support.memories import check, ingest, model
 from tests.support.queries import DB, rows
+from tests.support.rounds import SEED, rounds
 
-SEED = int(os.environ.get("MEMFOLD_SEED", "20261128"))
-PAIRS = int(os.environ.get("MEMFOLD_PAIRS", "12"))
+PAIRS = rounds("MEMFOLD_PAIRS", 4, 24)
 MAY, JUNE = "2026-05-01", "2026-06-01"
 
 # what the guard and the words of two texts say: they are the same, either says more, or they must not be merged

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from memfold.tools.calibrate import score as scores
 from tests.support.calibration import create_score
+from tests.support.draws import settings
 from tests.support.queries import DB
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=400)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -13,8 +12,9 @@ import pytest
 from tests.support.maintenance import set_columns
 from tests.support.memories import check, ingest, model
 from tests.support.queries import DB
+from tests.support.rounds import rounds
 
-CANDIDATES = int(os.environ.get("MEMFOLD_CANDIDATES", "900"))
+CANDIDATES = rounds("MEMFOLD_CANDIDATES", 500, 3000)
 SUBJECTS = ["Ann", "Bob", "Cem", "Dora", "Eli", "Fee", "Gus", "Hoa", "Ida", "Jo"]
 
 

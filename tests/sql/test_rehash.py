@@ -17,6 +17,7 @@ from tests.support.judging import answer
 from tests.support.memories import check, counters, ingest, model, status, vector
 from tests.support.queries import DB, Connect
 from tests.support.rehashing import History, writers
+from tests.support.rounds import seeds
 from tests.support.waiting import until
 
 # All that a reader can see of memories. Counters of nobody (an alias without a row, or one of zeros) are nobody's.
@@ -814,7 +815,7 @@ class Rehashes(History):
         self.tell(text, arguments)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(4, 30))
 def test_at_random(db: DB, seed: int) -> None:
     """After each history: state = ledger, one active memory a text, no observation lost; there and back is nothing."""
     model(db)

@@ -13,11 +13,12 @@ import pytest
 from tests.support.ledger import UNDOABLE, History, same, stored, undo
 from tests.support.memories import Result, check, counters, ingest, model, status, vector
 from tests.support.queries import DB, Connect
+from tests.support.rounds import seeds
 
 # Random histories ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 12))
 @pytest.mark.slow
 def test_any_events_in_any_order(db: DB, seed: int) -> None:
     """Random histories; some of their events undone forwards, backwards and shuffled; then all of them."""

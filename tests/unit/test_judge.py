@@ -22,7 +22,7 @@ from uuid import UUID
 
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memfold.client._text import MAX_ERROR
@@ -47,6 +47,7 @@ from tests.support.chat_server import (
     read_question,
     stats_of,
 )
+from tests.support.draws import settings
 from tests.support.questions import GOOD, JUDGEMENT, NEWER, OLDER, question, side
 
 pytestmark = pytest.mark.usefixtures("no_certificates")

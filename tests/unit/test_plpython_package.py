@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.support.draws import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PLPYTHON = ROOT / "plpython"
