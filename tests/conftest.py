@@ -15,12 +15,14 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from pytest_postgresql import factories
 
+import memfold
 from contrib.citus.tests import citus_nodes
 from memfold.tools.admin import migrate
 from tests.support import browser, databases, elsewhere, frameworks, npm, quick, rounds, servers, time_limits
@@ -97,6 +99,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not Path(memfold.__file__).is_relative_to(servers.ROOT):
+        raise pytest.UsageError(
+            f"these tests are of {servers.ROOT}, but memfold is that of {Path(memfold.__file__).parents[1]}:"
+            " run `make setup` here, or set PYTHONPATH=python_client:plpython"
+        )
     if not config.pluginmanager.is_registered(time_limits):
         config.pluginmanager.register(time_limits)
     # the order of groups is ours (pytest_collection_modifyitems)

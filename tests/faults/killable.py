@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,8 +156,7 @@ class Server:
 @contextlib.contextmanager
 def killable_server(bindir: Path, *, on_disk: bool = True, **settings: str) -> Iterator[Server]:
     """A server with memfold, on a separate directory on disk, where written data last."""
-    where = {"base": Path(tempfile.mkdtemp(prefix="mf-faults-"))} if on_disk else {}
-    cluster = servers.Cluster("faults", bindir, **where)
+    cluster = servers.Cluster("faults", bindir, servers.directory("faults-", on_disk=on_disk))
     made = Server(cluster, cluster.base / "data")
     try:
         cluster.start(extension=False)

@@ -37,7 +37,9 @@ def environment(dsn: str, tenant: str | None = "acme", **more: str) -> dict[str,
 
 def over_stdio(dsn: str, *options: str, **env: str) -> Client:
     """A client that starts its own server."""
-    told = {"MEMFOLD_DSN": dsn, "MEMFOLD_TENANT": "acme"} | env
+    # the client's own environment is a small part of this one: memfold is where this one finds it
+    path = {name: value for name, value in os.environ.items() if name == "PYTHONPATH"}
+    told = {"MEMFOLD_DSN": dsn, "MEMFOLD_TENANT": "acme"} | path | env
     return Client(StdioServerParameters(command=COMMAND, args=["mcp", *options], env=told))
 
 

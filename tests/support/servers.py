@@ -24,6 +24,7 @@ import psutil
 import psycopg
 
 from memfold.tools.admin import host, migrate
+from tests.support import leftovers
 from tests.support.shared_files import InUseError, SharedFiles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,9 +56,22 @@ def place() -> Path:
     return shared if roomy else Path("/tmp")
 
 
-def directory(prefix: str = "mf-") -> Path:
-    """A new directory for a server."""
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=place()))
+@functools.cache
+def run_directory() -> Path:
+    """That of all processes of this run; it is removed when the run is over (leftovers.py)."""
+    if STARTED not in os.environ:
+        run = Path(tempfile.mkdtemp(prefix="mf-", dir=place()))
+        run.chmod(0o755)
+        leftovers.watch(run)
+    return Path(os.environ[leftovers.RUN])
+
+
+def directory(prefix: str = "mf-", *, on_disk: bool = False) -> Path:
+    """A new directory for a server; in memory where there is space, if it need not be on disk."""
+    run = run_directory()
+    if on_disk:
+        return Path(tempfile.mkdtemp(prefix=f"{run.name}.{prefix}"))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=run))
 
 
 @dataclass
