@@ -1,10 +1,10 @@
 """Each test gets a clean database, made from a template that holds memfold, on every server there is (databases.py).
 
-The whole suite runs once on each server: on the embedded one with memfold as alembic installs it, on the full
-one as CREATE EXTENSION does. Tests marked ``core`` run with the other installation method as well. ``--everywhere``
-runs the whole suite on all, but for tests that say that another method (``each_server``) or another server
-(``one_server``) would show nothing more: those install memfold themselves, or are about Python. What an upgrade does:
-tests/install/test_upgrade.py.
+The suite runs on the embedded server with memfold as alembic installs it. On the full one, with CREATE EXTENSION, it
+runs what may differ there (second_server.py), and in a nightly run all of it. Tests marked ``core`` run with
+the other installation method as well. ``--everywhere`` runs the whole suite on all, but for tests that say that another
+method (``each_server``) or another server (``one_server``) would show nothing more: those install memfold themselves, or
+are about Python. What an upgrade does: tests/install/test_upgrade.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,18 @@ from pytest_postgresql import factories
 import memfold
 from contrib.citus.tests import citus_nodes
 from memfold.tools.admin import migrate
-from tests.support import browser, databases, elsewhere, frameworks, npm, quick, rounds, servers, time_limits
+from tests.support import (
+    browser,
+    databases,
+    elsewhere,
+    frameworks,
+    npm,
+    quick,
+    rounds,
+    second_server,
+    servers,
+    time_limits,
+)  # fmt: skip
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
@@ -174,8 +185,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = [t for t in TARGETS if t.available]
     elif marked("one_server"):
         chosen = chosen[:1]
-    elif metafunc.config.option.everywhere and not marked("each_server"):
+    elif marked("each_server"):
+        pass
+    elif metafunc.config.option.everywhere:
         chosen = [t for t in TARGETS if t.available]
+    elif not second_server.runs(metafunc.definition.path):
+        chosen = chosen[:1]
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
@@ -214,7 +229,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for target in TARGETS if not ELSEWHERE else []:
         if target.available:
             whole = config.option.everywhere or _makes_up_for(target)
-            scope = "whole suite" if whole else "core tests"
+            narrow = target.cluster is not CLUSTERS[0] and not (rounds.NIGHTLY or config.option.everywhere)
+            scope = "what may differ there" if whole and narrow else "whole suite" if whole else "core tests"
             python = ", with memfold_py" if target.cluster.name == "full" and whole and target.python else ""
             terminalreporter.line(f"ran on {target} ({target.cluster.bindir}): {scope}{python}")
     if servers.pgbouncer() is not None:
@@ -222,9 +238,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if servers.prometheus() is not None:
         terminalreporter.line(f"metrics: {' and '.join(servers.prometheus() or ())}")
     if rounds.NIGHTLY:
-        terminalreporter.line(
-            f"again with the same random choices: MEMFOLD_NIGHTLY=1 MEMFOLD_SEED={rounds.SEED}"
+        terminalreporter.line(f"again with the same random choices: make nightly SEED={rounds.SEED}")
+    else:
+        LEFT_OUT.append(
+            "most rounds of tests that take chances, and what no server does otherwise: make nightly"
         )
+    if "not nightly" in config.option.markexpr:
+        LEFT_OUT.append("tests marked nightly: make nightly")
     for line in LEFT_OUT:
         terminalreporter.line(f"LEFT OUT: {line}")
 

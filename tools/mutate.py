@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,27 @@ def _git(*arguments: str) -> list[str]:
     return subprocess.run(
         ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.splitlines()
+
+
+def changed(since: str) -> set[str]:
+    """Files that differ from a revision, new ones too."""
+    return {*_git("diff", "--name-only", since), *_git("ls-files", "--others", "--exclude-standard")}
+
+
+def tests_of(files: set[str]) -> list[str]:
+    """Test files about some files: themselves, those of their mistakes, and those that name one of the files, if few do."""
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text()
+        for top in ("tests", "contrib")
+        for path in (ROOT / top).rglob("test_*.py")
+    }
+    found = files | {
+        test.partition("::")[0] for one in read() if one["file"] in files for test in one["tests"]
+    }
+    for stem in {Path(file).stem for file in files}:
+        naming = {name for name, text in texts.items() if re.search(rf"\b{re.escape(stem)}\b", text)}
+        found |= naming if len(naming) <= 8 else set()
+    return sorted(found & texts.keys())
 
 
 def _copy(place: Path) -> Path:
@@ -112,14 +134,22 @@ def main() -> int:
         "--since", metavar="REVISION", help="those in files that have changed since this revision"
     )
     parser.add_argument(
+        "--tests",
+        metavar="REVISION",
+        help="only name the test files about what has changed since this revision",
+    )
+    parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, help="at a time; default: the cores"
     )
     arguments = parser.parse_args()
-    changed = set(_git("diff", "--name-only", arguments.since)) if arguments.since else None
+    if arguments.tests:
+        print("\n".join(tests_of(changed(arguments.tests))))
+        return 0
+    files = changed(arguments.since) if arguments.since else None
     chosen = [
         one
         for one in read()
-        if (not arguments.ids or one["id"] in arguments.ids) and (changed is None or one["file"] in changed)
+        if (not arguments.ids or one["id"] in arguments.ids) and (files is None or one["file"] in files)
     ]
     noticed: dict[str, list[bool]] = defaultdict(list)
     wrong = []

@@ -26,16 +26,16 @@ import psycopg
 from tests.support.adopting import CHILDREN, OPTIONS, check_adopted, make_tables, start
 from tests.support.fire_writer import SLOT
 from tests.support.queries import DB, one
+from tests.support.rounds import SEED, rounds
 from tests.support.servers import ROOT
 from tests.support.waiting import until
 
-ROWS = int(os.environ.get("MEMFOLD_FIRE_ROWS", "6000"))
-WRITERS = int(os.environ.get("MEMFOLD_FIRE_WRITERS", "8"))
+ROWS = rounds("MEMFOLD_FIRE_ROWS", 2000, 20000)
+WRITERS = rounds("MEMFOLD_FIRE_WRITERS", 4, 8)
 THINK = float(os.environ.get("MEMFOLD_FIRE_THINK", "0.02"))
 # Rows that the application has written, or has tried to.
 WRITTEN = "select last_value from app.memories_id_seq"
 KILLS = int(os.environ.get("MEMFOLD_FIRE_KILLS", "1"))
-SEED = int(os.environ.get("MEMFOLD_FIRE_SEED", str(random.randrange(10**6))))
 REPORT = os.environ.get("MEMFOLD_FIRE_REPORT")
 # Seconds. The goal is 0.3, on a machine that runs nothing else.
 LONGEST = float(os.environ.get("MEMFOLD_FIRE_LONGEST", "3"))

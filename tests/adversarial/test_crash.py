@@ -32,7 +32,7 @@ from tests.support.rounds import SEED, rounds
 pytestmark = pytest.mark.one_server
 
 CRASHES = rounds("MEMFOLD_CRASHES", 1, 20)
-WRITERS = 16
+WRITERS = rounds("MEMFOLD_CRASH_WRITERS", 6, 16)
 log = logging.getLogger(__name__)
 Record = Callable[[str, object], None]
 

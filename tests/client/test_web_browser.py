@@ -216,6 +216,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return Path(found, "axe-core", "axe.min.js").read_text()
 
 
+@pytest.mark.nightly
 def test_axe_finds_nothing_wide_or_narrow_light_or_dark(
     db: DB, dsn: str, driver: webdriver.Chrome, axe: str
 ) -> None:

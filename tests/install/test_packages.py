@@ -304,6 +304,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("extra", PROGRAMS)
+@pytest.mark.nightly
 def test_an_extra_is_named_where_it_is_missing_and_is_enough(
     built: dict[str, Built], empty: Empty, extra: str
 ) -> None:

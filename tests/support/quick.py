@@ -2,7 +2,7 @@
 
 ``--record`` writes the durations of a run to tests/data/durations.json: hundredths of a second, of all cases of a test
 together on one target. A test that is not in the file takes no time, if others of its module are; a module that is not
-has never been recorded, and its tests are left to ``make check``.
+has never been recorded, and none of its tests is among them.
 """
 
 from __future__ import annotations

@@ -186,6 +186,7 @@ def test_other_languages_are_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_no_result_depends_on_the_process() -> None:
     program = (
         "from memfold_py import golden, lemma\n"

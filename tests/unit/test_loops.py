@@ -1,0 +1,42 @@
+"""What `make check`, `make test` and `make nightly` run."""
+
+from __future__ import annotations
+
+import re
+
+import mutate
+from tests.support import second_server
+from tests.support.servers import ROOT
+
+
+def test_each_promise_has_a_test_in_make_test() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| \d+ \|.*$", page.partition("## What proves the promises")[2], re.M)
+    assert len(rows) == 12
+    for row in rows:
+        for file in re.findall(r"`(tests/[\w/]+\.py)`", row):
+            decorated = re.findall(
+                r"((?:^@.*\n(?:^[ )\]].*\n)*)*)^ *def test_", (ROOT / file).read_text(), re.M
+            )
+            assert any("mark.nightly" not in marks for marks in decorated), file
+
+
+def test_the_second_server_runs_what_there_is() -> None:
+    assert [name for name in second_server.DIFFERS if not (ROOT / name).exists()] == []
+    assert second_server.runs(ROOT / "tests/install/test_dump.py")
+    assert second_server.runs(ROOT / "tests/sql/test_undo.py") == second_server.NIGHTLY
+
+
+def test_what_a_change_is_about() -> None:
+    # itself; its mistakes; what names it, where few do
+    assert "tests/sql/test_undo.py" in mutate.tests_of({"tests/sql/test_undo.py"})
+    assert "tests/install/test_upgrade.py" in mutate.tests_of({"migrations/env.py"})
+    assert "tests/unit/test_limits.py" in mutate.tests_of({"python_client/memfold/client/limits.py"})
+    assert mutate.tests_of({"none/of_these.py"}) == ["tests/unit/test_loops.py"]
+
+
+def test_hypothesis_has_the_settings_of_the_loop() -> None:
+    """Those are the defaults when ``settings`` is called: it comes from draws.py."""
+    elsewhere = re.compile(r"from hypothesis import .*\bsettings\b|hypothesis\.settings")
+    found = [p.name for p in (ROOT / "tests").rglob("*.py") if elsewhere.search(p.read_text())]
+    assert sorted(found) == ["draws.py", "test_loops.py"]
