@@ -125,6 +125,7 @@ create table memfold.memory_counters (
     primary key (tenant_id, memory_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 create index memory_counters_root_idx on memfold.memory_counters (tenant_id, root_id) where root_id is not null;
+create index memory_counters_validity_idx on memfold.memory_counters (tenant_id, memory_id) where has_validity;
 create index memory_counters_related_idx
 on memfold.memory_counters (tenant_id, (case when root_id is null then memory_id else root_id end)) where is_related;
 comment on table memfold.memory_counters is

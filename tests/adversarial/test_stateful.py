@@ -17,7 +17,6 @@ from collections import Counter
 
 import hypothesis
 import psycopg
-import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.reference_model.records import JUDGE, MERGE
@@ -48,19 +47,9 @@ def run(db: DB, sequences: int, steps: int, seed: int) -> None:
 def test_random_sequences(db: DB) -> None:
     COUNTS.clear()
     start = time.monotonic()
-    run(db, SEQUENCES, STEPS, SEED + 1)
+    run(db, SEQUENCES, STEPS, SEED)
     print(report(COUNTS, time.monotonic() - start))
     assert COUNTS["sequences"] > 0
-
-
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="an update during an unfinished rehash loses days of an interval",
-)
-def test_a_known_difference(db: DB) -> None:
-    """Seed 1 reaches it. When it is repaired, this goes, and the other test begins with seed 1."""
-    run(db, 12, 30, 1)
 
 
 def _process(dsn: str, sequences: int, steps: int, seed: int) -> tuple[Counter[str], str | None]:

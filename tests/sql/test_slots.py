@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import psycopg
@@ -278,6 +279,25 @@ def test_a_merge_with_a_value_that_had_an_end(slot: DB) -> None:
     check(slot)
     undo(slot, event)
     assert [current(slot, day) for day in (1, 2, 3, 5)] == before
+
+
+@pytest.mark.parametrize("how", ["update", "merge", "undo"])
+def test_a_text_that_takes_the_value_of_another_or_leaves_it(slot: DB, how: str) -> None:
+    """A statement with an end limits earlier ones of its own value, and no other: with any values of the three."""
+    values = ["rome", "oslo", None]
+    for first, limited, last in product(values, repeat=3):
+        bucket = f"{first} {limited} {last}"
+        old = says(slot, "a", 1, first, bucket_id=bucket)
+        says(slot, "b", 2, limited, valid_until="2026-01-04", bucket_id=bucket)
+        says(slot, "a", 6, first, bucket_id=bucket)
+        if how == "update":
+            act(slot, "update_memory(%s, 'c', 'acme', %s)", old.memory_id, last)
+            continue
+        other = says(slot, "c", 7, last, bucket_id=bucket)
+        event = act(slot, "merge_memories(%s, %s, 'acme')", old.memory_id, other.memory_id)
+        if how == "undo":
+            act(slot, "undo(%s, 'acme')", event)
+    check(slot)
 
 
 @pytest.mark.parametrize(

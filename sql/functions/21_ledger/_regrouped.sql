@@ -13,7 +13,8 @@ declare
     v_open uuid[];
     v_said memfold_internal.statement[];
 begin
-    -- Required: all texts are in one slot, all roots are alive or were never stated, and no text has a validity.
+    -- Required: all texts are in one slot, all roots are alive or were never stated, no text has a validity, and if values
+    -- change, none of the tenant has: a statement with a validity limits others of its value (_said).
     select array_agg(r.memory_id) filter (where r.status in ('active', 'superseded')),
         min(memfold_internal._slot_key(r.tenant_id, r.bucket_id, r.memory_type, r.predicate, r.scope_key)::text)::uuid
     into v_roots, v_slot
@@ -32,6 +33,12 @@ begin
             where e.tenant_id = v_tenant_id and e.memory_id = i.id and (e.observation or e.action in ('pruned', 'superseded'))
             offset 0
         )
+    ) or exists (
+        select from memfold.memory_counters as k where k.tenant_id = v_tenant_id and k.has_validity
+    ) and 1 < (
+        select count(distinct coalesce(memfold.canonicalize(m.object, 'prose/1'), ''))
+        from unnest(p_members) as i (id)
+        cross join lateral memfold_internal._memory(v_tenant_id, i.id) as m
     ) or memfold_internal._related(v_tenant_id, v_roots) <> '{}' then
         return null;
     end if;
