@@ -91,12 +91,6 @@ PREPARED = {
     " where judgement_id = %(synthesis)s",
 }
 PROCEDURES = {"rehash_bucket", "run_maintenance_all", "take_up_links"}
-# Functions that lock a text with one before it still to come: they may meet a deadlock (40P01), which clients retry.
-OTHER_ORDER = {
-    "erase_source": "a bucket after the other, roots and aliases of each",
-    "forget_memories": "a text after the other, each with its timeline",
-    "reject_memory": "its own text before the others of its timeline",
-}
 # What cannot be called here.
 OTHERS = {"embed_pending": "needs memfold_py: tests/environments/test_plpython.py"}
 
@@ -165,9 +159,6 @@ def test_a_call_meets_a_held_lock(db: DB, connect: Connect, function: str, argum
             ]
             if later:
                 wrong.add(f"waits for text {place}, has locked {later}")
-    if function in OTHER_ORDER:
-        assert wrong != set(), "it locks texts in order: remove it from OTHER_ORDER"
-        return
     assert wrong == set()
     check(db)
 

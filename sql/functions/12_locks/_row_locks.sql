@@ -52,8 +52,8 @@ begin
 end;
 $$;
 
--- Locks the row of a root if it is free, else raises 40001. The caller may hold the row of one of its aliases, and
--- merges and undos lock roots before aliases, so waiting could deadlock.
+-- Locks the row of a root if it is free, else raises 40001. The caller may hold a row that comes after it in the order of
+-- locking (of one of its aliases, of a later value of its slot), so waiting could deadlock.
 create or replace function memfold_internal._try_root(p_tenant_id text, p_root_id uuid) returns void
 language plpgsql volatile
 as $$
@@ -66,8 +66,7 @@ begin
         select from memfold.memory_counters as k
         where k.tenant_id = p_tenant_id collate "C" and k.memory_id = p_root_id
     ) then
-        perform memfold_internal._retry('the memory is being changed',
-            'It was merged into another one that another call is changing; that call may be waiting for a row that this one holds.');
+        perform memfold_internal._fail_busy();
     end if;
 end;
 $$;

@@ -204,6 +204,10 @@ begin
         where (m.status, k.is_additive, k.on_timeline) <> (n.status, n.is_additive, n.on_timeline)
         order by m.memory_id
     loop
+        if d.memory_id <> all(p_members) then
+            -- a value that becomes current again: which one is known only now
+            perform memfold_internal._try_root(v_tenant_id, d.memory_id);
+        end if;
         update memfold.memories as m
         set status = d.status
         where m.tenant_id = v_tenant_id and m.memory_id = d.memory_id and m.status <> d.status;

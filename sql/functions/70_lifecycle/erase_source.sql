@@ -90,6 +90,7 @@ begin
         v_buckets := v_buckets || g.bucket_id;
         v_locked := v_locked || g.ids;
     end loop;
+    perform memfold_internal._lock_erased(v_tenant_id, memfold_internal._trees(v_tenant_id, v_locked));
 
     for g in select distinct x.bucket_id from unnest(v_buckets) as x (bucket_id) order by 1
     loop
@@ -101,7 +102,6 @@ begin
             order by e.memory_id
         );
         v_texts := memfold_internal._trees(v_tenant_id, v_ids);
-        perform memfold_internal._lock_erased(v_tenant_id, v_texts);
         v_timelines := memfold_internal._texts_to_lock(v_tenant_id, v_texts);
         v_part := memfold_internal._erase(v_tenant_id, g.bucket_id, v_texts, v_timelines, array(
             select e.event_id

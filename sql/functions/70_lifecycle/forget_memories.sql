@@ -94,6 +94,7 @@ begin
         cross join lateral memfold_internal._memory(tenant_id, i.id) as m order by i.place
     );
     if not dry_run and v_ids <> '{}' then
+        perform memfold_internal._lock_erased(tenant_id, memfold_internal._trees(tenant_id, v_ids));
         v_rivalry := memfold_internal._rivalry(tenant_id, v_ids);
         if not erase then
             v_run := memfold_internal._start_run(tenant_id, bucket_id, 'forgetting', jsonb_build_object(
