@@ -223,8 +223,8 @@ def test_refused(wide: DB, app: Connect, call: str) -> None:
         "select register_embedding_model('huge', 4001, 0.92, 0.85), register_embedding_model('it''s', 4000, 0.92, 0.85)"
     )
     for name, state, detail in (
-        ("nope", "MF013", "'nope' is not registered."),
-        (None, "MF013", "NULL is not registered."),
+        ("nope", "MF013", "'nope' is not registered. Registered models: huge, it's, m."),
+        (None, "MF013", "NULL is not registered. Registered models: huge, it's, m."),
         ("huge", "MF037", "'huge' has 4001."),
     ):
         with pytest.raises(psycopg.Error) as error:

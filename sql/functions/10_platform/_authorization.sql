@@ -69,7 +69,11 @@ begin
         p_tenant_id = '*' or current_setting('memfold.tenant_id', true) is distinct from p_tenant_id
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
-            'The tenant_id of the call differs from the setting memfold.tenant_id, or is ''*'', which stands for every tenant.',
+            case
+                when p_tenant_id = '*' then 'tenant_id was ''*'', which stands for every tenant: only members of memfold_owner may pass it.'
+                when coalesce(current_setting('memfold.tenant_id', true), '') = '' then 'The setting memfold.tenant_id is empty.'
+                else 'The setting memfold.tenant_id is another tenant than that of the call.'
+            end,
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;
     if octet_length(p_tenant_id) > 512 then

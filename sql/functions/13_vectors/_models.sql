@@ -1,3 +1,16 @@
+-- Raises MF013. p_dimensions: those of the vector, if there is one.
+create or replace function memfold_internal._fail_unknown_model(p_model text, p_dimensions bigint default null) returns void
+language plpgsql stable
+as $$
+begin
+    perform memfold_internal._fail('MF013', 'unknown embedding model',
+        format('%s is not registered. Registered models: %s.', quote_nullable(p_model),
+            coalesce((select string_agg(m.model, ', ' order by m.model) from memfold.embedding_models as m), 'none')),
+        format('Pass one of them, or register it: select memfold.register_embedding_model(%s, %s), once, as a member of memfold_owner.',
+            quote_nullable(p_model), coalesce(p_dimensions::text, 'dimensions')));
+end;
+$$;
+
 -- Raises MF013 for an unknown embedding model. p_replaced false: also MF047 for a model that has been replaced; true:
 -- MF048 for one that has not.
 create or replace function memfold_internal._check_model(p_model text, p_replaced boolean) returns void
@@ -9,10 +22,7 @@ begin
     select m.replaced_by into v_replaced_by
     from memfold.embedding_models as m where m.model = p_model collate "C";
     if not found then
-        perform memfold_internal._fail('MF013', 'unknown embedding model',
-            format('%s is not registered.', quote_nullable(p_model)),
-            format('Models are shared by all tenants: a member of memfold_owner registers it once, with the number of its'
-                ' dimensions: select memfold.register_embedding_model(%s, ...).', quote_nullable(p_model)));
+        perform memfold_internal._fail_unknown_model(p_model);
     elsif v_replaced_by is not null and p_replaced is false then
         perform memfold_internal._fail('MF047', 'the embedding model has been replaced',
             format('%L was replaced by %L.', p_model, v_replaced_by),
@@ -51,11 +61,7 @@ begin
     select m.dimensions, m.replaced_by into v_dimensions, v_replaced_by
     from memfold.embedding_models as m where m.model = p_embedding_model collate "C";
     if not found then
-        perform memfold_internal._fail('MF013', 'unknown embedding model',
-            format('%L is not registered.', p_embedding_model),
-            format('Models are shared by all tenants: a member of memfold_owner registers it once:'
-                ' select memfold.register_embedding_model(%L, %s).', p_embedding_model,
-                coalesce(memfold_internal._dimensions(p_embedding)::text, '...')));
+        perform memfold_internal._fail_unknown_model(p_embedding_model, memfold_internal._dimensions(p_embedding));
     elsif memfold_internal._fits_model(p_embedding, v_dimensions, v_replaced_by) then
         return;
     elsif p_embedding is not null and memfold_internal._dimensions(p_embedding) <> v_dimensions then

@@ -13,9 +13,7 @@ begin
     select m.dimensions into v_dimensions
     from memfold.embedding_models as m where m.model = embedding_model collate "C";
     if v_dimensions is null then
-        perform memfold_internal._fail('MF013', 'unknown embedding model',
-            format('%L is not registered.', embedding_model),
-            'Register it: select register_embedding_model(embedding_model, dimensions).');
+        perform memfold_internal._fail_unknown_model(embedding_model);
     elsif v_dimensions > 4000 then
         perform memfold_internal._fail('MF037', 'the model has too many dimensions for an index',
             format('%L has %s.', embedding_model, v_dimensions),

@@ -90,8 +90,7 @@ begin
     end if;
     perform from memfold.embedding_models as m where m.model = c.model for no key update;
     if not found then
-        perform memfold_internal._fail('MF013', 'unknown embedding model', format('%L is not registered.', c.model),
-            'Register it, or apply a calibration of a registered one: the table embedding_models lists them.');
+        perform memfold_internal._fail_unknown_model(c.model);
     end if;
     perform memfold_internal._change_calibration(c.model, c.calibration_id, null, case
         when c.score is null then jsonb_build_object('calibration_id', c.calibration_id,
@@ -118,8 +117,7 @@ begin
     select m.registered_at into v_registered_at
     from memfold.embedding_models as m where m.model = undo_calibration.embedding_model collate "C" for no key update;
     if not found then
-        perform memfold_internal._fail('MF013', 'unknown embedding model', format('%s is not registered.', quote_nullable(embedding_model)),
-            'The table embedding_models lists them.');
+        perform memfold_internal._fail_unknown_model(undo_calibration.embedding_model);
     end if;
     select h.* into c
     from memfold.calibration_changes as h

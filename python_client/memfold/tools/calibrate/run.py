@@ -87,12 +87,14 @@ def check_model(connection: DB, embedding_model: str) -> dict[str, Any]:
     """The row of a registered model. Raises UnknownModelError."""
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(queries.EMBEDDING_MODEL, {"model": embedding_model}).fetchone()
-    if row is None:
-        raise UnknownModelError(
-            "unknown embedding model",
-            detail=f"{embedding_model!r} is not registered.",
-            hint="Register it: select register_embedding_model(embedding_model, dimensions).",
-        )
+        if row is None:
+            names = cursor.execute("select model from memfold.embedding_models order by model").fetchall()
+            raise UnknownModelError(
+                "unknown embedding model",
+                detail=f"{embedding_model!r} is not registered. Registered models:"
+                f" {', '.join(name['model'] for name in names) or 'none'}.",
+                hint="Pass one of them, or register it: select memfold.register_embedding_model(model, dimensions).",
+            )
     return dict(row)
 
 
