@@ -294,7 +294,7 @@ def test_psql_gets_the_password_by_its_environment(
     result = run("psql", files, "--tenant", "acme", "--dsn", uri(dsn))
     assert result.exit_code == 0, result.output
     ((program, arguments, environment),) = started
-    assert arguments == [program, "-c", "select 1"]
+    assert arguments == [program, "-v", "SHOW_CONTEXT=never", "-c", "select 1"]
     assert PASSWORD not in " ".join(arguments) + result.output
     assert environment["PGPASSWORD"] == PASSWORD
     assert environment["PGDATABASE"] == conninfo_to_dict(dsn)["dbname"]

@@ -145,6 +145,16 @@ def test_a_search_by_vector_gives_scores(store: MemfoldVectorStore) -> None:
     assert [document.id for document, _ in filtered] == ["b"]
 
 
+@pytest.mark.parametrize(
+    "search", ["max_marginal_relevance_search", "max_marginal_relevance_search_by_vector"]
+)
+def test_mmr_is_refused_with_what_to_use(store: MemfoldVectorStore, search: str) -> None:
+    with pytest.raises(NotImplementedError, match="use similarity_search"):
+        getattr(store, search)("cat", k=1)
+    with pytest.raises(NotImplementedError, match="use similarity_search"):
+        asyncio.run(getattr(store, f"a{search}")("cat", k=1))
+
+
 def test_texts_of_others_are_found(store: MemfoldVectorStore, db: DB) -> None:
     store.add_texts(["Alice has a cat."])
     memory_id = ingest(

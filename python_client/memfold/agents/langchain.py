@@ -179,6 +179,14 @@ class MemfoldVectorStore(VectorStore):
         """As ``similarity_search_by_vector``, with the cosine of each: what mem0's provider ``langchain`` calls."""
         return _scored(self._connections.run(self._finding(embedding, k, filter)))
 
+    def max_marginal_relevance_search(self, *args: Any, **kwargs: Any) -> list[Document]:
+        """Not supported: raises NotImplementedError. ``similarity_search`` returns each fact once."""
+        raise NotImplementedError(
+            "MemfoldVectorStore has no MMR: use similarity_search, which returns each fact once"
+        )
+
+    max_marginal_relevance_search_by_vector = max_marginal_relevance_search
+
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         return lambda cosine: max(cosine, 0.0)
 

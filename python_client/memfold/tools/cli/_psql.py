@@ -56,7 +56,8 @@ def psql(arguments: Sequence[str], dsn: str | None, tenant: str | None) -> None:
     environment |= psql_environment(given)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(program, [program, *arguments], environment)  # noqa: S606 (no shell, and this process ends)
+    # an error's CONTEXT has a line for each of memfold's functions, which says nothing to a caller; -v sets it again
+    os.execve(program, [program, "-v", "SHOW_CONTEXT=never", *arguments], environment)  # noqa: S606 (no shell, and this process ends)
 
 
 def _program() -> str:
