@@ -143,7 +143,7 @@ def test_refusals(db: DB, run: Run, tmp_path: Path) -> None:
     )
     few = run(*options, forty)
     assert few.exit_code == 1
-    assert "30 pairs that are not duplicates instead of 374, 10 duplicates instead of 74" in few.output
+    assert "374 pairs that are not duplicates (there are 30) and 74 duplicates (there are 10)" in few.output
     db.execute("delete from labelled_pairs")
     missing = run(*options, written(tmp_path / "b", duplicate=APART["duplicate"], distinct=(500, 0.4, 0.1)))
     assert missing.exit_code == 1

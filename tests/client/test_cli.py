@@ -377,7 +377,7 @@ def test_explain_and_stats(run: Callable[..., Result], db: psycopg.Connection, t
     shown = run("explain", memory_id)
     assert shown.exit_code == 0
     assert shown.stdout.startswith(f'memory {memory_id}: "Alice has a cat."\n')
-    assert "said 2 times" in shown.stdout
+    assert "said twice" in shown.stdout
 
     unknown = run("explain", uuid.uuid4(), "--tenant", "t")
     assert unknown.exit_code == 1

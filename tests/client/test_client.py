@@ -209,7 +209,7 @@ def test_explain_and_stats(plain: Memfold) -> None:
     plain.ingest("Alice has a cat.")
     text = plain.explain(str(made.memory_id))
     assert text.splitlines()[0] == f'memory {made.memory_id}: "Alice has a cat."'
-    assert "said 2 times" in text
+    assert "said twice" in text
     (stats,) = plain.stats()
     assert (stats.tenant_id, stats.bucket_id, stats.active, stats.observations) == ("t", "default", 1, 2)
     assert (stats.tier_1_merges, stats.fold_rate, stats.pending_embeddings) == (1, 0.5, 1)
@@ -910,7 +910,7 @@ def test_async_does_the_same(dsn: str, db: psycopg.Connection, counting: Countin
             assert known is not None
             assert known.memory_id == made.memory_id
             assert len(await client.find_similar("Alice's cat")) == 1
-            assert "said 2 times" in await client.explain(made.memory_id)
+            assert "said twice" in await client.explain(made.memory_id)
             assert [bucket.observations for bucket in await client.stats()] == [2]
             assert await client.check_invariants() == []
             counting.broken = True

@@ -97,7 +97,7 @@ predicate   lives_in                              lives_in
 object      [-Paris-]                             {+Rome+}
 first seen  2025-01-02 03:04:05 UTC               2025-01-02 03:04:05 UTC
 last seen   2025-01-02 03:04:05 UTC               2025-01-02 03:04:05 UTC
-observed    said 1 time, 1 source                 said 3 times, 2 sources
+observed    said once, 1 source                   said 3 times, 2 sources
 origin                                            inferred
 session                                           s1
 turns                                             t1"""
@@ -609,7 +609,7 @@ def test_a_cluster_is_answered(run: Run, db: DB, keys: str, after: str, said: st
     shown = run(keys)
     assert "1 pair for a person" in shown
     assert "A  Tea.\n" in shown
-    assert "C  Black tea with milk\n   fact, Ann, said 1 time, last 2026-01-03 00:00:00 UTC" in shown
+    assert "C  Black tea with milk\n   fact, Ann, said once, last 2026-01-03 00:00:00 UTC" in shown
     assert "\x1b" not in shown
     assert said in shown
     assert " ".join(statuses(db).values()) == after

@@ -63,8 +63,10 @@ begin
     return next format('    %s, tenant %s, bucket %s, type %s%s%s%s', m.status, m.tenant_id, m.bucket_id, m.memory_type,
         ', subject ' || m.subject, ', predicate ' || m.predicate, ', object ' || m.object);
     if m.repetition_count is not null then
-        return next format('    said %s times, %s of them independent; first %s, last %s', m.repetition_count + 1,
-            m.independent_repetitions + 1, m.first_seen::timestamptz(0), m.last_seen::timestamptz(0));
+        return next format('    said %s, by %s independent source%s; first %s, last %s',
+            case m.repetition_count when 0 then 'once' when 1 then 'twice' else m.repetition_count + 1 || ' times' end,
+            m.independent_repetitions + 1, case when m.independent_repetitions > 0 then 's' end,
+            m.first_seen::timestamptz(0), m.last_seen::timestamptz(0));
         return next format('    confidence %s from source %s, extractor %s, n = %s', round(m.confidence::numeric, 3),
             round(m.source_confidence::numeric, 3), round(m.extractor_confidence::numeric, 3), m.independent_repetitions);
     end if;

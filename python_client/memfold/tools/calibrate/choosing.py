@@ -110,20 +110,19 @@ def _enough(pairs: Sequence[Pair], budget: Budget, holdout: float, method: Metho
         ),
         "duplicates": (labels["duplicate"], needed(budget.max_false_keep, budget.confidence)),
     }
-    short = {
-        what: (there, -int(-number // (1 - holdout)))
-        for what, (there, number) in asked.items()
-        if there * (1 - holdout) < number
-    }
-    if short:
-        missing = ", ".join(f"{there} {what} instead of {number}" for what, (there, number) in short.items())
+    if any(there * (1 - holdout) < number for there, number in asked.values()):
+        told = " and ".join(
+            f"{-int(-number // (1 - holdout))} {what} (there are {there})"
+            for what, (there, number) in asked.items()
+        )
         raise CalibrationRefusedError(
-            "there are too few pairs",
+            "there are too few labelled pairs",
             reason="sample",
-            detail=f"There are {missing}: {len(pairs)} pairs in all, {holdout:.0%} of them held out.",
-            hint=f"Even without a single error, so few cannot confirm the rates: budgets of"
-            f" {budget.max_false_merge:.1%} and {budget.max_false_keep:.1%} at a confidence of"
-            f" {budget.confidence:.0%} need that many. Label more, or allow more.",
+            detail=f"It takes {told} to confirm rates of {budget.max_false_merge:.1%} and"
+            f" {budget.max_false_keep:.1%} at a confidence of {budget.confidence:.0%}, with {holdout:.0%} of the pairs"
+            " held out.",
+            hint="With fewer, let memfold calibrate MODEL --anchors set the thresholds. Or label more pairs"
+            " (memfold review --label), or allow higher rates (--max-false-merge, --max-false-keep).",
         )
     if labels["contradiction"] < MIN_CONTRADICTIONS:
         raise _no_contradictions(len(pairs), labels["contradiction"])
@@ -183,7 +182,7 @@ def _calibrated(
         raise CalibrationRefusedError(
             "there are too few pairs",
             reason="sample",
-            detail=f"{there} {what} are left to choose the bands by, instead of {number}.",
+            detail=f"To choose the thresholds takes {number} {what}; {there} are left.",
             hint="Groups that share texts cannot be divided. Label pairs of other memories, or hold out less.",
         )
     if made.frontier.escalation > budget.max_escalation:

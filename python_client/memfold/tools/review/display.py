@@ -138,6 +138,10 @@ def count_of(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
+def times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number) or f"{number} times"
+
+
 def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
     """Label, older side, newer side; if only one side has a value, the other is empty."""
     if question.names is not None:
@@ -152,7 +156,7 @@ def rows_of(question: Question) -> Iterator[tuple[str, list[Span], list[Span]]]:
             yield label.removeprefix("memory_"), older, newer
 
     def sources(side: Side) -> str:
-        said = f"said {count_of(side.observations, 'time')}"
+        said = f"said {times(side.observations)}"
         return f"{said}, {count_of(side.sources, 'source')}" if side.sources else said
 
     if not sum(side.observations for side in sides):
@@ -217,7 +221,7 @@ def one_below_the_other(question: Question, width: int, colours: bool) -> str:
         told = [
             escape_line(side.memory_type),
             *([" / ".join(fields)] if fields else []),
-            f"said {count_of(side.observations, 'time')}",
+            f"said {times(side.observations)}",
             f"last {_time(side.last_seen)}" if side.last_seen else "",
         ]
         lines.append(f"   {dim}{', '.join(filter(None, told))}{reset}")

@@ -79,7 +79,7 @@ _CHANGED_BY = {
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The question on the screen. Manual: its judgement is closed, and another answer is a separate decision."""
+    """The question on the screen. Manual: already answered; a new answer is recorded separately."""
 
     question: Question
     manual: bool = False

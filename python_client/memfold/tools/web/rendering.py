@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from memfold.client._text import escape
-from memfold.tools.review.display import Span, count_of, differences
+from memfold.tools.review.display import Span, count_of, differences, times
 
 HERE = Path(__file__).parent
 
@@ -75,10 +75,6 @@ def _time(value: datetime | None) -> str:
 
 def _day(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _times(number: int) -> str:
-    return {1: "once", 2: "twice"}.get(number) or f"{number} times"
 
 
 def _exact(value: str) -> Markup:
@@ -144,7 +140,7 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(exact=_exact, time=_time, day=_day, times=_times, number=_number, runs=runs_of)
+    made.filters.update(exact=_exact, time=_time, day=_day, times=times, number=_number, runs=runs_of)
     made.globals.update(marked=marked, bars=bars, count_of=count_of, outline=outline, tallest=tallest)
     made.globals.update(statuses=STATUSES, terms=TERMS)
     return made
