@@ -647,6 +647,14 @@ def test_no_call_is_begun_that_could_outlive_its_lease() -> None:
     assert said == {"counted": False, "retry_after": 0.0}
 
 
+@pytest.mark.parametrize(("typical", "claimed"), [(None, 5), (0, 25), (99.9, 25), (100, 5), (1000, 5)])
+def test_a_slow_judge_is_given_nothing_ahead(typical: float | None, claimed: int) -> None:
+    """Two calls of the usual length must fit into what a lease has beyond the time limit: here, 200 s."""
+    worker = Worker("", Toy(), slots=5, ahead=20, timeout=100, lease=300)
+    worker._typical = typical
+    assert worker._free_capacity(time.monotonic()) == claimed
+
+
 def test_a_flood_of_one_tenant_starves_no_other(dsn: str, db: DB) -> None:
     pairs(dsn, 50, "flood")
     pairs(dsn, 3, "small")

@@ -436,6 +436,22 @@ def test_a_session_counts_memories_too(db: DB) -> None:
     check(db)
 
 
+@pytest.mark.parametrize(
+    ("root", "alias", "compared"), [("s", "t", True), ("t", "s", True), ("s", "s", True), ("t", "t", False)]
+)
+def test_a_memory_is_of_the_sessions_of_its_texts(db: DB, root: str, alias: str, compared: bool) -> None:
+    """Beyond the nearest, it is compared if its own text or the one that matched is of the candidate's session."""
+    model(db)
+    policy(db, guard="off", neighbours=1, on_ambiguous="insert")
+    set_columns(db, "policies", "default", session_neighbours=3)
+    near = ingest(db, "User likes tea", **angle(0))
+    mine = ingest(db, "User drinks tea", session_id=root, **angle(30))
+    assert ingest(db, "User sips tea", session_id=alias, **angle(29)).memory_id == mine.memory_id
+    found = ingest(db, "User gulps tea", function="preview_memory", session_id="s", **angle(10))
+    expected = [near, mine] if compared else [near]
+    assert [entry["memory_id"] for entry in found.similar] == [str(one.memory_id) for one in expected]
+
+
 def test_without_a_vector_of_its_own_a_root_is_asked_about(db: DB) -> None:
     model(db)
     root = ingest(db, "User likes tea")

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.maintenance import angle, held, policy, set_options, store, storing
+from tests.support.maintenance import angle, held, policy, set_columns, set_options, store, storing
 from tests.support.memories import check, counters, ingest, model
 from tests.support.queries import DB, rows
 
@@ -64,6 +64,21 @@ def test_the_present_thresholds_over_what_is_there(db: DB) -> None:
     ]
     assert len(texts(db)) == 5
     check(db)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "inclusive", "action"),
+    [(0.499999, False, "merge"), (0.5, True, "merge"), (0.5, False, "ask"), (0.500001, True, "ask")],
+)
+def test_a_cosine_at_the_threshold(db: DB, threshold: float, inclusive: bool, action: str) -> None:
+    """As in ingest. The cosine of the two is 0.5 to the last bit."""
+    model(db)
+    storing(db)
+    for content, embedding in (("User likes tea", "[1,0,0,0]"), ("The user likes tea", "[0.5,0.5,0.5,0.5]")):
+        store(db, content, embedding=embedding, embedding_model="m")
+    policy(db, preset="three_tier", judge_threshold=0.4, merge_threshold=threshold)
+    set_columns(db, "policies", "default", merge_inclusive=inclusive)
+    assert [p["action"] for p in sweep(db)] == [action]
 
 
 def test_an_id_counts_once(db: DB) -> None:

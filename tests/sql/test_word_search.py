@@ -12,9 +12,10 @@ from psycopg.rows import dict_row
 
 from tests.conftest import Connect
 from tests.support.memories import check, ingest, model, vector
-from tests.support.queries import DB
+from tests.support.queries import DB, one
 from tests.support.searching import keep, texts
 from tests.support.server_statistics import FILL, never_analyze, read
+from tests.support.vectors import limit
 
 pytestmark = pytest.mark.new_database
 
@@ -451,3 +452,19 @@ def test_conditions_on_metadata(db: DB) -> None:
     for path in ("$.year", "strict $.year", "$.tags[*] ? (@ == 1)"):
         with pytest.raises(Exception, match="is not a condition"):
             words(db, "moved", metadata_path=path)
+
+
+def test_without_an_index_the_newest_texts_are_read_and_all_of_a_session_or_a_past_moment(store: DB) -> None:
+    """A search of the past says nothing about what it has not read: it reads everything."""
+    moment = one(store, "select clock_timestamp()")
+    limit(store, 3)
+    ingest(store, "Ann has a cat", session_id="s")
+    found = words(store, "Ann flat")
+    assert (texts(found), {row["complete"] for row in found}) == ([TEXTS[4], "Ann has a cat"], {False})
+    for given, expected in (
+        ({"as_of": moment}, [TEXTS[4], TEXTS[0], TEXTS[1]]),
+        ({"session_id": "s"}, ["Ann has a cat"]),
+    ):
+        found = words(store, "Ann flat", **given)
+        assert sorted(texts(found)) == sorted(expected), given
+        assert all(row["complete"] for row in found)

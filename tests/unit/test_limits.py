@@ -355,6 +355,7 @@ def test_a_collision_is_sent_as_often_as_allowed_and_no_more(
 
 
 @SENDERS
+@pytest.mark.parametrize("max_attempts", [1, 2, 8])
 @pytest.mark.parametrize(
     ("error", "single", "batch"),
     [
@@ -366,8 +367,16 @@ def test_a_collision_is_sent_as_often_as_allowed_and_no_more(
         (pg.AdminShutdown, 2, 8),
     ],
 )
-def test_other_errors(sender: Any, error: type[psycopg.Error], single: int, batch: int) -> None:
-    assert failed(error, after=sender(8), attempts=20) == (single if sender is sending else batch)
+def test_other_errors(
+    sender: Any, max_attempts: int, error: type[psycopg.Error], single: int, batch: int
+) -> None:
+    """A lost connection and an upgrade are answered with one attempt more, even if only one is allowed."""
+    sent = failed(error, after=sender(max_attempts), attempts=20)
+    assert sent == (single if sender is sending else min(batch, max(max_attempts, 2)))
+
+
+class _Refused(psycopg.Error):
+    sqlstate = "MF018"
 
 
 @pytest.mark.parametrize(("repeatable", "sent"), [(True, 2), (False, 1)])
@@ -379,6 +388,23 @@ def test_a_lost_commit_is_sent_again_only_where_that_is_safe(repeatable: bool, s
         assert isinstance(next(steps), Transact)
     with pytest.raises(OutcomeUnknownError):
         steps.throw(CommitLostError(_Dropped("gone"), []))
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(_Refused, MemfoldError), (pg.UniqueViolation, OutcomeUnknownError), (_Dropped, OutcomeUnknownError)],
+)
+def test_after_a_lost_commit_only_an_answer_of_memfolds_says_that_nothing_was_written(
+    error: type[psycopg.Error], raised: type[MemfoldError]
+) -> None:
+    steps = Core("acme", None, False, 8).send("select 1", {}, repeatable=True)
+    next(steps)
+    steps.throw(CommitLostError(_Dropped("gone"), []))
+    next(steps)
+    with pytest.raises(MemfoldError) as found:
+        steps.throw(error("as the test wants it"))
+    assert isinstance(found.value, OutcomeUnknownError) == (raised is OutcomeUnknownError)
+    assert found.value.sqlstate == error.sqlstate
 
 
 @pytest.mark.parametrize(
