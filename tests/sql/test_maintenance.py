@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -428,10 +427,9 @@ def test_command_ends_when_time_is_up(db: DB, connect: Connect, run: Callable[..
     assert result.stdout == ""
     release = threading.Timer(0.3, lambda: holder.execute("commit"))
     release.start()
-    started = time.monotonic()
-    result = run("--tenant", "acme", "--tasks", "plain", "--seconds", "60")
+    # it ends when the row is done, not when its time is up
+    result = run("--tenant", "acme", "--tasks", "plain", "--seconds", "3600")
     assert result.stdout.startswith("acme  plain  1 in ")
-    assert time.monotonic() - started < 50
     release.join()
 
 

@@ -657,9 +657,7 @@ def test_bad_answers_count_as_attempts(server: ChatServer, given: str | Json) ->
 )
 def test_failures(server: ChatServer, mode: str, transient: bool, part: str) -> None:
     server.mode = mode
-    started = time.monotonic()
     error = failure(server, timeout=0.4)
-    assert time.monotonic() - started < 10
     assert (error.transient, part in str(error)) == (transient, True)
     assert error.usage.model is not None
     assert server.received == (mode != "refuse"), "nothing is tried again here"
@@ -929,8 +927,6 @@ def test_server_in_a_process_of_its_own() -> None:
 
 def test_server_holds_many_slow_requests(server: ChatServer) -> None:
     server.latency = 0.5
-    started = time.monotonic()
     ask(server, *[question()] * 60)
-    assert time.monotonic() - started < 5
     assert server.max_in_flight == 60
     assert server.asked_judgements() == {str(JUDGEMENT): 60}
