@@ -356,6 +356,8 @@ def test_a_writer_and_an_owner_without_rights(db: DB, run: Run, connect: Connect
             db.execute(f"alter table app.{table} owner to {owner}")
         db.execute(f"grant usage on schema app to {writer}; grant insert on app.memories to {writer}")
         run("run", *OPTIONS, "--confirm", "--absorb", "--trust-owner")
+        may = f"select has_function_privilege('{writer}', oid, 'execute') from pg_proc where proname = 'insert_app_memories'"
+        assert one(db, may), "who may insert may call the function that does"
         app = connect(user=writer)
         assert app.execute(INSERT, ["A fact."]).rowcount == 1
         assert app.execute(INSERT, ["a FACT"]).rowcount == 0

@@ -675,6 +675,13 @@ def test_an_index_of_vectors_is_made_with_the_database(
     assert (made, migrate.create_vector_index(dsn, "a 'toy'")) == (True, False)
     told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
     assert "ok       search covers every bucket completely" in told
+    # an index that CREATE INDEX CONCURRENTLY has left INVALID is none
+    db.execute(
+        "update pg_index set indisvalid = false where indrelid = 'memfold.memory_vectors'::regclass"
+        " and pg_get_expr(indpred, indrelid) like '%toy%'"
+    )
+    told = CliRunner().invoke(main, ["doctor", "--dsn", dsn]).output
+    assert "search is not complete in 1 buckets of more than 2 vectors of a 'toy'" in told
     with pytest.raises(MemfoldError) as unknown:
         migrate.create_vector_index(dsn, "none")
     assert unknown.value.sqlstate == "MF013"

@@ -300,6 +300,7 @@ def test_by_words_and_by_both(client: Memfold, dsn: str) -> None:
 def test_it_says_whether_it_is_complete(client: Memfold, db: DB, dsn: str) -> None:
     found = client.search("tea?")
     assert (found.complete, found.reason, found.hint) == (True, None, None)
+    assert client.search("tea?", bucket_id="empty").complete
     db.execute(
         "create or replace function memfold_internal._exact_limit() returns bigint language sql immutable return 2"
     )

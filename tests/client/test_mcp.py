@@ -80,7 +80,8 @@ def test_a_client_remembers_recalls_corrects_and_undoes(dsn: str, db: DB, transp
                 "Alice has a cat.": "active",
                 "Alice has a dog.": "withdrawn",
             }
-            (forgotten,) = (await call(client, "forget", memory_ids=[memory["memory_id"]]))["memories"]
+            gone = {"memory_ids": [memory["memory_id"]], "reason": "the cat is gone"}
+            (forgotten,) = (await call(client, "forget", **gone))["memories"]
             assert forgotten["action"] == "rejected"
             assert (await call(client, "recall", query="Alice cat"))["memories"] == []
             assert (await call(client, "remember", **CAT, recalled=False))["action"] == "rejected"
@@ -90,6 +91,7 @@ def test_a_client_remembers_recalls_corrects_and_undoes(dsn: str, db: DB, transp
             ]
             told = (await call(client, "explain", memory_id=memory["memory_id"]))["text"]
             assert "it was a cat" in told
+            assert "the cat is gone" in told
             (erased,) = (await call(client, "forget", memory_ids=[memory["memory_id"]], erase=True))[
                 "memories"
             ]

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from memfold.agents.mcp.http import RequireToken
 from memfold.agents.mcp.store import CONNECTIONS, Place, Store, plain
 from memfold.client import errors
 from memfold.tools.cli import main
@@ -120,6 +121,31 @@ def test_a_token_that_no_client_can_send_is_refused(dsn: str, tmp_path: Path) ->
     # stdin is a file like others
     done = _ended(dsn, "--http", "0", "--token-file", "-", text="short\n")
     assert (done.returncode, "the token is too short" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ([f"bearer {TOKEN}"], None),
+        ([], 401),
+        ([f"Basic {TOKEN}"], 401),
+        (["Bearer another"], 401),
+        # a proxy in between may have looked at the other one
+        ([f"Bearer {TOKEN}", "Bearer another"], 401),
+    ],
+)
+def test_one_header_has_the_token(sent: list[str], status: int | None) -> None:
+    told: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"status": None})
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    headers = [(b"authorization", one.encode()) for one in sent]
+    asyncio.run(RequireToken(app, TOKEN)({"type": "http", "headers": headers}, None, send))  # type: ignore[arg-type]
+    assert told[0]["status"] == status
 
 
 def test_what_clients_send_does_not_steer_the_log(dsn: str) -> None:

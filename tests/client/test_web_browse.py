@@ -14,6 +14,7 @@ from memfold import Embedder
 from memfold.tools.web import browse
 from memfold.tools.web.timeline import drawn
 from tests.conftest import Connect
+from tests.support.judging import pair
 from tests.support.memories import check, ingest, model, status, vector
 from tests.support.queries import DB
 from tests.support.web_pages import Site, form_of, links_of, persons, served, text_of
@@ -65,6 +66,9 @@ def test_buckets_are_searched_sorted_and_paged(db: DB, login: str, monkeypatch: 
         assert linked(site.get("/buckets?name=AN"), "/bucket") == ["ann", "dan"]
         assert "Show all buckets" in site.get("/buckets?name=%25")
         assert linked(site.get("/buckets?sort=;&page=x"), "/bucket") == ["ann", "bob", "cid"]
+        model(db)
+        pair(db, bucket_id="cid")
+        assert linked(site.get("/buckets?sort=questions"), "/bucket") == ["cid", "ann", "bob"]
 
 
 def test_a_bucket_lists_its_memories_by_subject_current_ones_first(db: DB, login: str) -> None:

@@ -629,3 +629,10 @@ def test_dedup_stats(db: DB) -> None:
         " pending_embeddings from dedup_stats"
     ).fetchall()
     assert row == [(2, 1, 4, 1, 1, 1, 1, 1, 0)]
+
+
+def test_the_statistics_count_what_was_refused_without_a_tier(db: DB) -> None:
+    ingest(db, "User likes Vim")
+    refused = ingest(db, "User likes Emacs", origin="recalled")
+    assert (refused.action, refused.tier) == ("rejected", None)
+    assert db.execute("select rejected_candidates from dedup_stats").fetchall() == [(1,)]

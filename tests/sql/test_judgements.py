@@ -157,6 +157,9 @@ def test_a_worker_that_never_comes_back_eight_times(db: DB) -> None:
         elapse(db, "61 seconds")
     assert claim(db) == []
     assert state(db, judgement_id) == ("dead", None, 8)
+    assert db.execute("select last_error from open_judgements").fetchall() == [
+        ("lease expired without an answer",)
+    ]
     assert resolve(db, judgement_id, "distinct").status == "done"
 
 

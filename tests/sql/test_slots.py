@@ -115,6 +115,14 @@ def test_without_objects_too(slot: DB) -> None:
     check(slot)
 
 
+def test_a_paraphrase_without_an_object_is_compared(slot: DB) -> None:
+    """An object that is not given is no other value."""
+    says(slot, "drives a Golf", 1, "Golf", **vector(1.0))
+    found = says(slot, "drives the Golf", 2, **vector(0.99, axis=2))
+    assert (found.action, found.tier) == ("merged", 2)
+    check(slot)
+
+
 def test_a_predicate_declared_late(db: DB) -> None:
     for day, place in ((1, "VW"), (3, "Stripe")):
         says(db, f"at {place}", day, place)

@@ -87,6 +87,14 @@ def test_name_that_may_be_two_is_not_suggested_without_facts(db: DB) -> None:
     ]
 
 
+def test_name_that_can_be_only_one_is_not_ambiguous(db: DB) -> None:
+    for name in ("Georg", "Georg Maier"):
+        ingest(db, "has a dog", subject=name)
+    assert [row[1:] for row in suggested(db)] == [
+        ("Georg", "Georg Maier", pytest.approx(0.8), ["contained", "facts"])
+    ]
+
+
 def test_names_that_the_guard_tells_apart_are_not_suggested(db: DB) -> None:
     """However much they have in common."""
     for number in range(6):

@@ -354,6 +354,8 @@ def test_percentiles_of_too_few_are_refused() -> None:
     refused(
         uniform("duplicate", 0.8, 1.0, 19) + uniform("distinct", 0.5, 0.9, 400), "sample", method="percentile"
     )
+    enough = uniform("duplicate", 0.8, 1.0, 20) + uniform("distinct", 0.5, 0.9, 400)
+    assert calibrate_pairs(enough, "m", method="percentile").method == "percentile"
 
 
 # a fitted score ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from memfold.client.judging import Side
-from memfold.tools.review.answers import answer_manually
+from memfold.tools.review.answers import answer_manually, describe_outcome
 
 DAYS = [datetime(2026, 5, day, tzinfo=UTC) for day in (1, 2)]
 
@@ -40,3 +40,11 @@ def test_of_a_contradiction_the_last_stated_stands(seen: list[int | None], stand
         next(steps)
     assert ended.value.value.memory_id == UUID(int=stands)
     assert retired == [n for n in range(len(seen)) if n != stands]
+
+
+def test_of_a_rejected_pair_the_older_is_kept() -> None:
+    """The bucket refuses what was stated, not what it had (on_merge reject)."""
+    sides = [Side(UUID(int=n), f"text {n}", "fact") for n in range(2)]
+    question: Any = SimpleNamespace(kind="write", names=None, members=(), sides=sides)
+    told = describe_outcome(question, "duplicate", "rejected", UUID(int=0))
+    assert told == "duplicate: rejected, the bucket keeps A and refuses B"
