@@ -86,6 +86,19 @@ def _copy(place: Path) -> Path:
     return place
 
 
+def _pytest(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join(str(place / name) for name in ("python_client", "plpython"))
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *arguments],
+        cwd=place,
+        env={"MEMFOLD_FULL_SERVER": "none"} | dict(os.environ) | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+
+
 def _is_noticed(place: Path, mutant: dict[str, Any]) -> bool:
     file = place / mutant["file"]
     text = file.read_text()
@@ -94,28 +107,8 @@ def _is_noticed(place: Path, mutant: dict[str, Any]) -> bool:
             f"{mutant['id']}: its text occurs {text.count(mutant['old'])} times in {mutant['file']}"
         )
     file.write_text(text.replace(mutant["old"], mutant["new"]))
-    paths = os.pathsep.join(str(place / name) for name in ("python_client", "plpython"))
     try:
-        run = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-x",
-                "-q",
-                "-n",
-                "0",
-                "-p",
-                "no:cacheprovider",
-                *mutant["tests"],
-            ],
-            cwd=place,
-            env={"MEMFOLD_FULL_SERVER": "none"} | dict(os.environ) | {"PYTHONPATH": paths},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
+        run = _pytest(place, "-x", *mutant["tests"])
     except subprocess.TimeoutExpired:
         return True
     finally:
@@ -157,6 +150,14 @@ def main() -> int:
         places: SimpleQueue[Path] = SimpleQueue()
         for number in range(arguments.processes):
             places.put(_copy(Path(directory) / str(number)))
+        # else each mistake of theirs would seem to be noticed
+        collected = _pytest(
+            Path(directory) / "0",
+            "--collect-only",
+            *sorted({test for one in chosen for test in one["tests"]}),
+        )
+        if collected.returncode:
+            raise SystemExit(f"not all tests can be collected\n{collected.stdout[-2000:]}")
 
         def make(mutant: dict[str, Any]) -> tuple[dict[str, Any], bool, float]:
             place = places.get()
