@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -179,6 +180,8 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
     assert one(db, "select count(*) from memfold.adoption_archive where reason = 'duplicate'") == surplus
     assert one(db, "select count(*) from memfold.adoption_archive where reason = 'child_collision'") > 0
     assert "step 6 of 6 is done" in run("status", *TABLE).stdout
+    (shown,) = json.loads(run("status", *TABLE, "--json").stdout)["adoptions"]
+    assert (shown["step"], shown["confirmed"], shown["paused"]) == (6, True, False)
     again = catalog(db)
     run("run", *TABLE)
     assert catalog(db) == again, "a walk that is over does nothing"
@@ -237,6 +240,9 @@ def test_what_plan_prints_is_what_run_does(db: DB, run: Run, monkeypatch: pytest
     changes = {given for given in sent if ours.match(given) and "pg_temp.memfold" not in given}
     assert len(changes) >= 10
     assert [given for given in changes if given not in plan] == []
+    indexes = [given.lower() for given in changes if re.match(r"create (unique )?index", given, re.I)]
+    assert indexes
+    assert [given for given in indexes if "concurrently" not in given] == []
     rows = [
         given
         for given in sent

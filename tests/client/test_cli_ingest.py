@@ -209,10 +209,12 @@ def test_status_says_what_waits(run: Run, db: DB) -> None:
     assert "nothing is waiting" in run("status").stdout
     ingest(db, "Bob has 2 cats.", **vector | {"embedding": "[0.999,0.04,0]"})
     ingest(db, "Without a vector.", tenant_id="acme", bucket_id="other")
-    db.execute("select set_policy('off', dedup => 'off')")
-    ingest(db, "Without a hash.", tenant_id="off")
+    # the later tenant's bucket has the earlier name
+    for tenant, bucket in (("off", "default"), ("off too", "a bucket")):
+        db.execute("select set_policy(%s, dedup => 'off')", [tenant])
+        ingest(db, "Without a hash.", tenant_id=tenant, bucket_id=bucket)
     shown = run("status").stdout
-    assert "memories    of 2 tenants, 3 buckets\n" in shown
+    assert "memories    of 3 tenants, 4 buckets\n" in shown
     rows = {
         tuple(line.split()[:2]): line.split()[2:]
         for line in shown.splitlines()

@@ -528,10 +528,16 @@ def test_command_line(db: DB, dsn: str, tmp_path: Path) -> None:
     short = run("reembed", *where, "--to", "new", "--vectors", file, "--batch", 4)
     assert short.exit_code == 1
     assert "has no vector for 1 texts, such as: fact 0" in short.output
+    file.write_text("no vectors")
+    wrong_file = run("reembed", *where, "--to", "new", "--vectors", file)
+    assert wrong_file.exit_code == 1
+    assert wrong_file.output.startswith(f"Error: {file} is not an .npz file")
     np.savez(file, texts=np.array(texts), vectors=np.array(new_vectors(texts), dtype=np.float32))
     done = run("reembed", *where, "--to", "new", "--vectors", file, "--batch", 4)
     assert done.exit_code == 0, done.output
-    assert re.search(r"(?m)^acme  12 vectors of new added in \d+\.\d s, longest call \d+ ms$", done.output)
+    assert re.search(
+        r"(?m)^acme  12 vectors of new added in \d+\.\d s, longest call [1-9]\d* ms$", done.output
+    )
     shown = run("reembed", *where, "--to", "new", "--status")
     assert re.search(r"(?m)^acme +12 +12 +0 +0 +1$", shown.output), shown.output
     assert "policies with their own thresholds" in shown.output

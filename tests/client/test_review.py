@@ -336,6 +336,7 @@ def test_an_answer_is_undone_and_given_again(
     pair(db, "Bob likes tea.", "Bob likes green tea.", "b")
     shown = run(f"{first}\nu\n{then}\nk\n")
     assert shown.count("-> undone") == 1
+    assert "not applied" not in shown
     vim, much, tea, green = statuses(db).values()
     assert (vim, much) == after
     assert (tea, green) == ("active", "active")

@@ -108,7 +108,9 @@ def test_with_both_it_is_the_cosine(db: DB) -> None:
 
 def test_nothing_near_enough_is_said(db: DB) -> None:
     model(db)
+    ingest(db, "far", **vector(0.1))
     ingest(db, "a", **vector(0.61))
+    ingest(db, "opposite", **vector(-0.5))
     notices: list[tuple[Any, Any]] = []
     db.add_notice_handler(lambda told: notices.append((told.sqlstate, told.message_detail)))
     assert found(db, min_similarity=0.7) == []

@@ -36,6 +36,7 @@ from memfold.tools.calibrate import (
     read_file,
     upper,
 )
+from memfold.tools.calibrate.bands import curve
 from memfold.tools.calibrate.bounds import at_most
 from memfold.tools.calibrate.judged import a_share, in_band, measure_judge
 from memfold.tools.calibrate.report import page, write_html
@@ -556,3 +557,14 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     for words in ("forgetful was asked about 4 pairs", made.fingerprint.hex(), "Kept apart, but duplicates"):
         assert words in text
     assert page(made, "Refused & told.") == text
+
+
+def test_a_curve_of_few_pairs_without_signals() -> None:
+    """Of 100 pairs that are no duplicates the guard lets one through: more merges than that cannot be wrong."""
+    scores = np.linspace(0.5, 0.99, 200)
+    labels = np.array([0, 2] * 100, dtype=np.int64)
+    clean = labels == 0
+    clean[1] = True
+    points = curve(Sample(scores, labels, clean), Budget())
+    assert points
+    assert max(wrong for wrong, _ in points) <= 0.01
