@@ -14,7 +14,7 @@ import pytest
 
 from memfold import Answer, Embedder, Memfold, Question
 from tests.support.judging import answer
-from tests.support.maintenance import set_columns
+from tests.support.maintenance import policy, set_columns, store, storing
 from tests.support.memories import Result, check, counters, ingest, inside, status, statuses, vector
 from tests.support.queries import DB
 
@@ -105,6 +105,24 @@ def failed(db: DB, judgement_id: Any, times: int) -> list[str]:
         assert row is not None
         states.append(row[0])
     return states
+
+
+@pytest.mark.parametrize(("far", "state"), [(0.93, "replaced"), (0.8, "dead")])
+def test_a_cluster_that_no_judge_has_seen(replace_newer: DB, far: float, state: str) -> None:
+    """The newest replaces the others if each of them is near it, not if some are."""
+    storing(replace_newer)
+    store(replace_newer, "Alice has a cat", **vector(far))
+    store(replace_newer, "Alice owns a cat", **vector(0.95))
+    store(replace_newer, "Alice owns some cat", **vector(1.0))
+    rules = {"merge_threshold": 0.99, "judge_threshold": 0.9, "on_ambiguous": "synthesise"}
+    policy(replace_newer, **rules)
+    replace_newer.execute("select consolidate('acme', threshold => 0.75, dry_run => false)")
+    ((judgement_id, members),) = replace_newer.execute(
+        "select judgement_id, cardinality(member_ids) from judgements where kind = 'synthesis' and status = 'open'"
+    ).fetchall()
+    assert members == 3
+    assert failed(replace_newer, judgement_id, 8)[-1] == state
+    check(replace_newer)
 
 
 def test_a_judge_that_fails_for_good(replace_newer: DB) -> None:
