@@ -52,6 +52,13 @@ def test_statements_of_the_pages_name_what_exists(db: DB) -> None:
             # variables of psql, and an id that is cut short
             query = re.sub(r"(?<![:\w]):(?:'\w+'|[a-z_]+)(?!\w)", "null", statement)
             query = re.sub(r"'01a2…'", "gen_random_uuid()", query)
+            # Roles are the server's: DROP ROLE names each database that uses one, and fails with an internal error if
+            # another worker drops that database in the same moment.
+            query = re.sub(
+                r"^drop role (.*)",
+                r"select 1 / ('{\1}' <@ array_agg(rolname::text))::int from pg_roles",
+                query,
+            )
             count += 1
             try:
                 with db.transaction(force_rollback=True):
