@@ -148,7 +148,7 @@ def _embedded() -> Iterator[Databases]:
             _install(admin)
             yield Databases(_dsn(admin, "postgres"), server.login(home), server.DATABASE)
         finally:
-            server.down(home, "immediate")
+            server.down(home, crash=True)
 
 
 @contextlib.contextmanager

@@ -628,7 +628,7 @@ def place() -> Iterator[Path]:
     directory = servers.directory("memfold-test-")
     directory.chmod(0o755)
     yield directory
-    server.down(directory / "pg", "immediate")
+    server.down(directory / "pg", crash=True)
     shutil.rmtree(directory)
 
 

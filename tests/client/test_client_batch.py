@@ -25,6 +25,7 @@ from memfold.client import errors
 from memfold.client.calls import batch
 from memfold.client.embedding.vectors import vector_binary
 from memfold.client.judging import Usage
+from tests.support.losses import answer_lost
 from tests.support.memories import check
 from tests.support.queries import DB, one
 
@@ -673,31 +674,6 @@ def test_a_connection_that_is_gone_between_two_batches(plain: Memfold, db: DB) -
             )
     assert actions(done) == ["inserted"] * 40
     counted_once(db)
-
-
-def answer_lost(monkeypatch: pytest.MonkeyPatch, which: Callable[[int], bool] = lambda n: n == 1) -> None:
-    """The first COMMIT, or the named ones, succeeds, but nobody gets the answer."""
-    commits: list[int] = []
-    commit, later = psycopg.Connection.commit, psycopg.AsyncConnection.commit
-
-    def lose(connection: Any) -> NoReturn:
-        connection.pgconn.finish()
-        raise psycopg.OperationalError("the connection is lost")
-
-    def blocking(connection: Any) -> None:
-        commits.append(1)
-        commit(connection)
-        if which(len(commits)):
-            lose(connection)
-
-    async def asynchronous(connection: Any) -> None:
-        commits.append(1)
-        await later(connection)
-        if which(len(commits)):
-            lose(connection)
-
-    monkeypatch.setattr(psycopg.Connection, "commit", blocking)
-    monkeypatch.setattr(psycopg.AsyncConnection, "commit", asynchronous)
 
 
 CANDIDATES: dict[str, list[Any]] = {

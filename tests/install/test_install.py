@@ -192,6 +192,26 @@ def test_an_internal_error_is_repeated_only_if_another_session_was_in_the_way(
     assert (attempts > 1) == is_passing, attempts
 
 
+@pytest.mark.one_server
+def test_an_installation_gives_way_and_is_not_ended(empty: str) -> None:
+    """Its settings, read while it works: nobody queues behind it for as long as deadlock_timeout. And an error
+    of the database keeps its code, detail and hint."""
+    run(
+        empty,
+        "create function refuse() returns event_trigger language plpgsql as $$ begin"
+        " raise 'refused' using errcode = 'P0077', hint = 'Ask.', detail = format('%s, %s', current_setting('lock_timeout'),"
+        " current_setting('idle_in_transaction_session_timeout')); end $$;"
+        " create event trigger refuse on ddl_command_start execute function refuse()",
+    )
+    run(
+        empty,
+        f"alter database {conninfo_to_dict(empty)['dbname']} set idle_in_transaction_session_timeout = '1min'",
+    )
+    with pytest.raises(errors.MemfoldError, match="refused") as caught:
+        migrate.install(empty)
+    assert (caught.value.sqlstate, caught.value.detail, caught.value.hint) == ("P0077", "300ms, 0", "Ask.")
+
+
 def test_pgvector_in_another_schema(empty: str) -> None:
     run(empty, 'create schema "Ex tensions"')
     run(empty, 'create extension vector schema "Ex tensions"')
@@ -248,7 +268,7 @@ def test_a_fresh_server_and_an_owner_without_superuser() -> None:
         works(own)
         assert migrate.install(own) == HEAD
     finally:
-        server.down(place / "pg", "immediate")
+        server.down(place / "pg", crash=True)
         shutil.rmtree(place)
 
 

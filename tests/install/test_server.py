@@ -47,7 +47,7 @@ def place() -> Iterator[Path]:
     yield directory
     for lock in directory.rglob(host.LOCK):
         with contextlib.suppress(ServerError):
-            server.down(lock.parent, "immediate")
+            server.down(lock.parent, crash=True)
     shutil.rmtree(directory)
 
 
@@ -272,10 +272,10 @@ def test_up_killed_at_any_moment(place: Path) -> None:
         process.kill()
         process.communicate()
         assert ask(server.up(home), "select 1") == 1, f"after {part}/8"
-        server.down(home, "immediate")
+        server.down(home, crash=True)
         server.up(home)
         assert list(home.glob("data.init-*")) == []
-        server.down(home, "immediate")
+        server.down(home, crash=True)
 
 
 def test_a_half_made_cluster_is_made_again(home: Path) -> None:
@@ -597,7 +597,6 @@ def test_bad_arguments(home: Path) -> None:
         "is not a TCP port": lambda: server.up(home, port=70000),
         "needs a port": lambda: server.up(home, password="x"),
         "cannot be empty": lambda: server.up(home, port=5499, password=""),
-        "unknown mode": lambda: server.down(home, "abort"),
     }.items():
         with pytest.raises(ServerError, match=text):
             call()
@@ -646,7 +645,7 @@ def test_ordinary_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stat.S_IMODE((own / "pg").stat().st_mode) == 0o700
     with pytest.raises(ServerError, match="belongs to nobody"):
         server.up(own / "pg")
-    assert as_account("nobody", lambda: server.down(own / "pg", "immediate")) == "True"
+    assert as_account("nobody", lambda: server.down(own / "pg", crash=True)) == "True"
     # And the other way round: root's server is closed to it.
     dsn = server.up(place / "roots")
     assert "ermission denied" in as_account("nobody", lambda: ask(dsn, "select 1"))

@@ -23,6 +23,7 @@ from memfold.client import errors
 from memfold.client.calls.core import Core
 from memfold.client.calls.steps import Transact
 from tests.integrations.toys import embedder, memories
+from tests.support.losses import answer_of_pipeline_lost
 from tests.support.memories import check
 from tests.support.queries import DB
 
@@ -182,6 +183,18 @@ def test_a_value_without_a_text_is_a_document_of_its_key(
     assert store.get(ALICE, "a").value == {"v": -1}  # type: ignore[union-attr]
     assert store.get(ALICE, "b").value == value  # type: ignore[union-attr]
     assert len(store.search(ALICE)) == 2
+    check(db)
+
+
+def test_a_put_whose_answer_is_lost_is_sent_again(
+    store: MemfoldStore, db: DB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put(ALICE, "k", {"text": "Alice has a cat."})
+    answer_of_pipeline_lost(monkeypatch)
+    store.put(ALICE, "k", {"text": "Alice has a dog."})
+    item = store.get(ALICE, "k")
+    assert item is not None and item.value == {"text": "Alice has a dog."}
+    assert db.execute("select count(*) from memfold.memory_sources").fetchone() == (2,)
     check(db)
 
 

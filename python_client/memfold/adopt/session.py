@@ -255,8 +255,7 @@ class Session:
         """The time at which a step began or ended, for ``save(note=...)``."""
         now = self.fetch("select pg_catalog.to_jsonb(pg_catalog.clock_timestamp()) #>> '{}' as now")[0]["now"]
         known = dict(self.adoption.row["steps"].get(str(step), {}))
-        if what not in known or what == "ended":
-            known[what] = now
+        known.setdefault(what, now)  # an interrupted step began when it was first tried
         return {str(step): known}
 
     # Gentleness

@@ -196,26 +196,18 @@ class Items:
         return forgotten
 
     def _retire_others_of(self, core: Core, bucket_id: str, turn: str, memory_id: UUID) -> Steps[bool]:
-        """False: the key was forgotten."""
-        for _ in range(core.max_attempts):
-            given = {"turn": turn, "memory_id": memory_id, "bucket_id": bucket_id}
-            others = yield from self._read(core, _queries.OTHERS_OF_TURN, given)
-            if not all(row["is_sole"] for row in others):
-                # what other keys also state stays theirs
-                yield from self._erase(core, turn)
-                return False
-            for row in others:
-                named = {
-                    "memory_id": row["memory_id"],
-                    "by_id": memory_id,
-                    "reason": f"{turn} was put again",
-                }
-                # what was merged, rejected or erased in the meantime can no longer be superseded
-                with contextlib.suppress(errors.MemoryStateError, errors.MemoryNotFoundError):
-                    yield from core.manual_action(queries.SUPERSEDE, named, None)
-            if not others:
-                break
-            # check again: of concurrent puts of the key, the last one leaves one memory
+        """Of concurrent puts of the key, the one that looks last sees all others: one stays. False: the key was forgotten."""
+        given = {"turn": turn, "memory_id": memory_id, "bucket_id": bucket_id}
+        others = yield from self._read(core, _queries.OTHERS_OF_TURN, given)
+        if not all(row["is_sole"] for row in others):
+            # what other keys also state stays theirs
+            yield from self._erase(core, turn)
+            return False
+        for row in others:
+            named = {"memory_id": row["memory_id"], "by_id": memory_id, "reason": f"{turn} was put again"}
+            # what was merged, rejected or erased in the meantime can no longer be superseded
+            with contextlib.suppress(errors.MemoryStateError, errors.MemoryNotFoundError):
+                yield from core.manual_action(queries.SUPERSEDE, named, None)
         return True
 
     def get(self, core: Core, bucket_id: str, keys: Sequence[str]) -> Steps[list[Item]]:

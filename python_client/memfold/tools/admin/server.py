@@ -44,8 +44,6 @@ __all__ = [
     "up",
 ]
 
-_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-
 
 @dataclass(frozen=True)
 class Status:
@@ -110,10 +108,8 @@ def up(data: Path | None = None, port: int | None = None, password: str | None =
     return login(data, port, password, ROLE)
 
 
-def down(data: Path | None = None, mode: str = "fast") -> bool:
-    """Stop the server in ``data`` (``smart``, ``fast`` or ``immediate``); False when none was running."""
-    if mode not in _SIGNALS:
-        raise ServerError(f"unknown mode {mode!r}", "Use smart, fast or immediate.")
+def down(data: Path | None = None, *, crash: bool = False) -> bool:
+    """Stop the server in ``data``; False when none was running. ``crash``: at once, so that it recovers when it starts."""
     home = _resolve(data)
     if not host.is_prepared(home):
         return False
@@ -123,13 +119,13 @@ def down(data: Path | None = None, mode: str = "fast") -> bool:
             return False
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(server.pid)
-            process.send_signal(_SIGNALS[mode])
+            process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
             deadline = time.monotonic() + host.PATIENCE
             while is_alive(process):
                 if time.monotonic() > deadline:
                     raise ServerError(
                         f"the server in {home} is still running after {host.PATIENCE:.0f} s",
-                        "A smart stop waits for every client to disconnect; a fast one does not.",
+                        f"Its log is in {home / 'data' / 'log'}.",
                     )
                 time.sleep(0.02)
         if Path(server.socket_dir).parent != home:
