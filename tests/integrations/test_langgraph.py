@@ -193,7 +193,8 @@ def test_a_put_whose_answer_is_lost_is_sent_again(
     answer_of_pipeline_lost(monkeypatch)
     store.put(ALICE, "k", {"text": "Alice has a dog."})
     item = store.get(ALICE, "k")
-    assert item is not None and item.value == {"text": "Alice has a dog."}
+    assert item is not None
+    assert item.value == {"text": "Alice has a dog."}
     assert db.execute("select count(*) from memfold.memory_sources").fetchone() == (2,)
     check(db)
 

@@ -108,7 +108,9 @@ def commands(command: click.Command, path: str) -> Iterator[str]:
         else:
             word = parameter.human_readable_name
         many = " ..." if parameter.nargs == -1 or getattr(parameter, "multiple", False) else ""
-        yield f"command {path}: {word}{many}" + (" required" if parameter.required else "")
+        default = parameter.to_info_dict()["default"]
+        value = "" if default in (None, False, ()) or callable(default) else f" = {default}"
+        yield f"command {path}: {word}{many}" + (" required" if parameter.required else value)
 
 
 def exit_codes(error: type[click.ClickException] = click.ClickException) -> Iterator[str]:

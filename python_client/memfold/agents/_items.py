@@ -196,7 +196,7 @@ class Items:
         return forgotten
 
     def _retire_others_of(self, core: Core, bucket_id: str, turn: str, memory_id: UUID) -> Steps[bool]:
-        """Of concurrent puts of the key, the one that looks last sees all others: one stays. False: the key was forgotten."""
+        """Of concurrent puts of a key, the one that looks last sees the others: one stays. False: it was forgotten."""
         given = {"turn": turn, "memory_id": memory_id, "bucket_id": bucket_id}
         others = yield from self._read(core, _queries.OTHERS_OF_TURN, given)
         if not all(row["is_sole"] for row in others):
