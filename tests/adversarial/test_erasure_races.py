@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from tests.support.concurrent_calls import PATIENCE, Call
+from tests.support.maintenance import storing, vim
 from tests.support.memories import check, ingest, model, vector
-from tests.support.queries import DB, Connect
+from tests.support.queries import DB, Connect, one
 
 FACT, ALIAS, OTHER, NEW = "Ann likes tea", "Tea is what Ann likes", "Ann has a cat", "Ann has a dog"
 ERASURES = {
@@ -140,4 +141,30 @@ def test_undoing_a_merge_into_what_is_erased(db: DB, connect: Connect) -> None:
         undoing.end()
     assert error.value.sqlstate == "MF032"
     assert db.execute("select content, status from memories").fetchall() == [(ALIAS, "active")]
+    check(db)
+
+
+@pytest.mark.parametrize("text", ["first", "last"])
+def test_consolidation_does_not_ask_about_what_is_being_erased(db: DB, connect: Connect, text: str) -> None:
+    model(db)
+    storing(db)
+    vim(db)
+    erased = one(
+        db,
+        f"select {'min' if text == 'first' else 'max'}(memory_id::text) from memories where content ~ 'User'",
+    )
+    holder = connect()
+    holder.execute("begin")
+    holder.execute(ERASURES["memory"].encode(), {"root": erased})
+    asking = Call(
+        db,
+        connect(),
+        lambda c: c.execute("select * from consolidate('acme', 'default', dry_run => false)").fetchall(),
+    )
+    asking.waits_for(holder)
+    holder.execute("commit")
+    asking.join(PATIENCE)
+    asking.end()
+    # the next run asks about those that are left
+    assert one(db, "select count(*) from judgements") == 0
     check(db)

@@ -37,6 +37,17 @@ def overview(db: DB, run_id: UUID) -> dict[str, Any]:
     return row
 
 
+def test_a_text_with_vectors_of_two_models_is_one_text(db: DB) -> None:
+    model(db)
+    model(db, "n")
+    storing(db)
+    for text, cosine in (("User likes tea", 1.0), ("User owns a cat", 0.1)):
+        stored = store(db, text, **vector(cosine))
+        other = vector(cosine, name="n")
+        db.execute("select attach_embedding(%s, %s::vector, 'n', 'acme')", [stored, other["embedding"]])
+    assert consolidate(db, embedding_model="m") == []
+
+
 def test_a_dry_run_shows_the_plan_and_writes_nothing(db: DB) -> None:
     model(db)
     storing(db)

@@ -28,6 +28,7 @@ TWO = [
     ("Georg works at Acme", "Georg Huber works at Acme"),
     ("georg huber works at acme", "georg maier works at acme"),
     ("georg huber knows anna maier", "georg maier knows anna huber"),
+    ("Georg huber works at Acme", "Georg Maier works at Acme"),
     ("Hans Georg works at Acme", "Georg Maier works at Acme"),
     ("Huber, Georg works at Acme", "Georg Maier works at Acme"),
     ("Georg Maier Huber works at Acme", "G. Maier works at Acme"),

@@ -10,7 +10,7 @@ import pytest
 
 from memfold.client.embedding.anchors import read_anchors
 from tests.support.judging import raises
-from tests.support.memories import Result, ingest, vector
+from tests.support.memories import Result, check, ingest, model, vector
 from tests.support.queries import DB, one
 
 Anchors = list[dict[str, Any]]
@@ -189,3 +189,61 @@ def test_what_is_no_anchor_is_refused(db: DB, pairs: Any, state: str) -> None:
 
 def test_an_unknown_model_is_refused(db: DB) -> None:
     raises("MF013", measure, db, anchors(), "absent")
+
+
+@pytest.mark.parametrize("scope", ["predicate", "bucket"])
+@pytest.mark.parametrize("older", ["stored", "in the batch"])
+@pytest.mark.parametrize(("threshold", "action"), [(0.5, "escalated"), (0.500001, "inserted")])
+def test_in_a_batch_a_cosine_at_the_threshold_is_enough(
+    db: DB, scope: str, older: str, threshold: float, action: str
+) -> None:
+    """As in single calls. The cosine of the two is 0.5 to the last bit."""
+    model(db)
+    rules = "set_policy(%s, scope => %s, judge_threshold => %s, merge_threshold => 0.9)"
+    pair: list[dict[str, Any]] = [
+        {"content": "User likes tea", "embedding": "[1,0,0,0]", "embedding_model": "m"},
+        {"content": "The sky is blue", "embedding": "[0.5,0.5,0.5,0.5]", "embedding_model": "m"},
+    ]
+    for tenant in ("acme", "globex"):
+        db.execute(f"select {rules}".encode(), [tenant, scope, threshold])
+    assert [ingest(db, **one, tenant_id="globex").action for one in pair] == ["inserted", action]
+    if older == "stored":
+        ingest(db, **pair.pop(0))
+    batch = "select action from ingest_memories(%s, 'acme') order by ordinal"
+    assert db.execute(batch, [json.dumps(pair)]).fetchall()[-1] == (action,)
+    check(db)
+
+
+def test_of_facts_about_nobody_the_newest_thousand_are_compared(db: DB) -> None:
+    """Neither subject nor predicate says what they are about: such a scope has no end."""
+    model(db)
+    tea = ingest(db, "User likes tea", **vector(1.0))
+
+    def others(first: int, last: int) -> None:
+        db.execute(
+            "select count(ingest_memory('Fact ' || n, 'acme')) from generate_series(%s::int, %s) as n",
+            [first, last],
+        )
+        db.execute(
+            "insert into memory_vectors (tenant_id, memory_id, model, bucket_id, scope_key, is_live, embedding)"
+            " select m.tenant_id, m.memory_id, 'm', m.bucket_id, m.scope_key, true, '[0,0,0,1]' from memories as m"
+            " where not exists (select from memory_vectors as v where v.memory_id = m.memory_id)"
+        )
+
+    def decided() -> list[Any]:
+        again: dict[str, Any] = {"content": "The user likes tea", **vector(0.999)}
+        preview = ingest(db, function="preview_memory", **again)
+        with db.transaction(force_rollback=True):
+            single = ingest(db, **again)
+        with db.transaction(force_rollback=True):
+            in_batch = db.execute(
+                "select action from ingest_memories(%s, 'acme')", [json.dumps([again])]
+            ).fetchone()
+            assert in_batch is not None
+        assert preview.memory_id in (tea.memory_id, None)
+        return [preview.action, single.action, in_batch[0]]
+
+    others(1, 999)
+    assert decided() == ["merged"] * 3
+    others(1000, 1000)
+    assert decided() == ["inserted"] * 3

@@ -14,6 +14,7 @@ from tests.support.concurrent_calls import Call, batch
 from tests.support.maintenance import store
 from tests.support.memories import Result, check, counters, ingest, model, status, vector
 from tests.support.queries import DB, rows
+from tests.support.searching import search, texts
 
 TEXT = "The pool is closed"
 FAR = "2999-01-01"
@@ -262,3 +263,17 @@ def test_an_empty_or_endless_validity_is_refused(
         " for no bound use null, not infinity."
     )
     assert rows(db, "select * from memories") == []
+
+
+def test_at_the_moment_of_change_the_new_value_holds(db: DB) -> None:
+    model(db)
+    db.execute("select set_predicate('lives_in', 'acme')")
+    slot = {"subject": "Ann", "predicate": "lives_in"}
+    for place, cosine, since in (("Berlin", 1.0, "2024-01-01 UTC"), ("Munich", 0.9, "2025-01-01 UTC")):
+        ingest(db, f"Ann lives in {place}", object=place, observed_at=since, **slot, **vector(cosine))
+    for moment, place in (
+        ("2024-01-01 UTC", "Berlin"), ("2024-12-31 23:59:59.999999 UTC", "Berlin"), ("2025-01-01 UTC", "Munich"),
+    ):  # fmt: skip
+        assert texts(search(db, as_of=moment)) == [f"Ann lives in {place}"], moment
+        current = db.execute("select content from current_memories('acme', as_of => %s)", [moment]).fetchall()
+        assert current == [(f"Ann lives in {place}",)], moment

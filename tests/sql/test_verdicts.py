@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.support.judging import ask, call, claim, elapse, event, fail, pair, raises, resolve, state
+from tests.support.judging import answer, ask, call, claim, elapse, event, fail, pair, raises, resolve, state
 from tests.support.memories import Result, check, counters, ingest, model, status, statuses, vector
 from tests.support.queries import DB, Connect
 
@@ -538,3 +538,20 @@ def test_a_judgement_that_is_not_there(m: DB) -> None:
     raises("MF026", resolve, m, UUID(int=0), "distinct")
     raises("MF026", resolve, m, None, "distinct")
     raises("MF026", resolve, m, b.judgement_id, "distinct", tenant_id="globex")
+
+
+@pytest.mark.parametrize(("subject", "action"), [("Ann", "rejected"), ("Anna", "superseded")])
+def test_a_contradiction_across_scopes_follows_the_buckets_rule(db: DB, subject: str, action: str) -> None:
+    """The predicate's own rule is of one subject's values."""
+    model(db)
+    db.execute("select set_policy('acme', scope => 'bucket', conflict => 'newest_wins')")
+    db.execute("select set_predicate('likes', 'acme', cardinality => 'many', conflict => 'keep_existing')")
+    old = ingest(db, "Ann likes tea", subject="Ann", predicate="likes", **vector(1.0))
+    new = ingest(db, f"{subject} does not like tea", subject=subject, predicate="likes", **vector(0.97))
+    assert new.action == "escalated"
+    assert answer(db, "contradiction", 0.9)[2] == action
+    if action == "rejected":
+        assert statuses(db, old, new) == ["active", "rejected"]
+    else:
+        assert statuses(db, old, new) == ["superseded", "active"]
+    check(db)
