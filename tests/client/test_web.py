@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from psycopg.rows import dict_row
 
 from memfold import Embedder
 from memfold.client import errors
-from memfold.tools.web import Place
-from memfold.tools.web.database import resolve_tenant
+from memfold.tools.web import Place, statements
+from memfold.tools.web.database import as_sql, resolve_tenant
 from tests.conftest import Connect
 from tests.support.maintenance import policy, storing
 from tests.support.memories import check, ingest, model, status, vector
@@ -162,11 +164,113 @@ def test_statistics_tell_rates_warnings_costs_and_runaways(db: DB, login: str) -
         db.execute("update memfold.judgements set created_at = now() - interval '1 hour'")
         assert "has waited" not in site.get("/statistics")
     text = text_of(page)
-    for part in ("notes", "92.6 %", "1 question has waited for 2 days", "0.2500", "said 26 times"):
+    today = f"{datetime.now(UTC).date()} so far:"
+    for part in ("notes", "92.6 %", "1 question has waited for 2 days", "said 26 times",
+                 f"{today} 2 new text, 25 known text", f"{today} 0 open", "Judge's cost 0.2500 in 30 days"):  # fmt: skip
         assert part in text
-    # the bar of what was not needed is as high as the chart, that of three calls is lower
-    assert re.search(r'<rect class="avoided" x="0" y="0" width="5" height="60"/>', page)
-    assert re.search(r'<rect class="calls" x="5" y="53" width="5" height="7"/>', page)
+    # a day's known texts are stacked on its new ones; nothing was merged, so there is no bar
+    assert '<rect class="series-0" x="29.1" y="92.6" width="0.8" height="7.4"/>' in page
+    assert '<rect class="series-1" x="29.1" y="0.0" width="0.8" height="92.6"/>' in page
+    assert "Merges 0 in 30 days none" in text
+
+
+def age(db: DB, days: int) -> None:
+    """Let everything that was recorded a moment ago have happened on a day before."""
+    at = datetime.combine(datetime.now(UTC).date() - timedelta(days), time(12), UTC)
+    new = "> now() - interval '1 minute'"
+    with db.transaction():
+        db.execute("set local session_replication_role = replica")
+        for table, column, key in (
+            ("memory_events", "recorded_at", "event_id"),
+            ("judgements", "created_at", "judgement_id"),
+        ):
+            moved = f"(left(memfold_internal._first_id(%s)::text, 13) || right({key}::text, 23))::uuid"
+            db.execute(
+                f"update memfold.{table} set {column} = %s, {key} = {moved} where {column} {new}", [at, at]
+            )
+        db.execute(f"update memfold.judgements set resolved_at = %s where resolved_at {new}", [at])
+
+
+def test_each_day_has_what_was_said_merged_asked_and_paid_on_it(db: DB, app: Connect) -> None:
+    model(db)
+    ingest(db, "Bob has a dog.", tenant_id="globex")
+    db.execute("select set_config('memfold.tenant_id', 'acme', false)")
+    pairs(db, 4)
+    age(db, 40)
+    for verdict in ("duplicate", "distinct"):
+        db.execute(
+            "select memfold.resolve_judgement(judgement_id, %s, model => 'a judge', cost => 0.5)"
+            " from memfold.judgements where status = 'open' limit 1",
+            [verdict],
+        )
+    db.execute("update memfold.judgements set attempts = 2 where status = 'done'")
+    left = "(select judgement_id from memfold.judgements where status = 'open' limit 1)"
+    db.execute(
+        f"update memfold.judgements set status = 'obsolete', resolved_at = now() where judgement_id = {left}"
+    )
+    ingest(db, "Bob has a dog.", **vector(1))
+    ingest(db, "bob has a dog", source_turn_ids=["turn 1"])
+    ingest(db, "bob has a dog", origin="recalled")
+    ingest(db, "Bob owns a dog.", **vector(0.999))
+    age(db, 29)
+    ingest(db, "Eve has a cat.", subject="Eve", **vector(1))
+    ingest(db, "Eve has got a cat at home.", subject="Eve", **vector(0.9))
+    ingest(db, "Bob has a dog.", bucket_id="notes")
+    age(db, 1)
+    reader = app("acme")
+
+    def shown(days: int, bucket_id: str | None = None) -> dict[date, dict[str, Any]]:
+        given = {"tenant_id": "acme", "bucket_id": bucket_id, "days": days}
+        with reader.cursor(row_factory=dict_row) as cursor:
+            rows = cursor.execute(as_sql(statements.DAYS, given).encode()).fetchall()
+        return {row.pop("day"): row for row in rows}
+
+    found = shown(30)
+    today = datetime.now(UTC).date()
+    assert list(found) == [today - timedelta(back) for back in range(29, -1, -1)]
+    first, *between, yesterday, last = found.values()
+    nothing = dict.fromkeys(last, 0)
+    assert first == nothing | {
+        "observations": 3, "known": 1, "new": 2, "tier_2": 1, "tier_3": 1, "answered": 2, "open": 1, "calls": 4, "cost": 1,
+    }  # fmt: skip
+    assert between == [nothing | {"open": 1}] * 27
+    assert yesterday == nothing | {"observations": 3, "new": 3, "asked": 1, "open": 2}
+    assert last == nothing | {"open": 2}
+    assert shown(30, "notes")[today - timedelta(1)] == nothing | {"observations": 1, "new": 1}
+    assert shown(30, "notes")[today] == nothing
+    # the sums are those of the views
+    found = shown(90)
+    sums = {name: sum(row[name] for row in found.values()) for name in nothing}
+    assert db.execute(
+        "select sum(observations), sum(tier_2_merges), sum(tier_3_merges), sum(open_judgements) from memfold.dedup_stats"
+        " where tenant_id = 'acme'"
+    ).fetchone() == (sums["observations"], sums["tier_2"], sums["tier_3"], found[today]["open"])
+    assert db.execute("select calls, cost from memfold.judge_costs where calls > 0").fetchall() == [
+        (sums["calls"], sums["cost"])
+    ]
+
+
+def test_a_cluster_is_one_question_of_the_statistics(db: DB, login: str) -> None:
+    cluster(db)
+    with served(login) as site:
+        text = text_of(site.get("/statistics?days=90"))
+    for part in ("Open questions 1 now", "Questions asked 1 in 90 days", "Judge's calls 0 in 90 days none"):
+        assert part in text
+
+
+def test_statistics_leave_out_what_a_login_may_not_read(db: DB, login: str) -> None:
+    ingest(db, "Bob has a dog.")
+    for _ in range(20):
+        ingest(db, "bob has a dog", source_turn_ids=["turn 1"])
+    db.execute("revoke select on memfold.memory_events from memfold_app")
+    try:
+        with served(login) as site:
+            text = text_of(site.get("/statistics"))
+    finally:
+        db.execute("grant select on memfold.memory_events to memfold_app")
+    refused = "This login may not read what this is counted from."
+    assert f"90 days {refused} Buckets {refused} Runaway memories" in text
+    assert "said 21 times" in text
 
 
 def test_hostile_texts_are_text(db: DB, login: str) -> None:

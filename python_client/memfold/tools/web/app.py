@@ -22,7 +22,7 @@ from memfold.client._text import describe_error
 from memfold.client.errors import MemfoldError
 from memfold.client.types import Row
 from memfold.tools.web import actions, browse, changes, pages, statements
-from memfold.tools.web.database import Place, Pool, Session
+from memfold.tools.web.database import NOT_PERMITTED, Place, Pool, Session
 from memfold.tools.web.pages import Shown
 from memfold.tools.web.rendering import HERE, link, make_environment
 
@@ -48,7 +48,6 @@ _STATUS: Mapping[type[MemfoldError], int] = {
     errors.ConnectionLostError: 503,
     errors.AuthenticationError: 503,
 }
-_NOT_PERMITTED = "42501"
 
 
 class Pages:
@@ -140,7 +139,7 @@ class Pages:
             if status == 503:
                 logger.warning("a page failed: %s", describe_error(error))
                 error = MemfoldError("the database cannot be reached", hint="See the log of memfold web.")
-            elif error.sqlstate == _NOT_PERMITTED:
+            elif error.sqlstate == NOT_PERMITTED:
                 status = 403
             return self._render(request, "error", status, error=error, statements=[])
         logger.error("a page failed: %s", describe_error(error))

@@ -23,6 +23,9 @@ from memfold.client.types import Row
 from memfold.tools.admin.queries import CITUS
 from memfold.tools.web import statements
 
+NOT_PERMITTED = "42501"
+"""The SQLSTATE of a privilege that the login lacks."""
+
 
 @dataclass(frozen=True)
 class Place:

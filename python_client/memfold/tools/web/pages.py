@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, LiteralString, TypeAlias
 from uuid import UUID
 
 from starlette.datastructures import QueryParams
@@ -16,6 +16,7 @@ from memfold.client.errors import (
     CalibrationNotFoundError,
     InvalidArgumentError,
     JudgementNotFoundError,
+    MemfoldError,
     MemoryNotFoundError,
     RunNotFoundError,
 )
@@ -24,7 +25,7 @@ from memfold.client.types import Row
 from memfold.tools.review.answers import describe_closed, describe_outcome, describe_undone, lettered
 from memfold.tools.review.display import rows_of, titles
 from memfold.tools.web import statements
-from memfold.tools.web.database import Session
+from memfold.tools.web.database import NOT_PERMITTED, Session
 from memfold.tools.web.timeline import drawn
 
 Shown: TypeAlias = Mapping[str, Any]
@@ -147,12 +148,24 @@ def memory(session: Session, request: Request) -> Shown:
     }
 
 
+def _if_allowed(session: Session, name: str, statement: LiteralString, **given: Any) -> list[Row] | None:
+    """A section's rows; None if the login may not read what it is made of."""
+    try:
+        return session.rows(name, statement, **given)
+    except MemfoldError as error:
+        if error.sqlstate != NOT_PERMITTED:
+            raise
+        return None
+
+
 def stats(session: Session, request: Request) -> Shown:
-    bucket_id = request.query_params.get("bucket") or None
+    given = {"bucket_id": request.query_params.get("bucket") or None}
+    days = 90 if request.query_params.get("days") == "90" else 30
     return {
-        "buckets": session.rows("buckets", queries.STATS, bucket_id=bucket_id),
-        "costs": session.rows("costs", statements.COSTS)[::-1],
-        "runaways": session.rows("runaway memories", statements.RUNAWAY, bucket_id=bucket_id),
+        "at": days,
+        "days": _if_allowed(session, "days", statements.DAYS, days=days, **given),
+        "buckets": _if_allowed(session, "buckets", queries.STATS, **given),
+        "runaways": _if_allowed(session, "runaway memories", statements.RUNAWAY, **given),
     }
 
 

@@ -7,14 +7,18 @@ import itertools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from memfold.client._text import escape
+from memfold.client.types import Row
 from memfold.tools.review.display import Span, count_of, differences, times
+
+Bar: TypeAlias = tuple[int, float, float]
+"""The place of its column, y, and height."""
 
 HERE = Path(__file__).parent
 
@@ -100,10 +104,22 @@ def marked(one: str, other: str) -> tuple[list[Span], list[Span]]:
     return runs_of(older), runs_of(newer)
 
 
-def bars(values: Sequence[float], most: float, height: int = 60) -> list[tuple[int, int, int]]:
-    """Bars of a chart: x, y and height of each; ``most`` is as high as the chart."""
-    tall = [round(height * float(value) / float(most or 1)) for value in values]
-    return [(12 * place, height - size, size) for place, size in enumerate(tall)]
+def bars(rows: Sequence[Row], columns: Sequence[str]) -> tuple[list[float], list[list[Bar]]]:
+    """Stacked bars, 1 a row wide and 100 high: the sum of each row, and its bars."""
+    sums = [sum(row[column] for column in columns) for row in rows]
+    most = max(sums)
+    drawn = []
+    for row in rows:
+        stack: list[Bar] = []
+        top = 100.0
+        for place, column in enumerate(columns):
+            if row[column]:
+                # one of thousands is still seen
+                size = max(100 * row[column] / most, 2)
+                top -= size
+                stack.append((place, round(top, 1), round(size, 1)))
+        drawn.append(stack)
+    return sums, drawn
 
 
 def outline(counts: Sequence[int], most: float, width: int, height: int, *, is_root: bool) -> str:

@@ -213,13 +213,52 @@ order by pg_catalog.max(m.created_at) desc, m.bucket_id
 limit 1001
 """
 
-COSTS = """
-select *, avoided_by_hash + avoided_by_alias + avoided_by_vector as avoided
-from memfold.judge_costs
-where tenant_id = %(tenant_id)s
-order by day desc
-limit 30
-"""
+# The day before the first one, in UTC. Questions that were open at its end are those that the first day begins with.
+_BEFORE = "((pg_catalog.now() at time zone 'UTC')::date - %(days)s::integer)"
+# Not from judge_costs, which reads the whole ledger: event ids begin with a time, so that the primary key finds the rows of
+# these days. Only parts of a question about a cluster have a cluster_id.
+DAYS = f"""
+select d.day, coalesce(e.observations, 0) as observations, coalesce(e.known, 0) as known,
+    coalesce(e.observations - e.known, 0) as new, coalesce(e.tier_2, 0) as tier_2, coalesce(e.tier_3, 0) as tier_3,
+    coalesce(j.asked, 0) as asked, coalesce(j.answered, 0) as answered,
+    (pg_catalog.sum(coalesce(j.asked, 0) - coalesce(j.closed, 0)) over (order by d.day))::bigint as open,
+    coalesce(j.calls, 0)::bigint as calls, coalesce(j.input_tokens, 0)::bigint as input_tokens,
+    coalesce(j.output_tokens, 0)::bigint as output_tokens, coalesce(j.cost, 0) as cost
+from (select {_BEFORE} + n.n as day from pg_catalog.generate_series(0, %(days)s::integer) as n (n)) as d
+left join (
+    select (o.recorded_at at time zone 'UTC')::date as day, pg_catalog.count(*) filter (where o.observation) as observations,
+        pg_catalog.count(*) filter (where o.action = 'merged' and o.tier = 1 and o.observation) as known,
+        pg_catalog.count(*) filter (where o.action in ('merged', 'replaced') and o.tier = 2) as tier_2,
+        pg_catalog.count(*) filter (where o.action in ('merged', 'replaced') and o.tier = 3) as tier_3
+    from memfold.memory_events as o
+    where o.tenant_id = %(tenant_id)s and (%(bucket_id)s::text is null or o.bucket_id = %(bucket_id)s)
+        and o.event_id >= (pg_catalog.lpad(pg_catalog.to_hex(
+            pg_catalog.date_part('epoch', {_BEFORE})::bigint * 1000), 12, '0') || pg_catalog.repeat('0', 20))::uuid
+    group by 1
+) as e on e.day = d.day
+left join (
+    select greatest((t.at at time zone 'UTC')::date, {_BEFORE}) as day,
+        pg_catalog.count(*) filter (where t.is_asked) as asked,
+        pg_catalog.count(*) filter (where not t.is_asked) as closed,
+        pg_catalog.count(*) filter (where not t.is_asked and q.status = 'done') as answered,
+        pg_catalog.sum(q.attempts) filter (
+            where t.is_last and coalesce(q.model, q.input_tokens::text, q.cost::text) is not null
+        ) as calls,
+        pg_catalog.sum(q.input_tokens) filter (where t.is_last) as input_tokens,
+        pg_catalog.sum(q.output_tokens) filter (where t.is_last) as output_tokens,
+        pg_catalog.sum(q.cost) filter (where t.is_last) as cost
+    from memfold.judgements as q
+    cross join lateral (
+        values (q.created_at, true, q.resolved_at is null), (q.resolved_at, false, true)
+    ) as t (at, is_asked, is_last)
+    where q.tenant_id = %(tenant_id)s and (%(bucket_id)s::text is null or q.bucket_id = %(bucket_id)s)
+        and q.cluster_id is null and t.at is not null
+        and (q.resolved_at is null or q.resolved_at >= {_BEFORE}::timestamp at time zone 'UTC')
+    group by 1
+) as j on j.day = d.day
+order by d.day
+offset 1
+"""  # noqa: S608 (of this file)
 RUNAWAY = """
 select * from memfold.runaway_memories
 where tenant_id = %(tenant_id)s and (%(bucket_id)s::text is null or bucket_id = %(bucket_id)s)
