@@ -30,7 +30,7 @@ from tests.support.memories import check
 from tests.support.queries import DB, one
 
 # Python: the tests of the SQL functions cover each server.
-pytestmark = pytest.mark.one_server
+pytestmark = [pytest.mark.one_server, pytest.mark.usefixtures("measured")]
 CAT, DOG = [1.0, 0.1, 0.0], [0.0, 1.0, 0.0]
 TWO = "Alice has 2 cats."
 DUPLICATE = Answer("duplicate", 0.9, "the same", usage=Usage("toy-judge", 400, 40, 0.25))
@@ -50,12 +50,6 @@ class Vectors:
         return [DOG if "dog" in text else CAT if "cat" in text else [0.0, 0.0, 1.0] for text in texts]
 
 
-@pytest.fixture(autouse=True)
-def measured(db: psycopg.Connection[Any]) -> None:
-    """The thresholds of the toy model, so that no client measures them."""
-    db.execute("select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
-
-
 @pytest.fixture
 def vectors() -> Vectors:
     return Vectors()
@@ -64,12 +58,6 @@ def vectors() -> Vectors:
 @pytest.fixture
 def client(dsn: str, vectors: Vectors) -> Iterator[Memfold]:
     with Memfold(dsn, "t", Embedder(vectors, "toy", 3)) as made:
-        yield made
-
-
-@pytest.fixture
-def plain(dsn: str) -> Iterator[Memfold]:
-    with Memfold(dsn, "t") as made:
         yield made
 
 

@@ -651,12 +651,6 @@ def test_async_calls_wait_side_by_side(dsn: str, vectors: Vectors, toy: Toy) -> 
 # manual actions -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def plain(dsn: str) -> Iterator[Memfold]:
-    with Memfold(dsn, "t") as made:
-        yield made
-
-
 def ids(client: Memfold, *contents: str, **fields: Any) -> list[UUID]:
     made = [client.ingest(content, **fields).memory_id for content in contents]
     return [memory_id for memory_id in made if memory_id is not None]

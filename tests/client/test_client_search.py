@@ -28,7 +28,7 @@ from tests.support.chat_server import ChatServer
 from tests.support.queries import DB
 
 # Python: the tests of the SQL functions cover each server.
-pytestmark = pytest.mark.one_server
+pytestmark = [pytest.mark.one_server, pytest.mark.usefixtures("measured")]
 TEA = ["User likes tea", "User likes tea very much", "The user likes tea"]
 RUM = "User likes rum"
 VECTORS = {
@@ -59,12 +59,6 @@ class Toy:
 
 def vectors(texts: list[str]) -> list[list[float]]:
     return [VECTORS.get(text, [1.0, 0.0, 0.0]) for text in texts]
-
-
-@pytest.fixture(autouse=True)
-def measured(db: DB) -> None:
-    """The thresholds of the toy model, so that no client measures them."""
-    db.execute("select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
 
 
 @pytest.fixture

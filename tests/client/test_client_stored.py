@@ -19,11 +19,7 @@ from memfold.client.types import Erasure
 from tests.conftest import Connect
 from tests.support.queries import DB
 
-
-@pytest.fixture(autouse=True)
-def measured(db: psycopg.Connection[Any]) -> None:
-    """The thresholds of the toy model, so that no client measures them."""
-    db.execute("select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
+pytestmark = pytest.mark.usefixtures("measured")
 
 
 @pytest.fixture

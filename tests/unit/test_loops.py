@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import mutate
-from tests.support import second_server
+from tests.support import elsewhere, second_server
 from tests.support.servers import ROOT
 
 
@@ -25,6 +25,13 @@ def test_the_second_server_runs_what_there_is() -> None:
     assert [name for name in second_server.DIFFERS if not (ROOT / name).exists()] == []
     assert second_server.runs(ROOT / "tests/install/test_dump.py")
     assert second_server.runs(ROOT / "tests/sql/test_undo.py") == second_server.NIGHTLY
+
+
+def test_expected_failures_on_citus_are_tests_that_exist() -> None:
+    for listed in elsewhere.expected_failures("citus"):
+        file, *_, test = listed.partition("[")[0].split("::")
+        assert (ROOT / file).is_file(), listed
+        assert f"def {test}(" in (ROOT / file).read_text(), listed
 
 
 def test_what_a_change_is_about() -> None:
