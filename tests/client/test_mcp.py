@@ -489,6 +489,9 @@ def test_errors_are_reported_in_memfolds_words(dsn: str) -> None:
             assert "pydantic" not in said
             made = await call(client, "remember", **CAT)
             assert "MF032: " in await refused(client, "undo", event_id=made["event_id"])
+            # as the other tools call it, which is what models guess
+            said = await refused(client, "forget", memory_id=made["memory_id"])
+            assert said.endswith("\nHINT: Say what it is about, or give memory_ids, a list.")
 
     run(work)
 

@@ -239,6 +239,10 @@ class Tools:
         First say what they are about (about, subject, predicate): the answer lists what would be forgotten, former values
         included, and changes nothing. Then call it with the memory_ids of those. undo(event_id) restores each.
         """
+        if memory_ids is None and about is None and subject is None and predicate is None:
+            raise ToolError(
+                "it is not clear what to forget\nHINT: Say what it is about, or give memory_ids, a list."
+            )
         if memory_ids is None:
             with told():
                 return await self._preview(context, about, subject, predicate)
