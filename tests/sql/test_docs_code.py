@@ -117,3 +117,9 @@ def test_commands_of_the_pages_exist() -> None:
                 assert given <= options, f"{page.name}: memfold {line}"
                 count += 1
     assert count > 40
+
+
+def test_the_table_of_commands_names_all_and_no_others() -> None:
+    (page,) = (page.read_text() for page in PAGES if page.name == "cli.md")
+    table = page.partition("| to | command |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(main.commands)
