@@ -8,8 +8,10 @@ import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
+import openai
 import pytest
 from pydantic import ValidationError
 
@@ -19,7 +21,7 @@ from memfold.client.judging import Answer
 from memfold.client.types import Action
 from tests.conftest import Target
 from tests.support import servers
-from tests.support.docs_pages import blocks
+from tests.support.docs_pages import PAGES, blocks
 from tests.support.memories import check
 from tests.support.queries import DB
 
@@ -123,6 +125,38 @@ def test_what_the_model_is_given_and_what_it_may_answer(memfold: Memfold) -> Non
             continue
         with pytest.raises(ValidationError):
             remember(memfold, messages, lambda _, __, given=answer: given)  # type: ignore[misc]
+
+
+def test_the_block_of_the_page(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/cookbook.md: what the user has said is in the profile, also if no message says who the user is."""
+
+    class OpenAI:
+        def __init__(self) -> None:
+            self.chat = SimpleNamespace(completions=self)
+
+        def create(self, *, messages: list[dict[str, str]], **_: Any) -> SimpleNamespace:
+            who = "Alice" if "Alice" in messages[1]["content"] else "User"
+            fact = {
+                "content": f"{who} has asthma.",
+                "subject": who,
+                "predicate": "has_condition",
+                "object": "asthma",
+            }
+            message = SimpleNamespace(content=json.dumps({"facts": [fact]}))
+            return SimpleNamespace(choices=[SimpleNamespace(message=message)])
+
+    monkeypatch.setattr(openai, "OpenAI", OpenAI)
+    monkeypatch.setenv("MEMFOLD_DSN", dsn)
+    (page,) = (page for page in PAGES if page.name == "cookbook.md")
+    (block,) = blocks(page, "python")
+    exec(block, names := {"text": "I have asthma.", "message_id": "m1"})  # noqa: S102 (a page of this repository)
+    assert capsys.readouterr().out == "0\n"
+    assert names["system"].splitlines()[1].startswith("- Alice has asthma. (since ")
+    assert [found.content for found in names["found"]] == ["Alice has asthma."]
+    assert names["memfold"].list("user:alice") == ()
+    names["memfold"].close()
 
 
 def test_with_a_judge_the_newest_of_undecided_values_stays_first(dsn: str) -> None:

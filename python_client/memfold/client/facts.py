@@ -149,7 +149,8 @@ def remember(
     """Extract the facts of a conversation by a model, and store them.
 
     messages: ``role``, ``content`` and, if there is one, ``id``: the facts have the ids as ``source_turn_ids``, so that
-    the same conversation twice is one piece of evidence. defaults: arguments of ``ingest`` for all facts, such as
+    the same conversation twice is one piece of evidence. A system message, "The user is Alice.", gives their subject a name
+    if nobody says it. defaults: arguments of ``ingest`` for all facts, such as
     bucket_id, session_id, observed_at. Raises pydantic's ``ValidationError`` if the answer does not fit ``Facts``, and
     what the model raises; a fact that cannot be stored is reported in its item.
     """
