@@ -155,7 +155,8 @@ def test_the_block_of_the_page(
     assert capsys.readouterr().out == "0\n"
     assert names["system"].splitlines()[1].startswith("- Alice has asthma. (since ")
     assert [found.content for found in names["found"]] == ["Alice has asthma."]
-    assert names["memfold"].list("user:alice") == ()
+    assert [one.action for one in names["gone"]] == ["rejected"]
+    assert [one.content for one in names["memfold"].list("user:alice")] == ["Alice has asthma."]
     names["memfold"].close()
 
 

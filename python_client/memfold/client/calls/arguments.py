@@ -129,7 +129,7 @@ def prepared_value(name: str, value: Any) -> Any:
                     hint="Pass an aware datetime, such as datetime.now(timezone.utc).",
                 )
             return value
-        case "memory_id" | "into_id" | "by_id" | "event_id":
+        case "memory_id" | "into_id" | "by_id" | "event_id" | "run_id":
             try:
                 return value if isinstance(value, UUID) else UUID(value)
             except (ValueError, AttributeError, TypeError):

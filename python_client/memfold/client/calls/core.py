@@ -231,10 +231,9 @@ class Core(Judgements, Vectors, Names):
     # manual actions
 
     def undo(
-        self, event_id: UUID | str, reason: str | None, tenant_id: str | None
+        self, function: str, given: Mapping[str, Any], tenant_id: str | None
     ) -> Steps[tuple[UndoneMemory, ...]]:
-        arguments = self.arguments({"event_id": event_id, "reason": reason}, tenant_id)
-        rows = yield from self.run(queries.UNDO, arguments)
+        rows = yield from self.run(function, self.arguments(given, tenant_id))
         return tuple(UndoneMemory.from_row(row) for row in rows)
 
     def manual_action(

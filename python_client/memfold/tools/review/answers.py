@@ -118,13 +118,14 @@ def answer_manually(
 
 def unlink(core: Core, question: Question, run_id: UUID) -> Steps[None]:
     """Undo the link or the rule that an answer made: two names are distinct from then on."""
-    given = {"run_id": run_id, "reason": REASON, "tenant_id": question.tenant_id}
+    given = {"run_id": run_id, "reason": REASON}
     with contextlib.suppress(errors.RunStateError):
-        yield from core.run(queries.UNDO_RUN, given)
+        yield from core.undo(queries.UNDO_RUN, given, question.tenant_id)
 
 
 def take_back(core: Core, question: Question, event_ids: Sequence[UUID]) -> Steps[None]:
     """Undo the events of an answer, most recent first; events that are already undone stay so."""
     for event_id in event_ids:
         with contextlib.suppress(errors.AlreadyUndoneError):
-            yield from core.undo(event_id, REASON, question.tenant_id)
+            given = {"event_id": event_id, "reason": REASON}
+            yield from core.undo(queries.UNDO, given, question.tenant_id)

@@ -136,7 +136,15 @@ class MemoryCalls(NameCalls):
     ) -> tuple[UndoneMemory, ...]:
         """Undo one event: a merge, a supersession, a rejection or a restatement. Returns its memories as they are
         now."""
-        return self._drive(self._core.undo(event_id, reason, tenant_id))
+        given = {"event_id": event_id, "reason": reason}
+        return self._drive(self._core.undo(queries.UNDO, given, tenant_id))
+
+    def undo_run(
+        self, run_id: UUID | str, reason: str | None = None, tenant_id: str | None = None
+    ) -> tuple[UndoneMemory, ...]:
+        """Undo a run, such as one of ``forget`` or ``link_subject``. Returns its memories as they are now."""
+        given = {"run_id": run_id, "reason": reason}
+        return self._drive(self._core.undo(queries.UNDO_RUN, given, tenant_id))
 
     def forget(
         self,
