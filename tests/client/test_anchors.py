@@ -70,7 +70,7 @@ def test_the_first_use_measures_and_later_ones_do_not(
         == f"no thresholds are known for words: measuring them, once, on {len(anchor_texts())} short texts"
     )
     assert said[1] == f"words: 100 of {len(anchor_texts())} anchors are embedded"
-    assert said[-1] == f"words merges above {merge}, and asks from {judge}"
+    assert said[-1] == f"words merges above {merge:.3f}, and asks from {judge:.3f}"
     again = Words()
     with Memfold(dsn, "t", Embedder(again, "words")) as client:
         assert client.search("where does the user live")

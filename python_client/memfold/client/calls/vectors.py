@@ -173,7 +173,7 @@ class Vectors(Sending):
             )
         else:
             logger.warning(
-                "%s merges above %s, and asks from %s",
+                "%s merges above %.3f, and asks from %.3f",
                 embedder.model,
                 row["merge_threshold"],
                 row["judge_threshold"],
