@@ -23,6 +23,7 @@ from memfold import (
     Question,
 )
 from memfold.client import errors
+from memfold.client.found import SearchBy
 from memfold.tools.cli import main
 from tests.support.chat_server import ChatServer
 from tests.support.queries import DB
@@ -93,6 +94,12 @@ def test_a_search(client: Memfold, toy: Toy) -> None:
     assert toy.asked == []
     by_vector = client.search(embedding=[1, 0, 0], embedding_model="toy")
     assert by_vector == client.search("tea?")
+
+
+@pytest.mark.parametrize("by", [None, "vector", "words", "both"])
+def test_an_empty_query_is_refused(client: Memfold, by: SearchBy | None) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="the query is missing"):
+        client.search(" \n", by=by)
 
 
 def test_the_options_reach_the_server(client: Memfold) -> None:

@@ -44,7 +44,7 @@ begin
         perform memfold_internal._check_identifier('predicate', p_predicate, false);
         perform memfold_internal._check_identifier('session_id', p_session_id, false);
     end if;
-    if p_query_embedding is null and coalesce(btrim(p_query), '') = '' then
+    if p_query_embedding is null and not coalesce(p_query ~ '[^[:space:]]', false) then
         perform memfold_internal._fail('MF022', 'the query is missing',
             format('query_embedding was null, and query %s.', quote_nullable(p_query)),
             'Pass the vector of the query, its text, or both.');

@@ -129,9 +129,17 @@ def search(
     return SearchResult.of(found[: arguments.get("max_results") or 10], rows, notices)
 
 
+_SAY_WHAT = "Pass a text to search for, or its embedding."
+
+
 def _embedded(core: Core, query: str, what: str) -> Steps[tuple[Embedding, str]]:
     if core.embedder is None:
         raise ValueError(f"{what} needs an embedding, or a client with an embedder")
+    if not query.strip():
+        # as the server says of a query without a vector
+        raise errors.InvalidArgumentError(
+            "the query is missing", detail=f"query was {query!r}.", hint=_SAY_WHAT
+        )
     vectors = yield from core._vectors(core.embedder, [query])
     yield from core.register(core.embedder, vectors[0])
     return vectors[0], core.embedder.model
