@@ -56,9 +56,9 @@ begin
         j.attempts := greatest(j.attempts - 1, 0);
     end if;
     j.status := case when j.attempts >= 8 then 'dead' else 'open' end;
-    -- Back off from 5 s, doubling up to one hour, plus or minus a fifth so that retries spread out.
-    j.next_attempt_at := clock_timestamp() + coalesce(retry_after,
-        least(interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0), interval '1 hour') * (0.8 + 0.4 * random()));
+    -- Plus or minus a fifth, so that retries spread out.
+    j.next_attempt_at := clock_timestamp()
+        + coalesce(retry_after, interval '5 seconds' * 2 ^ greatest(j.attempts - 1, 0) * (0.8 + 0.4 * random()));
     update memfold.judgements as o
     set status = j.status, attempts = j.attempts, last_error = left(error, 1000), worker = null, leased_until = null,
         next_attempt_at = j.next_attempt_at
@@ -73,7 +73,7 @@ $$;
 grant execute on function memfold.fail_judgement to memfold_judge, memfold_app;
 comment on function memfold.fail_judgement is
 'Returns a leased judgement to the queue without an answer. The result is its status: open (available again after retry_after, by default
-after 5 s, doubled with each attempt up to 1 h), dead (after the eighth attempt; see retry_judgements), replaced (the same, for a
+after about 5 s, doubled with each attempt), dead (after the eighth attempt; see retry_judgements), replaced (the same, for a
 synthesis with on_judge_failure replace: the newest memory has replaced the others), obsolete (nothing is left to decide), or its present
 status if it is not leased, or not to this worker. counted => false: the attempt does not count, because the pair was not the cause.
 error: the first 1,000 characters are kept. Tokens and cost are added to those of the judgement. Raises MF026, MF028.';
