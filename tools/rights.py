@@ -83,7 +83,7 @@ def grouped(title: str, rows: Sequence[tuple[str, tuple[str, ...]]]) -> str:
 def section(connection: psycopg.Connection[Any]) -> str:
     """The section, with a table of functions and one of tables and views."""
     known = connection.execute(
-        "select array_agg(rolname::text) from pg_roles where rolname ~ '^memfold_'"
+        "select array_agg(rolname::text) from pg_roles where rolname ~ '^memfold_' and not rolcanlogin"
     ).fetchone()
     if known is None or {*known[0]} - {"memfold_rules"} != {*ROLES}:
         raise SystemExit(f"roles differ from ROLES: {known}")
