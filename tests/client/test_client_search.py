@@ -102,6 +102,12 @@ def test_an_empty_query_is_refused(client: Memfold, by: SearchBy | None) -> None
         client.search(" \n", by=by)
 
 
+def test_nothing_is_forgotten_by_an_empty_query(client: Memfold) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="the query is missing"):
+        client.forget(query=" ", min_similarity=0, dry_run=False)
+    assert len(client.search("tea?")) == 2
+
+
 def test_the_options_reach_the_server(client: Memfold) -> None:
     client.ingest("Ann likes tea", subject="Ann", predicate="likes", session_id="s", metadata={"a": 1})
     for options in (
