@@ -63,7 +63,6 @@ _SKIPPED = re.compile(
 )
 # Lines that are right as they are: path, part of the line, reason.
 _ALLOWED = (
-    ("CHANGELOG.md", "| ", "the table of old names and new ones"),
     ("CONTRIBUTING.md", "the ways in which", "not a method of installing"),
     ("bench/peers.py", "for way in", "code in an f-string"),
     ("tests/support/chat_server.py", "should|now", "what people write to a judge"),

@@ -339,23 +339,6 @@ def test_a_table_of_the_caller_is_not_in_memfolds_schema(home: Path) -> None:
         assert connection.execute(call).fetchone() == ("inserted",)
 
 
-def test_a_directory_whose_role_is_called_like_the_schema(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As memfold 0.2.0 made them."""
-    with monkeypatch.context() as before:
-        before.setattr(cluster, "ROLE", "memfold")
-        server.up(home)
-        server.down(home)
-    with pytest.raises(ServerError, match=r"was created by memfold 0\.2\.0 or older") as caught:
-        server.up(home)
-    assert "pg_dump" in caught.value.hint
-    dsn = re.search(r"'(postgresql://memfold@[^']*)'", caught.value.hint)
-    assert dsn is not None
-    assert ask(dsn[1], "select current_user") == "memfold"
-    assert server.down(home)
-
-
 def test_tcp_with_a_password(home: Path, port: int) -> None:
     dsn = server.up(home, port=port)
     assert f"@127.0.0.1:{port}/" in dsn

@@ -42,7 +42,7 @@ begin
     );
     if v_unknown is not null then
         perform memfold_internal._not_an_export(format('%s has no column %L in this version.', p_table_name, v_unknown),
-            'If it comes from a later version, upgrade memfold. Exports of previews before 1.0.0 cannot be restored.');
+            'If it comes from a later version, upgrade memfold.');
     end if;
     if exists (select from jsonb_array_elements(p_lines) as l (line) where l.line = '{}') then
         perform memfold_internal._not_an_export(format('A row of %s is empty.', p_table_name), null);

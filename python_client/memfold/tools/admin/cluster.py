@@ -30,7 +30,6 @@ with needs("server"):
 DATABASE = "memfold"
 # Not memfold: "$user" is first in the search_path, and would put the caller's tables into memfold's schema.
 ROLE = "postgres"
-_ROLE_OF_BEFORE = "memfold"
 
 _SOCKET_PORT = 5432
 # 108 bytes on Linux, 104 elsewhere, including the final zero.
@@ -314,14 +313,6 @@ class Cluster:
             try:
                 return work(server)
             except psycopg.OperationalError as error:
-                if f'role "{ROLE}" does not exist' in str(error):
-                    raise ServerError(
-                        f"{self.home} was created by memfold 0.2.0 or older: its superuser is called"
-                        f" {_ROLE_OF_BEFORE}, as the schema is, and CREATE TABLE would use that schema",
-                        "Give another --data directory. To keep the data: pg_dump"
-                        f" {shlex.quote(server.dsn(_ROLE_OF_BEFORE))}, then memfold down"
-                        f" --data {shlex.quote(str(self.home))}",
-                    ) from error
                 passing = error.sqlstate in _PASSING or any(words in str(error) for words in _PASSING_WORDS)
                 if not passing or self.running() is None or time.monotonic() > deadline:
                     where = shlex.quote(str(self.home))
