@@ -590,7 +590,6 @@ def test_budget(
     assert summary.cost == pytest.approx(0.12)
     in_any_hour = [later - sooner for sooner, later in zip(toy.at, toy.at[5:], strict=False)]
     assert min(in_any_hour) >= hour - 0.05, in_any_hour
-    assert toy.at[-1] - toy.at[0] < 10 * hour, "it goes on as soon as it may"
     said = [line for line in caplog.messages if "budget" in line]
     # on a busy machine five calls may themselves take an hour of this test
     assert len(said) in (1, 2, 3), "once in each hour that was spent"

@@ -16,7 +16,6 @@ import sysconfig
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -496,7 +495,7 @@ BETWEEN_VERSIONS = ("42703", "42883")
 
 
 class Writers:
-    """Clients that ingest without pause, and note how long their slowest call took.
+    """Clients that ingest without pause, and count their calls.
 
     A call that is under way when the upgrade commits meets functions of both versions: PostgreSQL keeps none for it. It
     may fail then, whole, and once: see docs/operations.md. Any other error is a problem.
@@ -504,7 +503,6 @@ class Writers:
 
     def __init__(self, dsn: str, count: int) -> None:
         self.dsn, self.stopped = dsn, threading.Event()
-        self.slowest: list[float] = []
         self.calls = 0
         self.problems: list[str] = []
         self.lock = threading.Lock()
@@ -521,38 +519,34 @@ class Writers:
             thread.join(60)
 
     def work(self, number: int) -> None:
-        slowest, calls, crossed = 0.0, 0, 0
+        calls, crossed = 0, 0
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             while not self.stopped.is_set():
                 # every other call is the same text from all: one row, which they queue for
                 text = "Everyone says this." if calls % 2 else f"Writer {number} says {calls}."
-                began = time.monotonic()
                 try:
                     connection.execute("select memfold.ingest_memory(%s, 'writers')", [text])
                     calls += 1
+                    with self.lock:
+                        self.calls += 1
                 except psycopg.Error as error:
                     crossed += 1
                     if crossed > 1 or error.sqlstate not in BETWEEN_VERSIONS:
                         with self.lock:
                             self.problems.append(f"{error.sqlstate} {error}")
-                slowest = max(slowest, time.monotonic() - began)
                 time.sleep(0.002)
-        with self.lock:
-            self.slowest.append(slowest)
-            self.calls += calls
 
 
-def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
-    make: Make, target: Target, record_property: Callable[[str, object], None]
-) -> None:
-    """A transaction that has read blocks the upgrades for seconds: nobody queues behind those that wait for it."""
+def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(make: Make, target: Target) -> None:
+    """A transaction that has read blocks the upgrades: nobody queues behind those that wait for it."""
     old = make("alembic", release=servers.PRESENT)
     with psycopg.connect(old) as reader, Writers(old, 2) as writers:
         reader.execute("select count(*) from memfold.memory_events, memfold.dedup_stats")
         processes = servers.install_together(*[old] * 10, tree=target.cluster.later)
         waiting = "select count(*) from pg_stat_activity where application_name = 'memfold' and datname = "
         until(lambda: ask(old, f"{waiting} current_database()") == [10], "all ten are there", pause=0.05)
-        time.sleep(1.2)  # some lock timeouts
+        before = writers.calls
+        until(lambda: writers.calls > before + 200, "writers go on")
         assert processes.poll() is None
         assert ask(old, "select version_num from memfold_internal.alembic_version") == [servers.PRESENT]
         reader.rollback()
@@ -560,8 +554,6 @@ def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(
     assert ask(old, "select version_num from memfold_internal.alembic_version") == [servers.LATER]
     assert (out.split(), processes.returncode) == ([servers.LATER] * 10, 0), err
     assert writers.problems == []
-    record_property("slowest_call", max(writers.slowest))
-    assert max(writers.slowest) < 4, writers.slowest
     counted = "select sum(observations) from memfold.memory_totals"
     assert ask(old, f"{counted} where tenant_id = 'writers'") == [writers.calls]
     assert ask(old, "select count(*) from memfold.memory_events where tenant_id = 'writers'") == [
@@ -593,7 +585,6 @@ def test_alter_extension_gives_way_too(make: Make, target: Target) -> None:
         time.sleep(0.3)
     assert ask(old, VERSION["extension"]) == [servers.LATER]
     assert writers.problems == []
-    assert max(writers.slowest) < 4
     assert ask(old, "select invariant from memfold.check_invariants('writers')") == []
     assert ask(old, "show lock_timeout") == ["0"]
 
