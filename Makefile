@@ -28,7 +28,7 @@ DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words lint-blocking
 
 .DEFAULT_GOAL := all
-.PHONY: all deb dist tle docs help install uninstall install-to freeze setup lock server demo quick check test nightly mutants test-citus test-frameworks lint $(LINT) \
+.PHONY: all deb dist tle docs help install uninstall install-to freeze setup lock server demo quick check test slow nightly mutants test-citus test-frameworks lint $(LINT) \
         bench clean
 
 # --- the extension ----------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ demo: $(DEMO_VENV)/$(MADE_FOR) ## see about 60 memories being merged and found, 
 	@$(DEMO_VENV)/bin/python demo/run.py
 
 # Where no bytecode may be kept, each program that a test starts compiles the package again: 0.28 s of CPU instead of 0.20.
-quick check test nightly: export PYTHONDONTWRITEBYTECODE :=
+quick check test slow nightly: export PYTHONDONTWRITEBYTECODE :=
 
 quick: setup ## the fast tests, on the embedded server, in half a minute: the loop for a change
 	@MEMFOLD_FULL_SERVER=none $(PY) -m pytest -q -n 2 --dist loadgroup --quick tests/unit tests/sql tests/sources
@@ -208,14 +208,21 @@ check: setup ## lint, the fast tests, and those of the files changed since REVIS
 	@$(MAKE) --no-print-directory quick
 	@tests=$$($(PY) tools/mutate.py --tests '$(or $(REVISION),$(shell git merge-base HEAD main 2>/dev/null || echo HEAD))') && \
 	    test -z "$$tests" || { echo $$tests; MEMFOLD_FULL_SERVER=none $(PY) -m pytest -q -n 2 --dist loadgroup \
-	    -m 'not slow and not nightly' -k 'not embedded18-extension' $$tests || test $$? = 5; }
+	    --faster-than 1 -k 'not embedded18-extension' $$tests || test $$? = 5; }
 
 # Without a full server the tests run on the embedded one and say at their end what that leaves out. Three processes keep two
 # cores busy: judges, pages, pools and killed servers make tests wait.
-test: setup ## all checks but the longest: lint, then the tests on each available server
+PYTEST := $(PY) -m pytest -n 3 --dist loadgroup
+# Seconds.
+SLOW := 2
+test: setup ## lint, then all tests but the slow ones, on each available server: six minutes
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
 	@$(MAKE) --no-print-directory lint
-	$(PY) -m pytest -n 3 --dist loadgroup -m 'not nightly'
+	$(PYTEST) --faster-than $(SLOW)
+
+slow: setup ## the slow tests, on each available server
+	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
+	$(PYTEST) --slower-than $(SLOW)
 
 # SEED repeats a run's random choices.
 nightly: SEED := $(or $(SEED),$(shell date +%s))
@@ -223,7 +230,7 @@ nightly: setup ## everything on each server, random tests for long with a new SE
 	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
 	@$(MAKE) --no-print-directory lint
 	@echo 'make nightly SEED=$(SEED)'
-	MEMFOLD_NIGHTLY=1 MEMFOLD_SEED=$(SEED) $(PY) -m pytest -n 3 --dist loadgroup --hypothesis-seed=$(SEED); tests=$$?; \
+	MEMFOLD_NIGHTLY=1 MEMFOLD_SEED=$(SEED) $(PYTEST) --hypothesis-seed=$(SEED); tests=$$?; \
 	    $(PY) tools/mutate.py && exit $$tests
 
 mutants: setup ## which small mistakes the tests notice, in files changed since REVISION (default: all, for a night)

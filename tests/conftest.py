@@ -28,10 +28,10 @@ from memfold.tools.admin import migrate
 from tests.support import (
     browser,
     databases,
+    durations,
     elsewhere,
     frameworks,
     npm,
-    quick,
     rounds,
     second_server,
     servers,
@@ -77,15 +77,6 @@ class Target:
 
 
 TARGETS = [Target(cluster, way) for cluster in CLUSTERS for way in WAYS]
-# Groups of few tests that take long, which pytest-xdist would begin with last, by their number: a process would have nothing
-# left to do then. What takes long and has many tests is among the first in any case.
-LONG = {"adoption", "test_server", "test_upgrade", "test_bench", "test_worker", "test_crash", "test_stateful",
-        "test_preview", "test_concurrency", "test_fuzz", "test_dump", "test_reembed", "test_terminal", "test_stress",
-        "test_connection_loss", "test_differential", "test_time_limits", "test_settings", "test_linking",
-        "test_isolation_probes", "test_archive", "test_archives", "test_batch", "test_calibrate_cli",
-        "test_cli_streams", "test_mcp", "test_mcp_processes", "test_mcp_serving", "test_metrics", "test_packages",
-        "test_point_in_time", "test_recall_quality", "test_replication", "test_suggest_links",
-        "test_uninstall", "test_web_browser"}  # fmt: skip
 collect_ignore = [
     f"integrations/test_{name}.py" for name, module in frameworks.LARGE.items() if find_spec(module) is None
 ]
@@ -101,8 +92,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--citus", action="store_true", help="run the suite on a coordinator and two workers")
     parser.addoption(
-        "--quick", action="store_true", help="run the fast tests on one target (tests/support/quick.py)"
+        "--quick", action="store_true", help="run the fast tests on one target (tests/support/durations.py)"
     )
+    parser.addoption("--faster-than", type=float, help="run tests that took less than so many seconds")
+    parser.addoption("--slower-than", type=float, help="run the others")
     parser.addoption(
         "--record", action="store_true", help="write how long tests take to tests/data/durations.json"
     )
@@ -127,7 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     if config.option.record:
-        config.pluginmanager.register(quick.Recorder(str(TARGETS[0])))
+        config.pluginmanager.register(durations.Recorder([str(target) for target in TARGETS]))
     for cluster in CLUSTERS:
         cluster.start()
     # the processes of pytest-xdist use these servers, with separate databases
@@ -197,8 +190,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for place in ELSEWHERE:
         elsewhere.choose(place, config, items)
+    took = durations.seconds(items)
+    kept = set(items)
     if config.option.quick:
-        quick.choose(config, items, str(TARGETS[0]))
+        kept = durations.quick(items, str(TARGETS[0]))
+    if limit := config.option.faster_than:
+        kept = {item for item in items if took[item] < limit}
+    if limit := config.option.slower_than:
+        kept = {item for item in items if took[item] >= limit}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
     # Several processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -207,7 +208,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.xdist_group(group))
         groups.setdefault(group, []).append(item)
     if hasattr(config, "workerinput"):
-        ordered = sorted(groups, key=lambda group: (group not in LONG, -len(groups[group])))
+        # what takes longest first, so that all processes end at the same time
+        ordered = sorted(groups, key=lambda group: -sum(took[item] for item in groups[group]))
         items[:] = [item for group in ordered for item in groups[group]]
 
 
@@ -243,8 +245,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         LEFT_OUT.append(
             "most rounds of tests that take chances, and what no server does otherwise: make nightly"
         )
-    if "not nightly" in config.option.markexpr:
-        LEFT_OUT.append("tests marked nightly: make nightly")
+    if limit := config.option.faster_than:
+        LEFT_OUT.append(f"tests that take {limit:g} s and more: make slow")
     for line in LEFT_OUT:
         terminalreporter.line(f"LEFT OUT: {line}")
 

@@ -271,7 +271,6 @@ def test_one_text_many_times_reads_as_many_pages_each_time(db: DB, absorbing: No
     assert db.execute(COUNTED).fetchall() == [("Fact", 6251)]
 
 
-@pytest.mark.slow
 def test_eight_writers_of_the_same_texts(db: DB, absorbing: None, connect: Connect) -> None:
     """No insert fails, each text is stored once, and each insert is a row or a repeat."""
     sessions = [connect() for _ in range(8)]

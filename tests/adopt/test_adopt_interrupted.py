@@ -66,7 +66,6 @@ def test_killed_while_it_waits_for_the_table(db: DB, dsn: str, connect: Connect,
 
 
 @pytest.mark.one_server
-@pytest.mark.nightly
 def test_killed_in_the_backfill(db: DB, dsn: str) -> None:
     """Each time at another place; together they look at each row once."""
     make_tables(db, ROWS)
@@ -97,7 +96,6 @@ def test_killed_in_the_backfill(db: DB, dsn: str) -> None:
 
 
 @pytest.mark.one_server
-@pytest.mark.nightly
 def test_killed_while_duplicates_are_resolved(db: DB, dsn: str) -> None:
     make_tables(db, ROWS)
     before = state(db)

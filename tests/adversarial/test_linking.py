@@ -55,7 +55,6 @@ def test_linking_while_eight_writers_continue(db: DB, connect: Connect) -> None:
     check(db)
 
 
-@pytest.mark.slow
 def test_server_killed_while_links_are_taken_up(own_cluster: servers.Cluster) -> None:
     """kill -9 in the middle, with concurrent writers: called again it continues, and no statement is lost."""
     dsn = own_cluster.dsn() + " options='-csearch_path=public,memfold'"

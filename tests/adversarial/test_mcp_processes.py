@@ -12,7 +12,7 @@ from tests.support.mcp_clients import call, over_stdio, run
 from tests.support.memories import check
 from tests.support.queries import DB
 
-pytestmark = [pytest.mark.one_server, pytest.mark.slow]
+pytestmark = pytest.mark.one_server
 
 PROCESSES, WRITERS, FACTS = 4, 4, 6
 SPELLINGS = ("User number {} likes tea.", "user number {} likes  tea", "USER NUMBER {} LIKES TEA!")

@@ -7,16 +7,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import Connect
+from tests.support.catalog import READERS
 from tests.support.concurrent_calls import Call
 from tests.support.memories import Result, check, ingest, model, vector
 from tests.support.queries import DB
 
-READERS = (
-    "canonicalizer_selftest", "check_invariants", "current_memories", "current_memory", "duplicate_pairs",
-    "effective_confidence", "explain_memory", "export_bucket", "find_similar", "known_memory", "missing_embeddings",
-    "pairs_to_label", "pending_embeddings", "preview_memory", "profile", "reembed_status", "suggest_links",
-    "suggest_predicates", "tenants", "text_index_ddl", "vector_index_ddl",
-)  # fmt: skip
 # what commits in between, about the first of two memories
 CHANGES = {
     "merge": "select merge_memories(%(one)s, %(other)s, 'acme')",

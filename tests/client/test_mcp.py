@@ -592,8 +592,6 @@ def inspector(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found / ".bin" / "mcp-inspector"
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
 def test_the_official_inspector_lists_and_calls(dsn: str, db: DB, tmp_path: Path, inspector: Path) -> None:
     config = tmp_path / "mcp.json"
     env = {"MEMFOLD_DSN": dsn, "MEMFOLD_TENANT": "acme"}

@@ -57,7 +57,6 @@ def run(directory: Path, tests: str, *arguments: str, dsn: str = "") -> subproce
     )  # fmt: skip
 
 
-@pytest.mark.slow
 def test_the_page_on_the_embedded_server(tmp_path: Path) -> None:
     python = list(blocks(PAGE, "python"))
     (printed,) = blocks(PAGE, "text")
@@ -68,7 +67,6 @@ def test_the_page_on_the_embedded_server(tmp_path: Path) -> None:
     assert f"{passed + 1} passed" in done.stdout
 
 
-@pytest.mark.slow
 def test_a_server_of_ones_own_is_left_as_it_was(tmp_path: Path, target: Target, db: DB) -> None:
     before = databases(db)
     done = run(tmp_path, OTHERS, dsn=target.cluster.dsn())

@@ -21,7 +21,6 @@ from tests.support.web_pages import HOSTILE, Site, calibrated, cluster, pairs, p
 # Where there is no browser, or no npm, the run says so (conftest.py).
 pytestmark = [
     pytest.mark.one_server,
-    pytest.mark.slow,
     pytest.mark.skipif(browser.why_not() is not None, reason=f"no browser: {browser.why_not()}"),
 ]
 
@@ -216,7 +215,6 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return Path(found, "axe-core", "axe.min.js").read_text()
 
 
-@pytest.mark.nightly
 def test_axe_finds_nothing_wide_or_narrow_light_or_dark(
     db: DB, dsn: str, driver: webdriver.Chrome, axe: str
 ) -> None:

@@ -97,7 +97,6 @@ def data(bench: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("question", ASKED)
-@pytest.mark.nightly
 def test_asked(
     question: str, bench: Callable[[str], Any], server: Any, data: Any, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -46,7 +46,7 @@ EXTRAS = (
     "web",
 )
 
-pytestmark = [pytest.mark.one_server, pytest.mark.slow]
+pytestmark = pytest.mark.one_server
 
 
 class Built(NamedTuple):
@@ -304,7 +304,6 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("extra", PROGRAMS)
-@pytest.mark.nightly
 def test_an_extra_is_named_where_it_is_missing_and_is_enough(
     built: dict[str, Built], empty: Empty, extra: str
 ) -> None:

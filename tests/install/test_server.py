@@ -260,7 +260,6 @@ def test_backend_killed(home: Path) -> None:
     assert pid_of(home) == first
 
 
-@pytest.mark.nightly
 def test_up_killed_at_any_moment(place: Path) -> None:
     began = time.monotonic()
     assert start_up(place / "whole").wait() == 0

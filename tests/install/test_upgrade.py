@@ -455,7 +455,6 @@ def test_the_command_line_prints_it(make: Make) -> None:
 
 
 @pytest.mark.one_server
-@pytest.mark.nightly
 def test_plain_alembic_upgrades(make: Make, target: Target) -> None:
     old, later = make("alembic", release=servers.PRESENT), target.cluster.later
 

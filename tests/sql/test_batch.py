@@ -204,7 +204,6 @@ def act_manually(db: DB, rnd: random.Random, tenants: list[str]) -> None:
         assert outcomes[0] == "done" or outcomes[0].startswith("MF")
 
 
-@pytest.mark.slow
 def test_batches_equal_singles(db: DB) -> None:
     model(db)
     model(db, "m2")
@@ -523,7 +522,6 @@ def test_a_batch_is_of_the_sessions_tenant(db: DB, app: Callable[..., DB]) -> No
 
 
 @pytest.mark.one_server
-@pytest.mark.slow
 def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
     """They lock only their memories' rows, in the order of ids, whatever the order of the batch."""
     facts: list[Candidate] = [{"content": f"User likes thing {i}"} for i in range(300)]
@@ -538,7 +536,6 @@ def test_replays_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
     assert db.execute("select distinct observations from memory_totals").fetchall() == [(1 + 8 * 12,)]
 
 
-@pytest.mark.slow
 def test_writers_never_deadlock(db: DB, connect: Callable[..., DB]) -> None:
     """Overlapping facts, values of slots and paraphrases in shuffled order, with concurrent single calls."""
     model(db)

@@ -210,7 +210,6 @@ def test_selftest_notices_a_difference(db: Connection) -> None:
 @pytest.mark.skipif(
     unicodedata.unidata_version != "14.0.0", reason="the generator needs Unicode 14 (Python 3.11)"
 )
-@pytest.mark.slow
 def test_generated_sections_are_current() -> None:
     command = [sys.executable, str(ROOT / "tools" / "gen_canonicalizer.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -311,7 +310,6 @@ def forms_of_code_points(profile: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("profile", ["prose/1", "flat/1", "predicate/1"])
-@pytest.mark.slow
 def test_every_code_point_alone_and_between_letters(db: Connection, profile: str) -> None:
     expected = forms_of_code_points(profile)
     found = canonical(db, profile, [text for text, _ in expected])
@@ -350,7 +348,6 @@ def test_canonically_equivalent_texts_agree(db: Connection, batch: list[str]) ->
 
 
 @pytest.mark.parametrize("profile", ["prose/1", "flat/1", "predicate/1"])
-@pytest.mark.slow
 def test_no_text_differs_by_case_alone(db: Connection, profile: str) -> None:
     graves_to_carons = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c"
     marks = ["", *graves_to_carons, *"\u0313\u0314\u0323\u0328\u0342\u0345"]
@@ -470,7 +467,6 @@ def locales(db: Connection) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 def test_same_bytes_under_every_locale(db: Connection) -> None:
     expected = db.execute(SELFTEST.encode()).fetchall()
     options = locales(db)

@@ -572,7 +572,6 @@ HOW = ("single", "batch", "late")
 
 @pytest.mark.one_server
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.slow
 def test_random_walks(db: DB, kind: str) -> None:
     """However texts drift: nothing merges by itself but into a text that is itself as near as the policy asks."""
     model(db)

@@ -298,7 +298,6 @@ def tell(db: DB, bucket: str, first: bool) -> None:
         ingest(db, "news", bucket_id=bucket, observed_at=at)
 
 
-@pytest.mark.slow
 def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
     """With ingests in between, of merged texts and of others: the result is that of a bucket that was never
     consolidated."""
@@ -363,7 +362,6 @@ join unnest(%(vectors)s::text[]) with ordinality as v (embedding, place) on v.pl
 """
 
 
-@pytest.mark.slow
 def test_a_large_group_is_searched_by_an_index_of_its_own(db: DB) -> None:
     """1,200 memories of one subject, 300 of them said again: all are found, and nothing is left behind."""
     random = np.random.default_rng(1)

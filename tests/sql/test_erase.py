@@ -179,7 +179,6 @@ def test_a_chain_of_merges(db: DB) -> None:
     assert counters(db, leads_to(db, ids[3])[0])["observations"] == 2
 
 
-@pytest.mark.slow
 def test_a_fact_of_many_wordings(db: DB) -> None:
     """State is derived in parts of 200 memories; trees are never divided."""
     model(db)
@@ -648,7 +647,6 @@ class History:
 
 
 @pytest.mark.parametrize("seed", seeds(2, 24))
-@pytest.mark.slow
 def test_any_history(db: DB, seed: int) -> None:
     model(db)
     db.execute("select memfold.set_predicate('lives_in', 'acme')")

@@ -255,7 +255,6 @@ MALFORMED: list[Any] = [None, "x", -1, 1e300, ["x", None], {"a": [None]}, "[1,2"
 
 
 @pytest.mark.one_server
-@pytest.mark.slow
 def test_malformed_rows(db: DB) -> None:
     """For each table: each column with another type, missing or unknown, or an empty row: always one of memfold's
     errors."""

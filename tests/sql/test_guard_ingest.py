@@ -6,15 +6,12 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.support.memories import check, ingest, model, vector
 from tests.support.queries import DB
 
 PAIRS = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "guard_pairs.jsonl").open()]
 
 
-@pytest.mark.nightly
 def test_pairs_at_cosine_099(db: DB) -> None:
     model(db)
     # what the guard lets pass, the veto may still ask about, and the richer text may lead

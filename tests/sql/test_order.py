@@ -567,7 +567,6 @@ class Shifting(Machine):
         return max(self.world.clock, last_seen)
 
 
-@pytest.mark.slow
 def test_random_sequences_by_a_clock_that_steps(db: DB) -> None:
     COUNTS.clear()
     db.execute("select memfold.register_embedding_model('m', %s, 0.92, 0.85)", [DIMENSIONS])
@@ -649,7 +648,6 @@ def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 12))
-@pytest.mark.slow
 def test_a_statement_of_now_counts_now_by_any_clock(db: DB, clock: Any, seed: int) -> None:
     single(db)
     rnd = random.Random(seed)

@@ -200,7 +200,6 @@ def test_the_function_is_what_scikit_learn_says(db: DB) -> None:
     assert np.ptp(expected) > 0.9
 
 
-@pytest.mark.slow
 def test_features_far_out(db: DB) -> None:
     table, labels, groups = data(150)
     score = scores.fit(table, labels, groups)

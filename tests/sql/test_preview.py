@@ -7,8 +7,6 @@ import random
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from tests.support.maintenance import set_columns
 from tests.support.memories import check, ingest, model
 from tests.support.queries import DB
@@ -42,7 +40,6 @@ def candidate(rnd: random.Random) -> dict[str, Any]:
     return arguments
 
 
-@pytest.mark.slow
 def test_preview_equals_ingest(db: DB) -> None:
     model(db)
     db.execute(

@@ -879,7 +879,6 @@ def test_beside_writers(db: DB, connect: Connect) -> None:
     assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (30,)
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
     """kill -9 in the middle, with concurrent writers: called again it continues, and no statement is lost."""
     dsn = own_cluster.dsn() + " options='-csearch_path=public,memfold'"

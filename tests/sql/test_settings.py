@@ -194,7 +194,6 @@ def decisions(db: DB) -> dict[str, Any]:
 
 
 @pytest.mark.one_server
-@pytest.mark.slow
 def test_no_setting_changes_a_decision(db: DB, connect: Connect) -> None:
     model(db)
     db.execute("select set_predicate('lives_in', %s)", [TENANT])

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.adversarial.test_one_moment import READERS
+from tests.support.catalog import READERS
 from tests.support.memories import ingest, model, vector
 from tests.support.queries import DB, one
 

@@ -387,7 +387,6 @@ def test_the_last_value_is_rejected(slot: DB) -> None:
     check(slot)
 
 
-@pytest.mark.slow
 def test_eight_writers_race_two_values(slot: DB, connect: Connect) -> None:
     """A and B, on time and late, by 8 connections: one current value, history without gaps or overlaps."""
     rounds, calls = 4, 5

@@ -19,7 +19,6 @@ from tests.support.rounds import seeds
 
 
 @pytest.mark.parametrize("seed", seeds(1, 12))
-@pytest.mark.slow
 def test_any_events_in_any_order(db: DB, seed: int) -> None:
     """Random histories; some of their events undone forwards, backwards and shuffled; then all of them."""
     model(db)

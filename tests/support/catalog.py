@@ -43,3 +43,12 @@ def plain(lines: list[str]) -> list[str]:
     # CREATE EXTENSION ... CASCADE creates pgvector if it is missing, in another schema; only its name differs
     lines = [re.sub(r"\b(public|memfold|extensions)\.vector\b", "vector", line) for line in lines]
     return [line for line in lines if f'"tenant_id": "{servers.BEFORE}"' not in line]
+
+
+# The public functions that are STABLE.
+READERS = (
+    "canonicalizer_selftest", "check_invariants", "current_memories", "current_memory", "duplicate_pairs",
+    "effective_confidence", "explain_memory", "export_bucket", "find_similar", "known_memory", "missing_embeddings",
+    "pairs_to_label", "pending_embeddings", "preview_memory", "profile", "reembed_status", "suggest_links",
+    "suggest_predicates", "tenants", "text_index_ddl", "vector_index_ddl",
+)  # fmt: skip

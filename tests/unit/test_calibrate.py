@@ -420,7 +420,6 @@ def area(scores: Any, truth: Any) -> float:
     return float(np.mean(above > 0) + np.mean(above == 0) / 2)
 
 
-@pytest.mark.slow
 def test_bands_are_not_chosen_on_pairs_that_the_score_was_fitted_to() -> None:
     """Features of noise: a score that has seen the pairs tells them apart, and one that has not does not."""
     random = np.random.default_rng(3)
@@ -534,7 +533,6 @@ def test_the_judge_is_asked_what_lies_in_the_band() -> None:
 # the report -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     made = loose()
     bad = dataclasses.replace(

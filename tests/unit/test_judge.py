@@ -370,7 +370,6 @@ def test_nonce_is_drawn_for_every_call(server: ChatServer) -> None:
     assert all(len(nonce) == 32 and set(nonce) <= set("0123456789abcdef") for nonce in nonces)
 
 
-@pytest.mark.slow
 def test_no_character_escapes_the_escapes() -> None:
     """Every code point there is: what is left cannot become a part of a fence or of JSON by any normalisation."""
     text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
@@ -394,7 +393,6 @@ def test_no_character_escapes_the_escapes() -> None:
         lambda items: st.lists(items) | st.dictionaries(st.text(), items),
     )
 )
-@pytest.mark.slow
 def test_data_are_json_of_what_was_given(value: Any) -> None:
     assert json.loads(prompts._json(value)) == value
 

@@ -60,7 +60,6 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     golden.GOLDEN,
     ids=lambda value: str(value).replace(" ", "_"),
 )
-@pytest.mark.slow
 def test_golden_pairs(language: str, text: str, other: str, equal: bool, note: str) -> None:
     folded = [lemma.lemmatize(each, language).lower() for each in (text, other)]
     assert (folded[0] == folded[1]) is equal, note
@@ -127,7 +126,6 @@ GENERATED = {
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), language=st.sampled_from(SIX), auto=st.booleans())
-@pytest.mark.slow
 def test_twice_is_once(data: st.DataObject, language: str, auto: bool) -> None:
     plain = st.sampled_from(GENERATED[language])
     text = " ".join(data.draw(st.lists(plain | plain.map(str.capitalize) | st.text(max_size=8), max_size=12)))
@@ -185,8 +183,6 @@ def test_other_languages_are_refused() -> None:
             lemma.lemmatize("x", language)
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
 def test_no_result_depends_on_the_process() -> None:
     program = (
         "from memfold_py import golden, lemma\n"
@@ -294,7 +290,6 @@ def test_bert_in_numpy_takes_no_other_architecture(
         embed.load(str(weights), 1)
 
 
-@pytest.mark.slow
 def test_batches_keep_the_order_and_long_texts_are_cut(model: embed.Model) -> None:
     texts = [f"{'word ' * (index * 7 % 50)}{index}" for index in range(75)]
     together = model.encode(texts)

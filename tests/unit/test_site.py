@@ -31,7 +31,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return to
 
 
-@pytest.mark.nightly
 def test_every_page_is_in_the_navigation_and_in_llms_txt(site: Path) -> None:
     told = re.findall(r"^- \[.+?\]\((\S+)\): \S", (site / "llms.txt").read_text(), re.M)
     assert set(PAGES) <= set(told)

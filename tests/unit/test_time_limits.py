@@ -113,8 +113,6 @@ def run(place: Path, *options: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
 def test_a_test_that_hangs_fails_and_the_run_continues(tmp_path: Path, dsn: str) -> None:
     (tmp_path / "test_hanging.py").write_text(HANGING.format(dsn=dsn))
     printed = run(tmp_path, "-rA", "--tb=line")
@@ -143,7 +141,6 @@ def test_a_test_that_hangs_fails_and_the_run_continues(tmp_path: Path, dsn: str)
         ("timeout(10, method='thread')", "has a time limit by thread"),
     ],
 )
-@pytest.mark.nightly
 def test_an_invalid_limit_is_refused(tmp_path: Path, how: str, what: str) -> None:
     (tmp_path / "test_one.py").write_text(
         f"import pytest\n\n@pytest.mark.{how}\ndef test_one():\n    pass\n\ndef test_two():\n    pass\n"
@@ -154,8 +151,6 @@ def test_an_invalid_limit_is_refused(tmp_path: Path, how: str, what: str) -> Non
     assert "passed" not in printed
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
 def test_a_run_without_a_limit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
     assert "1 passed" in run(tmp_path)
