@@ -229,14 +229,14 @@ def main() -> None:
         if row is not None:
             print(memfold("explain", row[0], "--tenant", TENANT))
 
-    heading("7. Search: each fact once, what holds now; best first")
+    heading("7. Search: each fact once, only what is current, best first")
     show_search(dsn)
 
     heading("8. Try next")
     print(f"{psql()} {shlex.quote(dsn)}\n")
     for purpose, statement in TO_TRY:
         print(f"-- {purpose}\n{statement}\n")
-    print(f"The server goes on running, and its data stays. To stop it: {TYPED} down")
+    print(f"The server keeps running, and its data stays. To stop it: {TYPED} down")
     print(f"({time.monotonic() - began:.1f} s)")
 
 

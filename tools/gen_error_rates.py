@@ -50,7 +50,7 @@ HEAD = """\
 # Error rates
 
 How often tier 2 errs on labelled pairs. Your rates differ: [calibrate](calibration.md) on pairs of your own memories.
-`all-MiniLM-L6-v2` is a model of English and separates little in other languages: embed those with a multilingual model.
+`all-MiniLM-L6-v2` is an English model: it separates texts in other languages poorly; embed those with a multilingual one.
 
 `make test` checks that the rates of two sets in the repository do not get worse (`tests/data/error_rates.json`).
 
@@ -61,10 +61,10 @@ How often tier 2 errs on labelled pairs. Your rates differ: [calibrate](calibrat
 | escalation | asked about, of all pairs: a judge's work |
 | duplicates merged | merged without asking, of all duplicates: questions that a judge is spared |
 
-Brackets contain exact intervals of 95 % (Clopper and Pearson). They treat pairs of one text group as independent, which is
-not quite true. Escalation depends on the mixture of pairs: `memfold calibrate --replay` shows how much would be asked in
-your bucket. Texts of the same words in another order limit it most: the second part leaves them out. The first two parts
-do not include the veto; the third does.
+Brackets contain exact 95 % intervals (Clopper and Pearson), as if pairs of one text group were independent, which is not
+quite true. Escalation depends on the mixture of pairs: `memfold calibrate --replay` shows how much would be asked in your
+bucket. Texts with the same words in another order raise it most: the second part leaves them out. The first two parts do
+not include the veto; the third does.
 
 Pairs are split into five folds, by groups without a common text: the measured pairs did not choose the thresholds.
 *Calibrated* keeps the upper bounds (95 %) of false merges and false keeps within the budget, on the pairs that choose the

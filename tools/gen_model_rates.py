@@ -33,12 +33,12 @@ MERGES = ("merged", "replaced")
 HEAD = """\
 ## Other embedding models
 
-A model's thresholds are [matched on the anchors](calibration.md) to those of `all-MiniLM-L6-v2`. False merges / duplicates
-merged / questions, in per cent: of the public pairs, of these without texts of the same words in another order, and of the
-half of the anchors that chose no threshold. The veto is on; it was fitted to a fifth of the public pairs and to the other
-half of the anchors. *Stream* is each text of the English anchors once, in random order, in one bucket, per 100 texts: known
-to tier 1 / merged by tier 2 / merged into a text that is labelled a contradiction or distinct / asked about. Nearly all
-have a near paraphrase or a near opposite in it, so far more is asked than about what people say.
+A model's thresholds are [matched on the anchors](calibration.md) to those of `all-MiniLM-L6-v2`. The cells are false merges
+/ duplicates merged / questions, in per cent: of the public pairs, of these without texts of the same words in another order,
+and of the half of the anchors that chose no threshold. The veto is on; it was fitted to a fifth of the public pairs and to
+the other half of the anchors. *Stream* is each text of the English anchors once, in random order, in one bucket, per 100
+texts: known to tier 1 / merged by tier 2 / merged into a text that is labelled a contradiction or distinct / asked about.
+Nearly every text has a near paraphrase or opposite in the stream, so far more is asked than about what people say.
 
 | model | merge / judge | public pairs | without word swaps | anchors, English | other languages | stream |
 |---|---|---|---|---|---|---|
