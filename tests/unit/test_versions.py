@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import itertools
 import json
 import re
@@ -13,6 +14,7 @@ from typing import Any
 import memfold_py
 from alembic.script import ScriptDirectory
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from memfold.client._version import __version__
@@ -172,3 +174,17 @@ def _extra(extras: dict[str, list[str]], name: str) -> list[str]:
         else:
             found.append(one)
     return found
+
+
+def test_every_python_that_memfold_promises_can_install_what_is_pinned() -> None:
+    """pip finds no version, and names another package, where one needs a later patch release."""
+    oldest = re.search(
+        r'requires-python = ">=([\d.]+)"', (ROOT / "python_client" / "pyproject.toml").read_text()
+    )
+    assert oldest is not None
+    needs = {
+        d.metadata["Name"]: d.metadata["Requires-Python"] or "" for d in importlib.metadata.distributions()
+    }
+    assert [
+        name for name, needed in needs.items() if not SpecifierSet(needed).contains(f"{oldest[1]}.0")
+    ] == []
