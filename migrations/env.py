@@ -1,7 +1,7 @@
 """Installs memfold without an extension: executes the files from which the extension is built.
 
-One transaction, no matter who comes first: the schema files of the revisions that are missing, then every file of
-sql/functions/. All statements are in files under sql/; nothing here creates objects of its own except alembic's
+One transaction executes the schema files of the missing revisions, then every file of sql/functions/; concurrent
+installations take turns. All statements are in files under sql/; nothing here creates other objects, except alembic's
 version table. With ``--sql``, the same statements are printed instead.
 """
 
@@ -23,11 +23,11 @@ from alembic.util import CommandError
 from memfold.tools.admin.migrate import installed_from
 
 SQL = Path(__file__).parents[1] / "sql"
-# Nobody should have to queue behind an upgrade that itself waits for a lock. And PostgreSQL looks for deadlocks after
-# a second: before that, the upgrade should give way.
+# Nobody should have to queue behind an upgrade that itself waits for a lock, and in a deadlock the upgrade should give
+# way before PostgreSQL detects it, after a second.
 LOCK_TIMEOUT = "300ms"
 PATIENCE = float(os.environ.get("MEMFOLD_LOCK_PATIENCE", "120"))  # seconds
-# One installation at a time; those that wait find it done. Nothing else of memfold's takes the lock, but any login can.
+# One installation at a time; those that wait find it done. Nothing else in memfold takes the lock, but any login can.
 KEY = "pg_catalog.hashtextextended('memfold install', 0)"
 GATE = (
     "set local idle_in_transaction_session_timeout = 0",
@@ -59,8 +59,8 @@ order by a.xact_start limit 3
 
 # Empty: libpq's environment variables decide.
 DSN = context.config.attributes.get("dsn", os.environ.get("MEMFOLD_DSN") or None)
-# On Citus, what replaces functions of one server: in the transaction that creates those, which would take locks on the
-# wrong node. And what copies them to the other nodes, in a transaction after it.
+# On Citus, the first replaces functions of one server, in the transaction that creates them, because these would take
+# locks on the wrong node. The second copies functions to the other nodes, in a later transaction.
 HOOKS, COPY = context.config.attributes.get("citus", ("", ""))
 
 
@@ -117,7 +117,7 @@ def migrate() -> None:
 
 
 def expect(revision: str | None) -> str:
-    """A printed script is for one revision: this makes it refuse others."""
+    """Make a printed script, which is for one revision, refuse others."""
     expected = "null" if revision in (None, "base") else f"'{revision}'"
     return f"""\
 do $$
@@ -150,7 +150,7 @@ def install(connection: sa.Connection) -> None:
             f" ({scripts.get_current_head()}): upgrade the package"
         )
     if scripts.as_revision_number(context.get_revision_argument()) != scripts.get_current_head():
-        raise CommandError("there is one set of functions, and it is head's: alembic upgrade head")
+        raise CommandError("functions exist only for the latest revision: run alembic upgrade head")
     close_gate(connection)
     # A failed attempt is repeated behind the gate, which one process holds: ten concurrent ones would never give
     # other users of the database a gap.

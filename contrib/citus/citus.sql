@@ -23,10 +23,10 @@ do $$
 begin
     if not exists (select from pg_extension where extname = 'citus') then
         raise exception 'Citus is not installed in this database' using
-            errcode = 'object_not_in_prerequisite_state', hint = 'CREATE EXTENSION citus on every node, and add the workers.';
+            errcode = 'object_not_in_prerequisite_state', hint = 'Run CREATE EXTENSION citus on every node, and add the workers.';
     elsif to_regclass('memfold.memories') is null then
         raise exception 'memfold is not installed in this database' using
-            errcode = 'object_not_in_prerequisite_state', hint = 'memfold init DSN, with citus.enable_ddl_propagation = off.';
+            errcode = 'object_not_in_prerequisite_state', hint = 'Run memfold init DSN, with citus.enable_ddl_propagation = off.';
     elsif exists (select from pg_extension where extname = 'memfold') then
         raise exception 'memfold is installed as an extension, whose objects Citus does not distribute' using
             errcode = 'object_not_in_prerequisite_state', hint = 'Install it with memfold init.';
@@ -207,7 +207,7 @@ begin
     if v_shard is null then
         return true;
     elsif to_regclass(shard_name('memfold.memories', v_shard)) is null then
-        -- Without the query below for most calls that must be sent. While a shard moves, two nodes have its table.
+        -- Most calls that must be sent end here, without the query below. While a shard moves, two nodes have its table.
         return false;
     end if;
     return exists (
@@ -294,8 +294,8 @@ as $body$
 begin
     raise exception 'known_at is not available on Citus' using
         errcode = 'feature_not_supported',
-        detail = 'What was known then is derived in rows of another tenant, whose shards may be on another node.',
-        hint = 'memfold export the bucket, memfold restore it on one server, and ask there.';
+        detail = 'Past state is derived in rows of another tenant, whose shards may be on another node.',
+        hint = 'Copy the bucket to a single server (memfold export, memfold restore), and call it there.';
 end;
 $body$;
 
@@ -336,7 +336,7 @@ begin
         errcode = 'feature_not_supported',
         detail = format('Run %s has changed the rule of predicate %L; rules are on every node.', r.run_id,
             r.arguments ->> 'predicate'),
-        hint = 'Set the rule that was there before, with set_predicate(); maintenance takes up what is stored.';
+        hint = 'Set the previous rule with set_predicate(); maintenance applies it to stored memories.';
 end;
 $body$;
 

@@ -8,8 +8,8 @@ set local search_path = pg_catalog, pg_temp;
 set local client_min_messages = warning;
 set local citus.enable_ddl_propagation = off;
 
--- Not in citus.sql: it is for functions of a shard too. The answer would change a rule, on every node, from the tenant's, where
--- memfold_owner cannot. suggest_predicates() names the predicate.
+-- Asks nothing: the answer would change a rule on every node from the tenant's node, where memfold_owner cannot.
+-- suggest_predicates() names the predicate. Not in citus.sql, because functions of a shard need it too.
 create or replace function memfold_internal._ask_cardinality(
     p_tenant_id text, p_bucket_id text, p_predicate text, p_memory_id uuid, p_other_id uuid
 ) returns uuid
@@ -195,8 +195,8 @@ $body$;
 comment on function memfold.create_shard_functions() is
 'Creates, on Citus, memfold''s functions over the tables of each shard, on its node, and drops those of shards that have moved away: the
 calls of _shard_calls() then take about as long as on one server. Run it after shards were moved or split; until then, calls of these
-tenants are slower. Writers go on; result is created, updated, unchanged, or an error: run it again. shard_id is null for what could not be
-dropped. For members of memfold_owner.';
+tenants are slower. Writers continue; result is created, updated, unchanged, or an error: run it again. shard_id is null for what could not
+be dropped. For members of memfold_owner.';
 
 create or replace function memfold_internal._shard_functions_state(shard text) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -251,7 +251,7 @@ begin
 end;
 $body$;
 comment on function memfold.drop_shard_functions() is
-'Drops what create_shard_functions() created, on all nodes, and returns for how many shards. Calls go on, more slowly. Run it before you
+'Drops what create_shard_functions() created, on all nodes, and returns for how many shards. Calls then take longer. Run it before you
 alter memfold''s tables. For members of memfold_owner.';
 
 create or replace function memfold_internal._shard_schema(tenant_id text) returns text
@@ -414,8 +414,8 @@ begin
     execute format(
         'create or replace function memfold_internal._shard_source() returns text language sql immutable as %L',
         format('select %L::text', v_source));
-    -- Another release, or another way of creating them, gets schemas of other names: no call begins with functions of one and ends with
-    -- those of the other.
+    -- Another release, or another way of creating them, gets schemas of other names, so that no call begins with functions of one
+    -- and ends with those of the other.
     execute format(
         'create or replace function memfold_internal._shard_schema_name(shard_id bigint) returns text language sql immutable parallel safe'
         -- with the cast it is immutable, and is inlined

@@ -28,12 +28,12 @@ def extension_directory(pg_config: str) -> Path:
     except OSError as error:
         raise InstallError(
             f"cannot run {pg_config}: {error.strerror}\n"
-            "Say which server's: --pg-config /usr/lib/postgresql/17/bin/pg_config"
+            "Name the server's: --pg-config /usr/lib/postgresql/17/bin/pg_config"
         ) from None
     directory = Path(done.stdout.strip()) / "extension"
     if not directory.is_dir():
         raise InstallError(
-            f"there is no directory {directory}\nIs the server of {pg_config} installed, and not its client only?"
+            f"there is no directory {directory}\nIs the server of {pg_config} installed, or only its client?"
         )
     return directory
 
@@ -93,7 +93,7 @@ def main() -> int:
         print(f"installed in {directory}: {', '.join(written)}")
         print("now, in a database with memfold: create extension memfold_py cascade;")
     else:
-        print(f"memfold_py {__version__} is in {directory} already")
+        print(f"memfold_py {__version__} is already in {directory}")
     return 0
 
 

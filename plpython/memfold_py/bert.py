@@ -1,7 +1,7 @@
 """BERT in numpy, from its weights in safetensors: models without an ONNX file run without torch.
 
-Small models only are worth it: all-MiniLM-L6-v2 takes some milliseconds a sentence, in a process that needs neither a
-compiler nor files other than the weights. The vectors are those of torch to 1e-6.
+It is worthwhile for small models only: all-MiniLM-L6-v2 takes a few milliseconds per sentence, in a process that needs
+neither a compiler nor files other than the weights. The vectors are those of torch to 1e-6.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class Model(Protocol):
     def encode(self, texts: list[str]) -> Any:
         """The texts' vectors: a numpy array of float32, [len(texts), dimensions].
 
-        Of length 1 if the model normalises. What a text is padded to, its neighbours in the call decide, which can
-        change the last bits of its vector.
+        Of length 1 if the model normalises. The other texts of the call determine the padding, which can change the
+        last bits of a vector.
         """
 
 
@@ -98,7 +98,7 @@ def load(path: str, threads: int) -> Model:
             return _SentenceTransformers(directory, modules, threads)
     except ModelError:
         raise
-    except Exception as error:  # whatever the libraries raise for damaged or foreign files
+    except Exception as error:  # the libraries raise many types for damaged or foreign files
         raise ModelError(f"the model in {path} cannot be loaded: {type(error).__name__}: {error}") from error
     missing = "sentence_transformers"
     if graph is not None and modules.plain:
@@ -205,7 +205,7 @@ class _Onnx(_Tokenized):
         self._inputs = [entry.name for entry in self._session.get_inputs()]
         if unknown := set(self._inputs) - {"input_ids", "attention_mask", "token_type_ids"}:
             raise ModelError(
-                f"the ONNX file wants {', '.join(sorted(unknown))}, which a tokenizer does not give"
+                f"the ONNX file needs {', '.join(sorted(unknown))}, which a tokenizer does not provide"
             )
         outputs = [entry.name for entry in self._session.get_outputs()]
         named = [name for name in ("last_hidden_state", "token_embeddings") if name in outputs]

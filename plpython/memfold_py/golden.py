@@ -1,7 +1,7 @@
-"""The required results of lemmatising, whatever dictionary is installed: pairs of texts, and checksums of dictionaries.
+"""The required results of lemmatising with any dictionary: pairs of texts, and checksums of dictionaries.
 
-A pair that fails says that facts would be folded that are two. A checksum that fails says that simplemma's dictionary
-is not the one that stored hashes were made with, under the same version; texts stored before would not fold with new ones.
+If a pair fails, two facts would be merged. If a checksum fails, simplemma's dictionary differs from the one that stored
+hashes were made with, although its version is the same: new texts would not merge with stored ones.
 """
 
 from __future__ import annotations

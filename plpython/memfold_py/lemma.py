@@ -2,7 +2,7 @@
 
 What becomes one text is stored as one fact, silently. Replacing too little costs nothing, replacing too much loses
 facts. So a word is replaced by its lemma only if it is written wholly in lower case and of letters alone (a capitalised
-word may be a name), is no function word, stands in simplemma's dictionary (simplemma also guesses; guesses are not
+word may be a name), is not a function word, is in simplemma's dictionary (simplemma also guesses; guesses are not
 used), and is one of the few forms in ``_FORMS``, which leave person, mood, voice and degree as they are.
 """
 
@@ -18,7 +18,7 @@ from memfold_py import UnknownLanguageError
 from memfold_py.words import FUNCTION, IRREGULAR, OWN_SENSE
 
 LANGUAGES = ("de", "en", "es", "fr", "it", "pt")
-"""The languages that have lists of function words and golden pairs. Others have negation or roles in the endings."""
+"""The languages that have lists of function words and golden pairs. Other languages express negation or roles by endings."""
 
 AUTO = "auto"
 
@@ -72,9 +72,9 @@ def check(language: str) -> None:
 def lemmatize(text: str, language: str) -> str:
     """Replace inflected words of ``text`` by their lemmas, and leave every other character unchanged.
 
-    ``text`` is as it was written (its case tells names), in Unicode NFC. ``language`` is one of ``languages()``, or
-    ``auto``: then the language is looked for, and where that is not clear nothing changes. Idempotent, and the same
-    in every process. Raises UnknownLanguageError, a ValueError, for another language, ModuleNotFoundError without simplemma.
+    ``text`` is as it was written (its case distinguishes names), in Unicode NFC. ``language`` is one of ``languages()``, or
+    ``auto``: then the language is detected, and unclear text is left unchanged. Idempotent, and the same in every
+    process. Raises UnknownLanguageError, a ValueError, for another language, ModuleNotFoundError without simplemma.
     """
     if language == AUTO:
         found = detect(text)
@@ -97,8 +97,8 @@ def lemmatize(text: str, language: str) -> str:
 def detect(text: str) -> str | None:
     """The one of ``languages()`` that ``text`` is in, or None if it is unclear.
 
-    Clear is: three different words or more, at least 60 % of them known in that language, and a sixth fewer in any other.
-    The first call in a process reads all six dictionaries.
+    It is clear if it has three different words or more, at least 60 % of them known in that language, and a sixth fewer in
+    any other. The first call in a process reads all six dictionaries.
     """
     if len(set(_WORD.findall(text))) < 3:
         return None

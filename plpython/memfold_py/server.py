@@ -19,10 +19,10 @@ from typing import Any
 from memfold_py import UnknownLanguageError, __version__, embed, golden, lemma, tokens
 
 SESSIONS = "MEMFOLD_MODEL_SESSIONS"
-"""The environment variable that says how many sessions of a database may hold models at the same time; default 4."""
+"""The environment variable for how many sessions of a database may hold models at the same time; default 4."""
 
 THREADS = "MEMFOLD_MODEL_THREADS"
-"""The environment variable that says in how many threads a session computes; default 1."""
+"""The environment variable for the number of threads in which a session computes; default 1."""
 
 _PACKAGES = {
     "simplemma": "",
@@ -75,9 +75,8 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
             raise Refusal(
                 "MF057",
                 "too many sessions hold an embedding model",
-                f"{_sessions(None)} may in this database, and do ({SESSIONS} in the server's environment).",
-                "Let one of them do it. ingest_memory() stores without a vector until then, and embed_pending() makes "
-                "up for it.",
+                f"At most {_sessions(None)} may in this database ({SESSIONS} in the server's environment).",
+                "Use one of them. Other sessions store without a vector (ingest_memory), and embed_pending() adds it later.",
             )
         vectors = call(GD, sql_version, function, *args)
         if len(vectors[0]) != dimensions:
@@ -85,7 +84,7 @@ def run(plpy: Any, GD: dict[str, Any], sql_version: str, function: str, *args: A
                 "MF014",
                 "the embedding has the wrong number of dimensions",
                 f"Model {args[0]!r} is registered with {dimensions} dimensions, the server's has {len(vectors[0])}.",
-                "Register it under another name, with the dimensions that it has.",
+                "Register it under another name, with its actual number of dimensions.",
             )
         # a float32 as a double prints digits that are read as the same float32
         return ["[" + ",".join(map(repr, vector)) + "]" for vector in vectors]
@@ -136,7 +135,7 @@ def _lemmatize(session: _Session, text: str, profile: str) -> str:
         raise Refusal(
             "MF011",
             f'there is no profile "{profile}"',
-            f"This package has {_profile(session, 'en')} and the like.",
+            f"This package has profiles such as {_profile(session, 'en')}.",
             "See docs/plpython.md for the profiles.",
         )
     if forms != lemma.forms_version():
@@ -250,7 +249,7 @@ def _refusing() -> Iterator[None]:
         ) from error
     except LookupError as error:
         if isinstance(error, (KeyError, IndexError)):
-            raise  # a mistake of ours
+            raise  # a bug here
         raise Refusal(
             "MF058",
             "the model is missing",

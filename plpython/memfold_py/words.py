@@ -2,8 +2,8 @@
 
 FUNCTION: function words, negations, quantifiers, modal verbs, numerals, and auxiliaries. They decide who does what to
 whom, how often and whether at all; two texts that differ in one of them are two facts.
-OWN_SENSE: forms that have a meaning their lemma has not (glasses, shorts, échecs), or are forms of two words.
-IRREGULAR: English forms that no rule derives from their lemma and that may be replaced all the same.
+OWN_SENSE: forms with a meaning that their lemma lacks (glasses, shorts, échecs), or that are forms of two words.
+IRREGULAR: English forms that no rule derives from their lemma but that may still be replaced.
 """
 
 from __future__ import annotations

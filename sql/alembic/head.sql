@@ -1,6 +1,6 @@
 -- Runs before the files where no extension can be installed; CREATE EXTENSION does all this itself.
 set local client_min_messages = warning;
--- The files require this setting, whatever the database's default.
+-- The files require this setting, regardless of the database's default.
 set local standard_conforming_strings = on;
 
 do $$

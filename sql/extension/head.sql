@@ -14,5 +14,5 @@ $$;
 
 create schema memfold_internal;
 
--- The files require this setting, whatever the database's default.
+-- The files require this setting, regardless of the database's default.
 set local standard_conforming_strings = on;

@@ -25,7 +25,8 @@ begin
                     current_user);
         end;
     end if;
-    -- Members of both roles are bound to one tenant (tenant_roles); those of memfold_tenant have the rights of an application.
+    -- Members of memfold_agent and memfold_tenant are bound to one tenant (tenant_roles); those of memfold_tenant have the rights of an
+    -- application.
     if not pg_catalog.pg_has_role('memfold_tenant', 'memfold_agent', 'member') then
         grant memfold_agent to memfold_tenant;
     end if;
@@ -44,7 +45,7 @@ comment on schema memfold_internal is
 comment on schema memfold is
 'memfold: folds duplicate memories of AI agents into one. Start with: select * from memfold.ingest_memory(...)';
 
--- PostgreSQL 18 has a built-in function; for earlier versions the id is put together as text.
+-- PostgreSQL 18 has a built-in function; earlier versions assemble the id as text.
 do $do$
 begin
     execute 'create function memfold_internal._new_id() returns uuid language sql volatile parallel safe return ' || case

@@ -58,7 +58,7 @@ as $$
 begin
     return pg_catalog.encode(pg_catalog.substring(pg_catalog.sha256(
         pg_catalog.convert_to(bucket_id, 'UTF8')
-        -- No text contains a zero byte. Null is written as the empty text, which is no canonical form of a subject or predicate.
+        -- No text contains a zero byte. Null is written as the empty text, which is never the canonical form of a subject or predicate.
         || E'\\x00'::bytea || pg_catalog.convert_to(memory_type, 'UTF8')
         || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._prose_1(subject), ''), 'UTF8')
         || E'\\x00'::bytea || pg_catalog.convert_to(coalesce(memfold_internal._predicate_1(predicate), ''), 'UTF8')
@@ -66,4 +66,4 @@ begin
 end;
 $$;
 comment on function memfold_internal._scope_key is
-'What identifies a scope: the first 16 bytes of a SHA-256 over bucket, type, canonical subject and canonical predicate.';
+'Identifies a scope: the first 16 bytes of a SHA-256 over bucket, type, canonical subject and canonical predicate.';

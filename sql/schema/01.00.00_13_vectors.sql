@@ -24,11 +24,11 @@ create table memfold.embedding_models (
 comment on table memfold.embedding_models is
 'The embedding models whose vectors are accepted; vectors of different models are never compared.';
 comment on column memfold.embedding_models.merge_threshold is
-'The cosine above which tier 2 merges. Null: nobody has measured the model, so no cosine of it merges (register_embedding_model).';
+'The cosine above which tier 2 merges. Null: the model has not been measured, so its cosines never merge (register_embedding_model).';
 comment on column memfold.embedding_models.calibration_id is
-'The calibration that the thresholds come from. Null: they are those that memfold ships, or were set manually.';
+'The calibration that the thresholds come from. Null: they ship with memfold or were set manually.';
 comment on column memfold.embedding_models.score_function is
-'The function of schema memfold_internal, generated from the calibration, that scores pairs instead of their cosine. Null: the cosine.';
+'Function in schema memfold_internal, generated from the calibration, whose score replaces the cosine. Null: the cosine decides.';
 comment on column memfold.embedding_models.candidate_threshold is
 'With a score_function: the cosine at or above which a neighbour is scored.';
 comment on column memfold.embedding_models.score_merge_threshold is

@@ -67,7 +67,7 @@ comment on table memfold.policies is
 'The rules of a bucket, which decide candidates and verdicts. ''*'' stands for any; only the most specific row applies: (tenant, bucket,
 type), (tenant, bucket), tenant, default. Written by set_policy().';
 comment on column memfold.policies.key_fields is
-'What the content hash covers in addition to the content: a list of type, subject, predicate, separated by commas.';
+'Fields that the content hash covers besides the content: type, subject, predicate, separated by commas.';
 comment on column memfold.policies.metadata_keys is 'Metadata keys whose values are part of the content hash.';
 comment on column memfold.policies.scope is
 'Where tier 2 looks for neighbours: predicate = same bucket, type, subject and predicate; bucket = the whole bucket.';
@@ -84,13 +84,12 @@ comment on column memfold.policies.merge_veto is
 'Score of the words of two texts, in [0, 1], below which a pair does not merge automatically but is escalated (the veto). 0: off. Also off
 if the guard is off.';
 comment on column memfold.policies.on_ambiguous is
-'What row 11 does: judge and review queue a judgement, synthesise asks a judge for one text that says what both say, insert adds the
-text.';
+'Effect of row 11: judge and review queue a judgement, synthesise asks a judge for one text that combines both, insert adds the text.';
 comment on column memfold.policies.on_merge is
-'What an automatic merge of a different text (rows 8 and 9) does: strengthen = the candidate''s text becomes an alias; replace = the newer
-text becomes the root, the older its alias; synthesise = a judge writes one text that says what both say.';
+'Effect of an automatic merge of a different text (rows 8 and 9): strengthen = the candidate''s text becomes an alias; replace = the newer
+text becomes the root, the older its alias; synthesise = a judge writes one text that combines both.';
 comment on column memfold.policies.on_refinement is
-'What an automatic merge (on_merge => strengthen) does if the newer text says everything the older says, and more: replace = the newer
+'Effect of an automatic merge (on_merge => strengthen) if the newer text says everything the older says, and more: replace = the newer
 text becomes the root, the older its alias; escalate = a judge is asked; merge = the same as any other merge.';
 comment on column memfold.policies.max_content_length is 'Maximum length of the content, in bytes of UTF-8.';
 comment on column memfold.policies.max_metadata_size is 'Maximum size of the metadata, in bytes of its text form.';
@@ -100,13 +99,13 @@ comment on column memfold.policies.session_neighbours is
 comment on column memfold.policies.metadata_max is
 'Metadata keys that keep their largest number, regardless of metadata_merge.';
 comment on column memfold.policies.on_judge_failure is
-'What happens when the last attempt of a synthesis fails: keep = both memories stay, replace = the newer replaces the older.';
+'Effect of a synthesis whose last attempt fails: keep = both memories stay, replace = the newer replaces the older.';
 comment on column memfold.policies.rehash_run is
 'The run of rehash_bucket() in progress. Null: none, and the columns rehash_from_... have no meaning.';
 comment on column memfold.policies.rehash_from_canonicalizer is
 'The canonicalizer of the texts that the run has not reached; likewise rehash_from_key_fields and rehash_from_metadata_keys.';
 comment on column memfold.policies.max_session_repeats is
-'How many times one session (session_id) may state one text: a further call is refused (MF055). Null: no limit.';
+'How many times one session (session_id) may state one text; further calls are refused (MF055). Null: no limit.';
 comment on column memfold.policies.embed is
 'Where the vector of a text that arrives without one is computed: client (later, with attach_embedding()) or in_database (by embed_text()
 of memfold_py, if tier 1 does not match).';
@@ -116,8 +115,8 @@ comment on column memfold.policies.segmenter is
 'What the lexical tier treats as words in text without spaces: each character, or the words that memfold_py finds (zh Chinese, ja
 Japanese).';
 comment on column memfold.policies.agent_actions_per_hour is
-'How many memories one agent (a member of memfold_agent, not of memfold_app) may reject or reword, questions answer, and events undo in an
-hour: a further call is refused (MF066). What it states does not count. Of the row for all types.';
+'How often per hour an agent (a member of memfold_agent, not of memfold_app) may reject or reword a memory, answer a question or undo an
+event; further calls are refused (MF066). Statements do not count. Only read in rows of memory_type ''*''.';
 insert into memfold.policies default values;
 
 create function memfold_internal._is_cycle(cycle interval) returns boolean
@@ -187,8 +186,8 @@ comment on column memfold.options.sweep_interval is 'How often maintenance calls
 comment on column memfold.options.prune_interval is 'How often maintenance calls prune_memories(). 0: never.';
 comment on column memfold.options.link_interval is 'How often maintenance calls ask_links(). 0: never.';
 comment on column memfold.options.consolidate_budget is
-'How many questions about a bucket may wait when maintenance calls consolidate(): it asks at most as many as are missing to this number,
-1 to 1000000. Counted are questions of runs, and those of ingest for a judge that have waited for a consolidate_interval.';
+'Maximum number of questions about a bucket that may wait, 1 to 1000000: maintenance lets consolidate() ask only the number that remains.
+Counted are questions of runs, and those of ingest for a judge that have waited for a consolidate_interval.';
 comment on column memfold.options.text_search is
 'The text search configuration that search_memories() uses for words, such as english; schema-qualified unless it is in pg_catalog.
 simple: words as they are. Only read in rows of memory_type ''*''.';

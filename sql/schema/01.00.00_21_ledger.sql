@@ -133,16 +133,16 @@ comment on table memfold.memory_counters is
 its aliases (alias_*). memory_totals adds the two. To change a tree or its counters, a call locks the root''s row here.';
 comment on column memfold.memory_counters.root_id is 'As in memories: aliases only.';
 comment on column memfold.memory_counters.is_additive is
-'Roots: a later statement only counts, and changes nothing else. The memory is active and has no validity; if it is on a timeline, it was
-stated last there, it is current for ever, and nobody has said that two values of its slot hold together.';
+'Roots: a later statement is only counted. The memory is active and has no validity; if it is on a timeline, it was stated last there and
+is current for ever, and nobody has decided that two values of its slot hold together.';
 comment on column memfold.memory_counters.on_timeline is
-'Roots: when the memory is current follows from the statements of other values too, or from a validity, and is in memory_intervals.';
+'Roots: when the memory is current depends on other values or on a validity too, and is in memory_intervals.';
 comment on column memfold.memory_counters.is_related is
 'Somebody has decided that this text contradicts another one, or that the two hold together.';
 comment on column memfold.memory_counters.aliases is 'Roots: how many texts have been merged into this one.';
 comment on column memfold.memory_counters.observations is 'Observations in force of this text.';
 comment on column memfold.memory_counters.independent is
-'Those with a source turn that no earlier observation of this text had, or without source turns.';
+'Observations in force with a source turn that no earlier one of this text had, or without source turns.';
 comment on column memfold.memory_counters.first_seen is 'Null, like last_seen: no observation is in force.';
 comment on column memfold.memory_counters.last_seen is
 'The last observation that states this text, or the last manual supersession that makes it current.';
@@ -150,15 +150,15 @@ comment on column memfold.memory_counters.has_metadata is 'Some observation has 
 comment on column memfold.memory_counters.has_validity is
 'Some observation has valid_from or valid_until, which are read from the ledger.';
 comment on column memfold.memory_counters.alias_observations is
-'Roots: the sum over the aliases, as for the other columns of this name sum or maximum. Null: no alias, or none with an observation.';
+'Roots: the sum over the aliases; other alias_* columns are a sum, minimum or maximum. Null: no alias has an observation.';
 comment on column memfold.memory_counters.alias_independent is
 'What the aliases add to independent: their sum, less the observations of the tree whose source turns another of its texts had before. May
 be negative.';
 comment on column memfold.memory_counters.access_count is 'How often recall has shown it (merges are not counted here).';
 comment on column memfold.memory_counters.helpful_count is 'Feedback on the memory as it was shown: a merge does not pass it on.';
 comment on column memfold.memory_counters.last_event is
-'Roots: the highest id of the ledger rows that stated, pruned or judged current a text of the tree, or a higher id. The next one gets a
-higher id, whatever the clock says. Null: none has been written yet.';
+'Roots: at least the highest id of the ledger rows that stated, pruned or judged current a text of the tree. The next such row gets a
+higher id, regardless of the clock. Null: none has been written yet.';
 comment on column memfold.memory_counters.valid_from is
 'Roots: time from which recall shows the memory, as stated by its latest observation (by observed_at, event_id). Null: no bound.';
 comment on column memfold.memory_counters.valid_until is
@@ -180,7 +180,7 @@ create index memory_intervals_slot_idx
 on memfold.memory_intervals (tenant_id, slot_key, (case when valid_to is null then 'infinity' else valid_to end))
 where slot_key is not null;
 comment on table memfold.memory_intervals is
-'When a memory was or will be current: [valid_from, valid_to); valid_to null: for ever. Of values of slots, of contradictions, and of
+'When a memory was or will be current: [valid_from, valid_to); valid_to null: for ever. Only for values of slots, contradictions, and
 memories with a validity; all others are current from their first observation on. Derived from the ledger.';
 comment on column memfold.memory_intervals.slot_key is 'The scope (memories.scope_key) whose single value this is. Null: of no slot.';
 
@@ -252,8 +252,8 @@ create index memory_events_memory_idx on memfold.memory_events (tenant_id, memor
 create index memory_events_target_idx on memfold.memory_events (tenant_id, target_id, action, tier) where target_id is not null;
 create index memory_events_undoes_idx on memfold.memory_events (tenant_id, undoes, event_id) where undoes is not null;
 create index memory_events_run_idx on memfold.memory_events (tenant_id, run_id) where run_id is not null;
--- Decisions about texts, without their many restatements. The condition is that of the view memfold_internal._decisions, and short,
--- because each INSERT prepares it again.
+-- Decisions about texts, without their many restatements. The condition is that of the view memfold_internal._decisions; it is
+-- short because each INSERT prepares it again.
 create index memory_events_decisions_idx on memfold.memory_events (tenant_id, memory_id, event_id) where tier > 1;
 -- Rows that erasure must find by their contents: those that name other memories with the guard's signals, which contain words of both
 -- texts, and those whose source turns have no row in memory_sources, because they are not observations.
@@ -263,8 +263,8 @@ comment on table memfold.memory_events is
 'The ledger: every observation and every decision, append-only. All state of memories is a function of it, in the order of event
 ids. No foreign keys.';
 comment on column memfold.memory_events.event_id is
-'A UUID of version 7. Of two rows about the same memories the later one has the higher id, even if the clock was set back ("recorded_at"
-has its time).';
+'A UUID of version 7. Of two rows about the same memories the later one has the higher id, even if the clock was set back (its
+time is in recorded_at).';
 comment on column memfold.memory_events.action is
 'inserted, merged, replaced, superseded, escalated, historical, rejected; embedded (a late vector), judged, pruned; undone (the decision),
 withdrawn (the decision and what was stated) or restored, of the event undoes; erased, rehashed (after a rehash another text
@@ -274,7 +274,8 @@ comment on column memfold.memory_events.method is
 fallback (tier 3); plain, rehash. For action erased, what was to be erased: source, memory, bucket or tenant. erasure: a merge that
 replaces one whose text was erased.';
 comment on column memfold.memory_events.memory_id is
-'The text that the candidate matched or created; of two stored memories, the newer. Null: refused by a rule, no text.';
+'The text that the candidate matched or created; of two stored memories, the newer. Null: a rule refused the candidate, so there is no
+text.';
 comment on column memfold.memory_events.target_id is
 'merged in tier 2 or 3: the memory that memory_id was merged into (replaced: the memory that was merged into memory_id). merged in tier 1:
 the root, if an alias matched. superseded, historical: the value it competed with. escalated: the neighbour.';
@@ -293,7 +294,7 @@ comment on column memfold.memory_events.valid_from is 'Time from which the fact 
 comment on column memfold.memory_events.valid_until is
 'Time until which the fact holds, exclusive, as given by the caller. Null: no bound.';
 comment on column memfold.memory_events.undoes is
-'For undone, withdrawn and restored: the event that this is about. The last row about an event says what holds of it.';
+'For undone, withdrawn and restored: the event that this is about. The last row about an event gives its present state.';
 comment on column memfold.memory_events.actor is 'Login role of the caller, or the judge.';
 comment on column memfold.memory_events.cause is 'For action erased: what was erased (the text, a number of ledger rows).';
 
@@ -307,8 +308,8 @@ create type memfold_internal.statement as (
     holds tstzrange
 );
 comment on type memfold_internal.statement is
-'A statement in force about a root: of which value, of which slot (null: none), when, and in which time it says that the value holds.
-is_timed: it came with a validity.';
+'A statement in force about a root: its value, its slot (null: none), when it was made, and the time that it covers. is_timed: it came with
+a validity.';
 
 create type memfold_internal.derived_time as (
     memory_id uuid,
@@ -326,7 +327,8 @@ create type memfold_internal.rivalry as (
     rivals uuid[],
     current_ids uuid[]
 );
-comment on type memfold_internal.rivalry is 'Slots, and memories, that may become current when something is taken away: see _rivalry().';
+comment on type memfold_internal.rivalry is
+'Slots and contradicting memories in which another value may become current after a removal: see _rivalry().';
 
 -- Runs -------------------------------------------------------------------------------------------------------------
 

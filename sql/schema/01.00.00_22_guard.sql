@@ -1,5 +1,5 @@
--- Antonyms, which reverse a statement: the guard prevents a merge if one text has a word and the other its antonym. Synonyms, which
--- the guard treats as one word.
+-- Antonyms reverse a statement: the guard prevents a merge if one text has a word and the other its antonym. It treats synonyms as one
+-- word.
 
 create table memfold.antonyms (
     tenant_id text collate "C" not null default '*',
@@ -15,7 +15,7 @@ create table memfold.antonyms (
 
 comment on table memfold.antonyms is
 'Words that reverse a statement, one row per pair, read in both directions: two texts that differ in such a pair are never merged
-automatically. Also words that say the same (kind ''synonym''): the guard treats them as one word. Rows of tenant ''*'' ship with memfold
+automatically. Also synonyms (kind ''synonym''), which the guard treats as one word. Rows of tenant ''*'' ship with memfold
 and apply to all tenants; rows of a tenant extend them for that tenant.';
 comment on column memfold.antonyms.tenant_id is 'The tenant that the pair applies to; ''*'' for all.';
 comment on column memfold.antonyms.word is

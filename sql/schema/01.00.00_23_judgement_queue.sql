@@ -48,7 +48,7 @@ create index judgements_queue_idx on memfold.judgements
 (tenant_id, (kind = 'review'), next_attempt_at, judgement_id) where status in ('open', 'leased');
 create index judgements_memory_idx on memfold.judgements (tenant_id, memory_id);
 create index judgements_other_idx on memfold.judgements (tenant_id, other_id);
--- Finds the members of a cluster by their rows of status part: under row-level security, no index on an array is used.
+-- Finds the members of a cluster by their rows of status part: under row-level security, an index on an array is not used.
 create index judgements_cluster_idx on memfold.judgements (tenant_id, cluster_id) where cluster_id is not null;
 create index judgements_run_idx on memfold.judgements (tenant_id, run_id) where run_id is not null;
 create index judgements_waiting_idx on memfold.judgements (tenant_id, run_id, judgement_id)

@@ -52,4 +52,5 @@ create type memfold_internal.decision as (
 );
 comment on type memfold_internal.decision is
 'Result of _decide(): the action, the stored text that matched (memory_id, with its root), the memory it concerns (target_id), the kind of
-judgement to queue, and another value of the same subject and predicate, if nobody has said how many it has (other_value).';
+judgement to queue, and another value of the same subject and predicate, if the predicate''s number of values is not declared
+(other_value).';

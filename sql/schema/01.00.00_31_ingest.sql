@@ -24,13 +24,13 @@ create type memfold.ingest_result as (
 );
 comment on type memfold.ingest_result is
 'action: inserted, merged, replaced, superseded, escalated, historical or rejected. memory_id: the memory that now holds the fact (for a
-merge, the active one). tier 1 to 3 and method say what decided; similarity is the cosine to the own text of the memory that it was
-decided against, for method lexical the Jaccard similarity of words. similar: as in memory_events.similar_memories.';
+merge, the active one). tier (1 to 3) and method: what decided. similarity: the cosine to the text of the memory that it was decided
+against, not of an alias; for method lexical, the Jaccard similarity of words. similar: as in memory_events.similar_memories.';
 
 create type memfold_internal.attempt as (result memfold.ingest_result, progress text);
 comment on type memfold_internal.attempt is
-'What a fast path returns: its result, or progress, which says what it left behind if the general path must go on. known: the bucket holds
-the text; unknown: it does not, by the default rules; locked: the call holds the lock of the scope, and the present rules were checked;
+'What a fast path returns: its result, or its progress if the general path must continue. known: the bucket holds the text; unknown: it
+does not, by the default rules; locked: the call holds the lock of the scope, and the present rules were checked;
 row held: the call may hold the row of a root; null: nothing.';
 create type memfold.pending_memory as (memory_id uuid, bucket_id text, content text, created_at timestamptz);
 comment on type memfold.pending_memory is 'A memory that was stored without a vector, and the text to embed.';

@@ -19,7 +19,7 @@ comment on type memfold.batch_result is
 null: it was ingested.';
 
 create type memfold_internal.batch_turn as (memory_id uuid, turn text collate "C", event_id uuid);
-comment on type memfold_internal.batch_turn is 'A source turn that a candidate of a batch has brought to its text.';
+comment on type memfold_internal.batch_turn is 'A source turn that a candidate of a batch has added to its text.';
 
 -- Vectors are in an array of their own, because every statement reads all candidates, but only a few read vectors. Candidates are
 -- composites, because an array of these is read in a third of the time of one array per field.
@@ -56,10 +56,10 @@ create type memfold_internal.batch as (
 );
 comment on type memfold_internal.batch is
 'A batch in the steps of _ingest_batch(). buckets, types, policies: one for each bucket and type that it names, in their order, and
-policy_of a candidate''s; singles: its predicates that have one value at a time; undeclared: those of which nobody has said; aliased,
-latest: see _lock_roots(). By position: items (candidates, without vector and policy until they are decided one by one), embeddings (unit vectors; null: there are none), classes, the
-text with the hash and its root (matched, roots, root_scopes), scope_keys (wide: the lock must be the bucket''s), firsts (the position of
-the first with the same new text), first_of_key, known (the event of a key that was used), ids for what is written, results of those that
-were decided one by one. A class is error (refused), known (its key is), again (the key of an earlier one), hit (adds to an active memory,
-in any order with others), todo (its text is not known), then new (the first of a new text) or repeat (a further one), and rest:
-everything else.';
+policy_of a candidate''s; singles: its predicates that have one value at a time; undeclared: those without a declaration; aliased, latest:
+see _lock_roots(). By position: items (candidates, without vector and policy until they are decided one by one), embeddings (unit vectors;
+null: there are none), classes, the text with the hash and its root (matched, roots, root_scopes), scope_keys (wide: the lock must be the
+bucket''s), firsts (the position of the first with the same new text), first_of_key, known (the event of a key that was used), ids for what
+is written, results of those that were decided one by one. A class is error (refused), known (its key was used), again (its key is that of
+an earlier one), hit (adds to an active memory, in any order with others), todo (its text is not known), then new (the first of a new text)
+or repeat (a further one), and rest: everything else.';

@@ -29,16 +29,17 @@ comment on type memfold.found_memory is
 'A memory that search_memories() shows. similarity: the cosine of the text shown; matched_similarity: that of the text found (null: it has
 no vector of the model, or the search has none). matched_id: the nearest of its texts, which may be an alias; matched_content: that text.
 word_share: the share of the query''s words that this text has, in [0, 1], rare words counting more (null: none, or a search by vector
-only). confidence: effective, that is after decay. score: what it is ranked by; the best of its own and those of collapsed_ids, which say
-the same and are not shown. collapsed_into: with show_collapsed, the memory shown instead. valid_from: since when it is current; without a timeline or a validity, first_seen. disputed_by: memories that may say otherwise, newest first, at most three: an open question is about both, or it is another value of the
-same subject and predicate, of which nobody has said how many it has. complete: about the whole search, so the same
-in each row: false if it has not examined every text that it could have found; a NOTICE says why.';
+only). confidence: effective, that is, after decay. score: what it is ranked by; the best of its own and those of collapsed_ids, which say
+the same and are not shown. collapsed_into: with show_collapsed, the memory shown instead. valid_from: when it became current; without a
+timeline or a validity, first_seen. disputed_by: memories that may contradict it, newest first, at most three: those in an open question
+with it, and other values of the same subject and predicate if its number of values is not declared. complete: the same in each row; false
+if the search has not examined every text that it could have found (a NOTICE explains why).';
 
 create type memfold_internal.dispute as (
     memory_id uuid,
     others uuid[]
 );
-comment on type memfold_internal.dispute is 'A memory, and those that may say otherwise: see _disputes().';
+comment on type memfold_internal.dispute is 'A memory, and those that may contradict it: see _disputes().';
 
 create type memfold_internal.recall_rule as (
     guard text,

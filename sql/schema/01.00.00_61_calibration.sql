@@ -39,7 +39,7 @@ comment on column memfold.labelled_pairs.evidence is
 'For collected pairs: person or judge (a verdict), undo (a merge that was undone), object (another value of a single-valued predicate),
 merge (an automatic merge that still holds), neighbours (near, and both kept).';
 comment on column memfold.labelled_pairs.weak is
-'Nobody has looked at the pair: merge and neighbours. Calibration leaves it out unless told otherwise.';
+'Nobody has checked the pair (evidence merge or neighbours). Calibration omits it unless asked to include it.';
 comment on column memfold.labelled_pairs.memory_a is 'For collected pairs: the memory with text content_a.';
 comment on column memfold.labelled_pairs.memory_b is 'For collected pairs: the memory with text content_b.';
 comment on column memfold.labelled_pairs.labelled_by is 'The role that submitted the label.';
@@ -72,7 +72,7 @@ comment on column memfold.calibrations.merge_threshold is 'A pair above it is me
 comment on column memfold.calibrations.judge_threshold is
 'At or above it a judge is asked about a pair: a score, or without a score a cosine.';
 comment on column memfold.calibrations.report is
-'What was measured: counts, rates with their bounds per class, the trade-off. No texts.';
+'The measurements: counts, rates with their bounds per class, the trade-off. No texts.';
 comment on column memfold.calibrations.fingerprint is
 'SHA-256 of the labelled pairs that it was derived from: canonical texts, labels, cosines.';
 comment on column memfold.calibrations.method is

@@ -7,7 +7,8 @@ create type memfold.erasure as (
 );
 comment on type memfold.erasure is
 'Result of one call: erased texts (memories and aliases), texts that lost observations but stay because other sources support them, and
-erased ledger rows. current_again: values that became current by it. remaining: texts left for another call; for a bucket or tenant the count stops at 1,000.';
+erased ledger rows. current_again: values that became current as a result. remaining: texts left for another call; for a bucket or tenant
+the count stops at 1,000.';
 
 -- No statistics on columns of text: the planner does not need them, and pg_statistic would keep samples of erased text.
 do $$

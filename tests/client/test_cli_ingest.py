@@ -238,8 +238,12 @@ def test_status_and_doctor_say_that_nobody_answers(run: Run, db: DB) -> None:
 
     def said(*arguments: str) -> list[str]:
         """The warning of both commands; nothing if neither has one."""
-        status = [line for line in run("status", *arguments).stderr.splitlines() if "nothing has" in line]
-        doctor = [line for line in run("doctor", *arguments).stdout.splitlines() if "nothing has" in line]
+        status = [
+            line for line in run("status", *arguments).stderr.splitlines() if "none was answered" in line
+        ]
+        doctor = [
+            line for line in run("doctor", *arguments).stdout.splitlines() if "none was answered" in line
+        ]
         assert [line.removeprefix("warning: ") for line in status] == [
             line.removeprefix("warning  ") for line in doctor
         ]
@@ -250,9 +254,7 @@ def test_status_and_doctor_say_that_nobody_answers(run: Run, db: DB) -> None:
 
     assert said() == []
     db.execute("update judgements set created_at = now() - interval '73 hours'")
-    told = (
-        "warning: 2 questions wait, the oldest for 3 days, and nothing has answered one in that time: memfold"
-    )
+    told = "warning: 2 questions wait, the oldest for 3 days, and none was answered in that time: run memfold"
     (line,) = said()
     assert line.startswith(told)
     db.execute(

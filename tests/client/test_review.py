@@ -573,7 +573,8 @@ def test_stats_warns_when_nobody_judges(dsn: str, db: DB) -> None:
     db.execute("update memfold.judgements set created_at = now() - interval '25 hours'")
     result = CliRunner().invoke(main, ["stats", "--dsn", dsn, "--tenant", "acme"])
     assert (
-        "warning: tenant acme, bucket default: 1 question has waited for 1 day, and nothing " in result.stderr
+        "warning: tenant acme, bucket default: 1 question has waited for 1 day, and none was "
+        in result.stderr
     )
 
 

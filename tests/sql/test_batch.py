@@ -504,7 +504,7 @@ def test_as_many_vectors_as_candidates(db: DB, given: list[str | None]) -> None:
             [Jsonb(candidates), given],
         )
     assert error.value.sqlstate == "MF035"
-    assert error.value.diag.message_detail == f"It has {len(given)} elements for 2 candidates."
+    assert error.value.diag.message_detail == f"embeddings has {len(given)} elements for 2 candidates."
     assert error.value.diag.message_hint == "Pass one element for each candidate, null if it has no vector."
     assert db.execute("select count(*) from memories").fetchone() == (0,)
 

@@ -180,7 +180,7 @@ def test_rules_for_other_buckets_are_added_if_they_are_asked_for(
     with pytest.raises(psycopg.Error) as error:
         imported(db, crafted, tenant="globex", rules=False)
     assert error.value.sqlstate == "MF054"
-    assert f"which this tenant has not: {table}, " in str(error.value.diag.message_detail)
+    assert f"which this tenant does not have: {table}, " in str(error.value.diag.message_detail)
     found = f"select count(*) from memfold.{table} where tenant_id = 'globex'"
     assert db.execute(found.encode()).fetchone() == (0,)
     # what the tenant has already is no change

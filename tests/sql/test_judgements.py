@@ -501,13 +501,11 @@ def test_a_warning_when_nobody_judges(m: DB) -> None:
     elapse(m, "23 hours")
     assert warning() is None
     elapse(m, "1 hour")
-    assert warning() == (
-        f"1 question has waited for 1 day, and nothing has answered one in that time: {advice}"
-    )
+    assert warning() == (f"1 question has waited for 1 day, and none was answered in that time: run {advice}")
     _, other = pair(m, "User drives a car", "User drives a red car", subject="car")
     elapse(m, "2 days")
     assert warning() == (
-        f"2 questions wait, the oldest for 3 days, and nothing has answered one in that time: {advice}"
+        f"2 questions wait, the oldest for 3 days, and none was answered in that time: run {advice}"
     )
     assert m.execute("select open_judgements, dead_judgements from dedup_stats").fetchone() == (2, 0)
     resolve(m, other.judgement_id, "distinct")

@@ -124,7 +124,7 @@ def test_there_and_back(db: DB) -> None:
         "select memory_id, target_id, action, tier, method, reason, run_id is not null from memory_events"
         " where method = 'rehash'"
     ).fetchone()
-    assert row == (plus.memory_id, c.memory_id, "merged", 2, "rehash", "one text under flat/1", True)
+    assert row == (plus.memory_id, c.memory_id, "merged", 2, "rehash", "equal under flat/1", True)
     settled(db)
     # what was two texts is one, also when it arrives again, and nothing is done twice
     assert ingest(db, "I use C#", function="preview_memory").memory_id == c.memory_id
@@ -329,7 +329,7 @@ def test_a_tombstone_beside_an_active_memory(db: DB, rejected: str) -> None:
     assert db.execute(
         "select memory_id, target_id, reason from memory_events where action = 'rehashed'"
     ).fetchall() == [
-        (ids[rejected], ids[active], "of two texts that are equal under flat/1, a rejected one has no hash")
+        (ids[rejected], ids[active], "rejected, and equal to another text under flat/1: no hash")
     ]
     assert runs(db)[0][1:] == ("2", "0", "0", "1")
     assert ingest(db, "I use C#").memory_id == ids[active]

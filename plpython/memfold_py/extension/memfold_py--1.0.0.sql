@@ -57,7 +57,7 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "lemmatize", content, profile)
 $$;
 comment on function memfold.lemmatize(text, text) is
-'Replaces the content words of a text, that is lower-case words other than function words, with their lemmas. Leaves names (capitals),
+'Replaces the content words of a text, that is, lower-case words other than function words, with their lemmas. Leaves names (capitals),
 negations, numerals, symbols and comparatives unchanged. profile: a name that lemma_profile() returns, or a language. Raises MF011, MF058,
 MF059.';
 
@@ -103,8 +103,8 @@ except ImportError as error: plpy.error(f"the server's Python has no memfold_py:
 return server.run(plpy, GD, "1.0.0", "loaded")
 $$;
 comment on function memfold.loaded_models() is
-'Lists the models that this session holds: how they run (onnx or sentence-transformers), by how many bytes this process grew and how many
-seconds it took to load each, and how many texts each has embedded.';
+'Lists the models that this session holds: how they run (onnx, numpy or sentence-transformers), how many bytes and seconds each took to
+load, and how many texts each has embedded.';
 
 create or replace function memfold.segment_words(content text, language text) returns text[]
 language plpython3u immutable strict parallel safe

@@ -1,7 +1,7 @@
 -- The base of all other modules: authorization, ids and the clock, errors, settings of a transaction, and the check for
 -- the optional extension memfold_py.
 --
--- A public function authorizes its tenant before it locks or writes rows of it, by _authorize_tenant(), or by _authorize_judge() and
+-- A public function authorizes its tenant before it locks or writes the tenant's rows, by _authorize_tenant(), or by _authorize_judge() and
 -- _authorize_queue() where a worker may act for all tenants. They set memfold.tenant_id, which row-level security reads, so that no
 -- statement sees rows of another tenant. Ids are UUIDs of version 7, in the order of events even if the clock was set back.
 --
@@ -64,7 +64,7 @@ begin
     ) then
         perform memfold_internal._fail('MF002', 'the session is not of this tenant',
             format('Role %I is bound to another tenant, or to none.', v_bound),
-            'memfold.tenant_roles says which tenant a member of memfold_agent or memfold_tenant belongs to.');
+            'memfold.tenant_roles lists the tenant of each member of memfold_agent and memfold_tenant.');
     elsif v_bound is null and not v_trusted and (
         p_tenant_id = '*' or current_setting('memfold.tenant_id', true) is distinct from p_tenant_id
     ) then
@@ -72,7 +72,7 @@ begin
             case
                 when p_tenant_id = '*' then 'tenant_id was ''*'', which stands for every tenant: only members of memfold_owner may pass it.'
                 when coalesce(current_setting('memfold.tenant_id', true), '') = '' then 'The setting memfold.tenant_id is empty.'
-                else 'The setting memfold.tenant_id is another tenant than that of the call.'
+                else 'The setting memfold.tenant_id names another tenant.'
             end,
             'Run SET memfold.tenant_id (SET LOCAL behind a transaction pooler) to the tenant of the call.');
     end if;

@@ -12,8 +12,8 @@ begin
     if not memfold_internal._has_python() then
         raise exception 'the extension memfold_py is not installed in this database' using
             errcode = 'MF056',
-            detail = format('%s needs it, and it needs PL/Python (plpython3u), which managed servers do not offer.', p_feature),
-            hint = 'A superuser can add it: create extension memfold_py cascade (docs/plpython.md). Without it: canonicalizer '
+            detail = format('%s needs memfold_py, which needs PL/Python (plpython3u); managed servers do not offer it.', p_feature),
+            hint = 'A superuser can add it: create extension memfold_py cascade (docs/plpython.md). Without it, use canonicalizer '
             'prose, and vectors from the client.';
     end if;
 end;

@@ -14,4 +14,4 @@ begin atomic
     select t.tenant_id from t where t.tenant_id is not null;
 end;
 comment on function memfold.tenants is
-'Returns every tenant that has memories, in order; reads one entry of an index for each. Only for members of memfold_owner.';
+'Returns every tenant that has memories, in order; reads one index entry for each. Only for members of memfold_owner.';

@@ -34,7 +34,7 @@ end
 $$;
 
 comment on function memfold.canonicalize is
-$$Canonical form of a text: two texts with the same form are one fact to tier 1.
+$$Returns the canonical form of a text: two texts with the same form are one fact to tier 1.
 
 prose/1  U+200B, U+2060, U+FEFF and U+00AD dropped; superscripts, subscripts and vulgar fractions kept apart
          (10^5, H_2O, 1 1/2 with U+2044); NFKC; lower case; white space runs to one space; trimmed; one trailing
@@ -44,10 +44,10 @@ flat/1   NFC, lower case; of that only letters with their marks, digits and full
 code/1   line ends to LF; everything else stays.
 exact/1  the text as it is.
 
-predicate/1  of predicates, whatever the policy: a small letter and a capital after it are parted (worksAt), and a capital and a
-         capital with two small letters after it (HTTPServer), all of ASCII; prose/1; _ and - become spaces; prose/1.
+predicate/1  for predicates, regardless of the policy: a space before an ASCII capital that follows a small letter (worksAt), or that
+         follows a capital and precedes two small letters (HTTPServer); prose/1; _ and - become spaces; prose/1.
 
-Immutable: for text of code points assigned in Unicode 14 the same bytes on every server from PostgreSQL 15 on, whatever
-its locale and collations (canonicalizer_selftest() proves it for yours). A profile never changes: other rules get
+Immutable: for text of code points assigned in Unicode 14 the same bytes on every server from PostgreSQL 15 on, regardless
+of locale and collations (canonicalizer_selftest() proves it for yours). A profile never changes: other rules get
 another version. Lower case is the simple mapping of Unicode 14, with final sigma as sigma and any dotted i as i.
 NULL gives NULL. Raises MF011 for an unknown profile. Needs database encoding UTF8.$$;

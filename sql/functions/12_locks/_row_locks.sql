@@ -8,12 +8,12 @@
 --
 -- What must stay true: the order is rules, buckets, scopes (each ascending), judgements, roots by id, aliases by id, sources, ledger. A
 -- call that may hold a row, or that takes keys in a second pass, tries for a key and fails with 40001 instead of waiting. Locking is a
--- separate statement, so that the next one sees what others have committed. docs/decisions/0004 has the reasons. Of tables, the module
+-- separate statement, so that the next one sees what others have committed. docs/decisions/0004 has the reasons. The module
 -- locks rows of memory_counters, and writes adoption_claims and adoption_repeats for triggers of `memfold adopt`.
 
 -- Locks rows of memory_counters in the given order. p_hits: an observation is to be added to the row without a lock on
 -- its scope; raises 40001 if that memory was merged, retired or erased. changed: the rows to which observations cannot
--- simply be added. aliased: whether any of the rows has aliases. latest: when any of the memories was last seen.
+-- simply be added. aliased: whether any of the rows has aliases. latest: the last time that any of the memories was seen.
 create or replace function memfold_internal._lock_roots(
     p_tenant_id text, p_memory_ids uuid[], p_hits boolean[], out changed uuid[], out aliased boolean, out latest timestamptz
 )

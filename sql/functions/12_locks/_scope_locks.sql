@@ -82,7 +82,7 @@ create or replace function memfold_internal._rules_key(p_tenant_id text) returns
 language sql stable parallel safe
 return memfold_internal._bucket_key(p_tenant_id, '');
 
--- Locks a tenant's rules for a change of what is a slot: waits for every call that has decided by the old rules, so that
+-- Locks a tenant's rules for a change of which scopes are slots: waits for calls that decided by the old rules, so that
 -- the caller takes up all that they stored, and makes later calls wait. Must precede any other lock. Raises MF025.
 create or replace function memfold_internal._lock_rules(p_tenant_id text) returns void
 language plpgsql volatile
@@ -160,7 +160,7 @@ begin
     elsif v_number >= memfold_internal._max_scopes()
         and strpos(current_setting('memfold.scope_locks'), ' ' || p_scope_lock || ' ') = 0
     then
-        -- It already holds the bucket's key SHARED, so it may only try: two transactions that waited here would deadlock.
+        -- The transaction already holds the bucket's key SHARED, so it may only try: two that waited here would deadlock.
         if pg_try_advisory_xact_lock(p_bucket_lock) then
             return true;
         elsif memfold_internal._has_too_many_locks(1) then
@@ -242,7 +242,7 @@ begin
     loop
         continue when (v_lock.key || ' exclusive') = any(v_held) or not v_lock.exclusive and (v_lock.key || ' shared') = any(v_held);
         if p_held <> '{}' then
-            -- in a second pass, others may wait for the keys that it holds
+            -- in a second pass, others may wait for the keys that this call holds
             if not (case when v_lock.exclusive then pg_try_advisory_xact_lock(v_lock.key)
                 else pg_try_advisory_xact_lock_shared(v_lock.key) end)
             then
@@ -282,7 +282,7 @@ as $$
 begin
     raise exception 'the transaction has locked too many scopes' using
         errcode = 'serialization_failure',
-        detail = format('It has written new facts to more than %s scopes of a bucket that others write to, so that it could not lock the bucket instead.',
+        detail = format('It has written to more than %s scopes of a bucket, and could not lock the bucket instead because others write to it.',
             memfold_internal._max_scope_locks()),
         hint = 'Commit more often, send the facts as one batch (ingest_memories), or begin the transaction with: '
             'set local memfold.lock_bucket = on';

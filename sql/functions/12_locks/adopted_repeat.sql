@@ -3,7 +3,7 @@
 -- row that its transaction has written. SECURITY DEFINER, like adopted_hash().
 create or replace function memfold.adopted_repeat(adoption text, row_key jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
--- the table may have grown from nothing since it was planned for
+-- the table may have grown since this was planned
 set enable_seqscan = off
 set jit = off
 as $$

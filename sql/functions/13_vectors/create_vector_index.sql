@@ -47,8 +47,8 @@ create or replace function memfold.create_vector_index(embedding_model text) ret
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-    -- Lock before the index is looked up, to wait for another build of it. (SHARE, which would do for an index, lets two
-    -- builders in.)
+    -- Lock before the index is looked up, to wait for another build of it. (SHARE would do for a build, but
+    -- admits two builders.)
     lock table memfold.memory_vectors in share row exclusive mode;
     perform memfold_internal._execute_index_ddl(s.statement) from memfold.vector_index_ddl(embedding_model) as s (statement);
 end;

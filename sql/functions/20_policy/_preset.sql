@@ -21,7 +21,7 @@ begin
         o.touch := true;
         o.consolidate_threshold := 0.65;
     elsif p_preset = 'hash_first' then
-        -- a bucket holds a text once, whatever its type; similar texts go to a judge
+        -- a bucket holds a text once, regardless of its type; similar texts go to a judge
         p.key_fields := '';
         p.scope := 'bucket';
         p.merge_threshold := 1;

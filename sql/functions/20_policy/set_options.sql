@@ -80,7 +80,7 @@ begin
         perform memfold_internal._fail('MF017', 'the interval is too long', format('decay_interval was %s.', decay_interval),
             'Pass at most 1,000 years; with a decay_rate of 0 nothing decays.');
     end if;
-    -- the later of two concurrent calls for one bucket keeps what the earlier has set
+    -- the later of two concurrent calls for one bucket keeps what the earlier one has set
     perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     v_new := memfold_internal._options(tenant_id, bucket_id, memory_type);
     v_new.tenant_id := tenant_id;

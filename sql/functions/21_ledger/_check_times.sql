@@ -10,12 +10,12 @@
 -- higher id; and what is added must equal what is derived. check_invariants() recomputes a tenant from the ledger.
 --
 -- Statements are written for tables without statistics: a LATERAL subquery with OFFSET 0 is one index lookup per id, and a
--- range of pairs (memory_id, event_id) in index order reads the rows of one text, where for a join or a plain condition
+-- range of pairs (memory_id, event_id) in index order reads the rows of one text, whereas for a join or plain condition
 -- the planner may read the whole tenant. Arrays of ids tempt it to replan, which takes longer: hence force_generic_plan.
 
 -- The intervals, status and flags of a tenant's roots that differ from those that follow from the statements in force,
 -- one row each: the part of check_invariants() about times.
--- Longer than 150 lines: the three sentences of docs/rules.md once more, at each moment in which one of their conditions changes.
+-- Longer than 150 lines: the three sentences of docs/rules.md once more, at each moment when one of their conditions changes.
 create or replace function memfold_internal._check_times(p_tenant_id text)
 returns table (memory_id uuid, invariant text, expected text, actual text)
 language plpgsql stable

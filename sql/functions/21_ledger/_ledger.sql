@@ -76,13 +76,13 @@ from (
     from memfold.memory_events as e
 ) as e;
 comment on view memfold.ledger is
-'The ledger, with what holds of each row now: whether it was undone, and whether what it states still counts. The columns before undo_state
-are those of memory_events. The observations in force are those with observation and not withdrawn.';
-comment on column memfold.ledger.undo_state is 'Of the last row about it (undoes): undone, withdrawn or restored. Null: there is none.';
+'The ledger, with the present state of each row: whether it was undone, and whether its statement still counts. The columns before
+undo_state are those of memory_events. The observations in force are those with observation and not withdrawn.';
+comment on column memfold.ledger.undo_state is 'Set by the last row about it (undoes): undone, withdrawn or restored. Null: there is none.';
 comment on column memfold.ledger.undone is 'Its decision is no longer in force.';
 comment on column memfold.ledger.withdrawn is
-'What it states no longer counts: with a tier-1 event the observation goes too, with any other it stays with its own text, unless all of
-the event was withdrawn.';
+'Its statement no longer counts. Undoing a tier-1 event also removes the observation; after any other undo it stays with its own text,
+unless the whole event was withdrawn.';
 comment on column memfold.ledger.is_undoable is
 'Whether undo() can undo it: a decision or restatement in force, or the last row about an event; not those of a rehash, which
 rehash_bucket() undoes.';
@@ -118,7 +118,7 @@ where
     e.observation and not e.withdrawn
     or e.action = 'superseded' and e.tier = 3 and e.observed_at is not null and not e.undone;
 comment on view memfold_internal._statements is
-'The statements in force: observations, and what a person states who retires a memory in favour of another.';
+'The statements in force: observations, and the statement of a person who retires a memory in favour of another.';
 
 -- Whether a ledger row with these columns makes a statement (_statements) that is withdrawn in this state (_undo_state).
 create or replace function memfold_internal._withdraws(

@@ -148,7 +148,7 @@ begin
     end if;
 
     if v_only_a <> '{}' and v_only_b <> '{}' then
-        -- known to say the same: treated as the same word from here on
+        -- synonyms, treated as the same word from here on
         for v_place, v_other in
             select s.place, s.other from memfold_internal._guard_synonyms(p_tenant_id, v_a, v_only_a, v_b, v_only_b) as s
         loop

@@ -109,8 +109,8 @@ begin
 end;
 $$;
 
--- Two texts with one name for everybody whom both mention, one by an alias of the bucket's links and the other by the
--- name or another alias. is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg
+-- Two texts with linked names that both mention replaced by one name, if one text uses an alias (of the bucket's links) and
+-- the other the name or another alias. is_changed: whether there is such a name. An alias that may be a part of a longer name ("Georg
 -- Huber", where "Georg" is linked) is left unchanged; so are texts of more than 200 words, all but the first ten names
 -- of a text, and names of more than eight words. Only reads.
 create or replace function memfold_internal._under_one_name(

@@ -116,7 +116,7 @@ begin
 end;
 $function$;
 
--- Whether capitals say nothing in a text: nearly all its words have one, and it is too long for a name with a verb ("Likes Star Wars"),
+-- Whether capitals mean nothing in a text: nearly all its words have one, and it is too long for a name with a verb ("Likes Star Wars"),
 -- or has a capital on a word that is not a name.
 create or replace function memfold_internal._guard_is_headline(p_tokens text[], p_marked text[], p_classes text[])
 returns boolean
@@ -273,7 +273,7 @@ declare
         neural,network}'::text[];
     v_ending constant text := '(?:e?s|e?d|ing|ly|e|en|er|em|es|a|o|as|os|t)$';
 begin
-    -- (long texts are not near-identical by their fortieth new word)
+    -- (after forty new words, texts are not near-identical)
     foreach v_one in array a[:40] loop
         foreach v_two in array b[:40] loop
             v_short := v_one;

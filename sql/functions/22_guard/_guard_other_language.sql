@@ -1,4 +1,4 @@
--- The guard in languages without a table of words that say about the same: a word exchanged for another one that is not a form of it is
+-- The guard in languages without a table of words that mean about the same: a word exchanged for another one that is not a form of it is
 -- a difference, unless it is listed as a synonym (memfold.antonyms, kind synonym).
 
 -- One word -> the languages whose grammar, numbers or names of days it belongs to. Folded to a constant when a caller is planned.
@@ -100,7 +100,7 @@ return regexp_replace(
     || '|(?<=..)m[aeiıuü](?:z|yor)$', ''
 );
 
--- "Hilft Ida" / "Ida hilft": b begins with a person who stands behind the verb in a, and the same verb follows.
+-- "Hilft Ida" / "Ida hilft": b begins with a person who comes after the verb in a, and the same verb follows.
 create or replace function memfold_internal._guard_is_object_ahead(
     a text[], p_marked_a text[], p_classes_a text[], b text[], p_classes_b text[]
 )
@@ -152,7 +152,7 @@ declare
     v_cases boolean := false;
     v_nobody constant text[] := '{user,benutzer,benutzerin,nutzer,nutzerin,anwender,anwenderin,kunde,kundin,utilisateur,utilisatrice,
         client,cliente,usuario,usuaria,usuário,usuária,utente,gebruiker,пользователь,пользовательница,пользователя,клиент}'::text[];
-    -- where something is, or what it belongs to: exchanging one for another says little
+    -- where something is, or what it belongs to: exchanging one for another means little
     v_light constant text[] := '{in,im,ins,zu,zum,zur,bei,beim,à,au,aux,de,d,dans,en,chez,al,del,di,da,dal,dalla,dallo,nel,nella,nello,
         della,dello,dei,degli,delle,alla,do,dos,das,em,na,no,nos,nas,ao,pelo,pela,в,во,на,к,ко,о,об,при,als,como,comme,come,как}'::text[];
     -- who does it, and to whom it is done

@@ -147,7 +147,7 @@ begin
     for v_at in 1..8 loop
         continue when v_a[v_at] = v_b[v_at];
         if v_a[v_at] <> '' and v_b[v_at] <> '' then
-            -- in a different sentence a different tense says little
+            -- in a different sentence a different tense means little
             v_differs := translate(v_a[v_at], v_b[v_at], '') = v_a[v_at]
                 and (p_is_close or v_at > 2 or v_a[v_at + 8] || v_b[v_at + 8] <> '');
         else

@@ -1,7 +1,7 @@
 -- The guard: whom a text is about, if the other text says all the rest.
 
--- Whom text a is about and another text (b), which adds nothing, is not, as a signal of the guard (pronoun), or null: a person named at
--- its beginning ("his sister works here"), or whose a thing or relative is. Call it both ways.
+-- The person whom text a is about, if text b adds nothing and is not about them, as a signal of the guard (pronoun), or null: a person
+-- named at its beginning ("his sister works here"), or the owner of a thing or relative. Call it both ways.
 create or replace function memfold_internal._guard_subject(
     a text[], p_marked_a text[], p_classes_a text[], p_only_a integer[], p_classes_b text[], p_only_b integer[]
 )

@@ -1,5 +1,5 @@
 -- The guard's rule of substitutions: two English texts of nearly the same words, with a few exchanged, say the same only if the
--- exchanged words are known to say about the same (memfold.lexicon).
+-- exchanged words are known to mean about the same (memfold.lexicon).
 
 -- The words that an English word may be a regular form of, itself first; most of them do not exist.
 create or replace function memfold_internal._guard_lemmas(p_word text)
@@ -66,7 +66,7 @@ begin
 end;
 $function$;
 
--- The signal "substitution: x <> y" if content words are exchanged that by the lexicon do not say about the same; null
+-- The signal "substitution: x <> y" if content words are exchanged that by the lexicon do not mean about the same; null
 -- if they do, and if none or more than three are exchanged. For each text, in English: its words (_guard_text), their
 -- classes (_guard_classes) and the positions of those that only it has.
 create or replace function memfold_internal._guard_substitution(
@@ -113,7 +113,7 @@ begin
         return null;
     end if;
 
-    -- pairs that say about the same: position in one text * 4 + position in the other
+    -- pairs that mean about the same: position in one text * 4 + position in the other
     with stated as materialized (
         select listed.side, listed.place::integer as place, listed.word, listed.class,
             memfold_internal._guard_lemmas(listed.word) as lemmas

@@ -1,4 +1,4 @@
--- The guard: how the words of a text hang together, as far as small words show it.
+-- The guard: how the words of a text are related, as far as prepositions and connectives show it.
 
 -- English prepositions and connectives, each with the letters of the groups to which it belongs: two that share a letter
 -- may stand for each other. Folded to a constant when a caller is planned.
@@ -18,7 +18,7 @@ return '{
 "rather": "o", "unless": "", "without": "", "past": "", "along": "", "per": "", "unlike": "", "up": "", "down": ""
 }'::jsonb;
 
--- The small word (_guard_small_words) that leads to each content word of a text, '' if none does, null for all other
+-- The small word (_guard_small_words) before each content word of a text, '' if there is none, null for all other
 -- words. The parts of a list ("with Ann, Bob and Carol") share it.
 create or replace function memfold_internal._guard_markers(p_tokens text[], p_classes text[])
 returns text[]
@@ -86,7 +86,7 @@ begin
             if (p_markers_b[v_place] || ' ' || p_markers_a[v_at]) = any (v_changed) then
                 return format('%s <> %s', p_markers_a[v_at], p_markers_b[v_place]);
             end if;
-            -- without a small word on one side, only one that tells who does what to whom
+            -- If one side has no small word, only one that shows who does what to whom counts.
             if p_markers_a[v_at] <> '' and p_markers_b[v_place] <> '' or array[p_markers_a[v_at], p_markers_b[v_place]] && array['to', 'from', 'by', 'for', 'with'] then
                 v_changed := v_changed || (p_markers_a[v_at] || ' ' || p_markers_b[v_place]);
             end if;

@@ -284,7 +284,7 @@ begin
 end;
 $$;
 
--- What each feature adds to a score (calibrations.score) of a pair, in log-odds, the most first; before them the
+-- What each feature adds to a score (calibrations.score) of a pair, in log-odds, the largest first; before them the
 -- constant of every pair (feature: null). P(duplicate) is 1 / (1 + exp(-their sum)). Features that were not used are not
 -- listed. Takes milliseconds; for explain_memory.
 create or replace function memfold_internal._explain_score(p_score jsonb, p_features double precision[])

@@ -1,4 +1,4 @@
--- The veto: reasons in the words of two texts against an automatic merge, whatever their vectors say. The trees are in _veto.sql.
+-- The veto: reasons in the words of two texts against an automatic merge, regardless of their vectors. The trees are in _veto.sql.
 
 -- A text in the words that the veto compares: the guard's, with numbers as digits, and without the commonest English
 -- endings.
@@ -54,22 +54,22 @@ begin
 end;
 $$;
 
--- What contributes to the score of two texts (_veto_score): its features in words with their values, and what they add
--- most to it, in log-odds. Takes milliseconds; for explain_memory. Reads no table: SECURITY DEFINER so that a role that
+-- The features that contribute most to the score of two texts (_veto_score), in words, with their values and contributions
+-- in log-odds. Takes milliseconds; for explain_memory. Reads no table: SECURITY DEFINER so that a role that
 -- may read memories needs no right to the functions that it calls.
 create or replace function memfold_internal._veto_reasons(a text, b text) returns text
 language plpgsql immutable parallel safe security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_names constant jsonb := jsonb '{
-        "length_ratio": "length of the shorter by the longer", "word_length": "letters a word", "capitals": "share of capitals",
+        "length_ratio": "length of the shorter by the longer", "word_length": "letters per word", "capitals": "share of capitals",
         "words": "words of the longer", "commas": "difference in commas", "prefix": "equal words at the beginning",
         "suffix": "equal words at the end", "prefix_share": "share of equal words at the beginning",
         "window_share": "share of words between equal ends", "window": "words between equal ends",
         "shared": "shared words, of the longer", "contained": "shared words, of the shorter",
         "letters": "letters of words that differ", "change": "share of letters that differ", "longest": "longest word that differs",
         "alike": "words that differ in their end", "unlike": "words that differ", "replaced": "words exchanged in their place",
-        "grammar": "grammatical words that differ", "denial": "denials more in one", "denials": "denials in one only",
+        "grammar": "grammatical words that differ", "denial": "difference in denials", "denials": "denials in one only",
         "names": "names in one only", "shared_content": "shared words in the changed part",
         "shared_names": "shared names in the changed part", "turns": "words that moved ahead",
         "content_turns": "content words that moved ahead", "name_turns": "names that moved ahead", "behind": "words behind their place",

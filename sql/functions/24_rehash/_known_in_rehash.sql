@@ -1,4 +1,4 @@
--- Changes of rules for what is stored: policies, predicates, and other rules for hashes (rehash_bucket); and tier 1's
+-- Applies changed rules to stored memories: policies, predicates, and rules for hashes (rehash_bucket); and tier 1's
 -- lookup during such a change. Ingest and decisions call the lookup; undo and maintenance call the rest.
 --
 -- A rehash goes through the texts of a bucket. A text that it has not reached is stale, and found by its old hash and by

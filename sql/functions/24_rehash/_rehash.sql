@@ -113,12 +113,12 @@ begin
         if 'rejected' in (v_m_root.status, v_h_root.status) then
             -- a tombstone neither absorbs another memory nor is revived
             v_stays := v_h_root.status = 'rejected' and (v_m_root.status <> 'rejected' or m.memory_id < h.memory_id);
-            v_reason := 'of two texts that are equal under ' || p_policy.canonicalizer || ', a rejected one has no hash';
+            v_reason := 'rejected, and equal to another text under ' || p_policy.canonicalizer || ': no hash';
         else
             v_folds := true;
             perform memfold_internal._adopt_row(m.tenant_id, m.memory_id);
             perform memfold_internal._adopt_row(h.tenant_id, h.memory_id);
-            v_reason := 'one text under ' || p_policy.canonicalizer;
+            v_reason := 'equal under ' || p_policy.canonicalizer;
             if memfold_internal._is_beneath(m.tenant_id, h.memory_id, m.memory_id) then
                 v_stays := true;
             elsif memfold_internal._is_beneath(m.tenant_id, m.memory_id, h.memory_id) then
@@ -131,7 +131,7 @@ begin
         end if;
     elsif v_hash is null then
         v_stays := false;
-        v_reason := 'it is empty under ' || p_policy.canonicalizer;
+        v_reason := 'empty under ' || p_policy.canonicalizer;
     end if;
 
     perform memfold_internal._maintain(true);

@@ -52,6 +52,6 @@ $$;
 grant execute on function memfold.set_common_predicates to memfold_app;
 comment on function memfold.set_common_predicates is
 'Sets how many values some 190 common predicates have at a time (lives_in, works_at, birthday: one; likes, owns, speaks: many), except
-those that the tenant has a rule for; returns how many it has set. What is stored is taken up as by set_predicate(), in one run (runs, kind
-predicate), which undo_run() undoes as a whole. tenant_id ''*'', for the owner of the database: for all tenants. Names for the same relation
-(works_at, employer) are not linked: see link_predicate(). Raises MF001 to MF003, MF025, 55P03.';
+those that the tenant has a rule for; returns how many it has set. Stored memories are taken up as by set_predicate(), in one run (runs,
+kind predicate), which undo_run() undoes as a whole. tenant_id ''*'', for the owner of the database: for all tenants. Names for the same
+relation (works_at, employer) are not linked: see link_predicate(). Raises MF001 to MF003, MF025, 55P03.';

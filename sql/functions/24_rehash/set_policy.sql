@@ -157,12 +157,11 @@ end;
 $$;
 grant execute on function memfold.set_policy to memfold_app;
 comment on function memfold.set_policy is
-'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted argument keeps its value in
-that policy, or in the less specific policy if there is none yet. preset: the values that the other arguments start from: three_tier (the
+'Sets the rules of a tenant, a bucket, or one type of a bucket (''*'' = any), and returns them. An omitted argument keeps its value in that
+policy, or in the less specific policy if there is none yet. preset: the values that the other arguments start from: three_tier (the
 defaults), store_and_load, hash_first, replace_newer or robotics; it also sets the options of the same key (set_options). key_fields: any
 of type, subject, predicate. weights: source, extractor and repetition, which add up to 1. dedup => ''off'' stores without a hash.
 canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; requires memfold_py). embed => ''in_database'': the
 database computes the vectors with embed_model (requires memfold_py). The other arguments are columns of memfold.policies; its further
-columns are set by presets. Raises
-MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories would change), MF012 or MF013 (no
-registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';
+columns are set by presets. Raises MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories
+would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';

@@ -217,9 +217,9 @@ end;
 $$;
 grant execute on function memfold.set_predicate to memfold_app;
 comment on function memfold.set_predicate is
-'Sets how many values a predicate has at a time: one (a new value takes the place of the old one, by the conflict policy) or many. Applies
+'Sets how many values a predicate has at a time: one (a new value replaces the old one, by the conflict policy) or many. Applies
 at once to what is stated from now on, and to up to 1,000 stored memories; maintenance, or the same call again, takes up the rest. Returns
-the run (runs, kind predicate), which undo_run() undoes as a whole; null: nothing that is stored is concerned. tenant_id ''*'', for the
-owner of the database: for all tenants that have no rule of their own, with a run and a lock of each; null is returned, and the call with
-the rule from before undoes it. Blocks the writers of these tenants in the meantime, and waits for them. 55P03: another transaction has held
+the run (runs, kind predicate), which undo_run() undoes as a whole; null: no stored memory is concerned. tenant_id ''*'', for the
+owner of the database: for all tenants that have no rule of their own, with a run and a lock for each; returns null, and a call with the
+previous rule undoes it. Blocks the writers of these tenants while it runs, and waits for them first. 55P03: another transaction has held
 a memory for half a second; call it again. Raises MF003, MF017, MF025.';

@@ -1,10 +1,9 @@
--- 25_names: names that mean the same subject or predicate (table links). Lookups are in 20_policy/_links: ingest, recall and
--- the guard resolve a name there. Here are the acts: suggesting links and asking about them, making one, and giving the
--- texts stored under an alias the name (take_up_links; maintenance does the rest). Answers (40_judging) and undo and
--- unlinking (41_manual) call these.
+-- 25_names: names that mean the same subject or predicate (table links). This module suggests links, asks about them,
+-- makes them, and gives the texts stored under an alias the name (take_up_links; maintenance does the rest). Answers
+-- (40_judging) and undo and unlinking (41_manual) call it. Ingest, recall and the guard look names up in 20_policy/_links.
 --
 -- A text that is taken up gets the name, and the hash and scope that follow; until then it is found by the name that it
--- came with (_known_candidate). Acts lock the bucket, or all buckets of the tenant, exclusively (_lock_links), and write
+-- came with (_known_candidate). Changes lock the bucket, or all buckets of the tenant, exclusively (_lock_links), and write
 -- links, runs, the ledger, names and hashes. What must stay true: no alias is itself a name; no two texts of a bucket
 -- have the same hash; unlinking gives every text back the name that it came with.
 

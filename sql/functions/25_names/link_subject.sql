@@ -59,7 +59,7 @@ begin
 end;
 $$;
 
--- Links an alias to a name, or to the name which that stands for, and takes up at most 1,000 texts that the bucket has
+-- Links an alias to a name, or to the name that p_name stands for, and takes up at most 1,000 texts that the bucket has
 -- under the alias. Returns the run. The caller holds the locks (_lock_links). Raises MF063, 55P03.
 create or replace function memfold_internal._link(p_tenant_id text, p_bucket_id text, p_kind text, p_alias text, p_name text) returns uuid
 language plpgsql volatile
@@ -132,7 +132,7 @@ comment on function memfold.link_subject is
 ledger keeps the name that was given). If subject is itself an alias, its name is used. alias null: texts that come without a subject and
 begin with this one belong to it. bucket_id ''*'': in all buckets. Takes up at most 1,000 texts that the bucket already has under the
 alias; call take_up_links() for the rest, and for ''*''. Texts that become equal under the new name are merged. Returns the run (runs,
-kind link), which undo_run() undoes as unlink_subject() does. Blocks writers of the bucket in the meantime: about 1 ms per text, 10 ms per
+kind link), which undo_run() undoes as unlink_subject() does. Blocks writers of the bucket while it runs: about 1 ms per text, 10 ms per
 merge. 55P03: another transaction has held a memory for half a second; call it again. If the names are already linked, it continues to
 take up texts. Raises MF001 to MF003, MF025, MF063.';
 
@@ -155,4 +155,5 @@ $$;
 grant execute on function memfold.link_predicate to memfold_app;
 comment on function memfold.link_predicate is
 'Makes alias another name of a predicate, as link_subject() does for subjects. Spellings that differ only by case and separators are equal
-without a link. The number of values at a time (set_predicate) is that of the name, for stored memories as they are taken up. Returns the run. Raises MF001 to MF003, MF025, MF063.';
+without a link. The number of values at a time (set_predicate) is that of the name, for stored memories as they are taken up. Returns the
+run. Raises MF001 to MF003, MF025, MF063.';

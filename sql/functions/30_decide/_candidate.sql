@@ -5,8 +5,8 @@
 -- order in which they are tried: _decide_known for a text that the bucket holds (rows 2 to 4), _decide_new for any other
 -- (rows 5 to 13), which asks _decide_lexical (words) and _decide_similar (vectors) for a neighbour.
 --
--- _decide_pair is the one home of what two near texts become under a policy. New texts, late vectors, sweeps, batches and
--- the end of a session all call it, so a rule about pairs is changed there alone.
+-- _decide_pair alone decides what two near texts become under a policy. New texts, late vectors, sweeps, batches and
+-- the end of a session all call it, so a rule about pairs is changed only there.
 --
 -- What must stay true: no function here writes, locks, or reads the clock more than once for one candidate; each gives
 -- the same answer without the lock (preview_memory) and under it; and a decision never depends on the order in which

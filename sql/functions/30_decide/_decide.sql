@@ -129,7 +129,7 @@ begin
         return d;
     end if;
 
-    -- row 10: text that the agent read from memory is no evidence of anything new
+    -- row 10: text that the agent read from memory is not evidence of anything new
     if c.origin = 'recalled' then
         d.action := 'rejected';
         d.reason := 'recalled';

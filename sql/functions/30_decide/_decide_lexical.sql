@@ -40,7 +40,7 @@ begin
                 limit 1000
             ) as t
             group by t.memory_id
-            -- The limit stands here too, so that memories beyond it are not looked up.
+            -- The limit is repeated here, so that memories beyond it are not looked up.
             order by shared desc, t.memory_id
         ) as s
         cross join lateral (
@@ -53,7 +53,7 @@ begin
         where r.status in ('active', 'superseded') and (v_policy.scope = 'bucket' or m.scope_key = c.scope_key)
         order by s.shared desc, s.memory_id
     loop
-        -- Aliases take no places: continue until there are enough memories by any text, and by their own.
+        -- Aliases do not count as results: continue until there are enough memories by any text, and by their own.
         exit when v_trees >= v_policy.lexical_neighbours and v_owns >= v_policy.lexical_neighbours;
         continue when memfold_internal._are_two_values(c.tenant_id, c.predicate, c.object, v_neighbour.root_object);
         v_entry := v_entries -> v_neighbour.root_id::text;

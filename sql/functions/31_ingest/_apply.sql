@@ -1,15 +1,15 @@
 -- 31_ingest: one fact. ingest_memory tries two fast paths, then the general one:
 --
 --   _ingest_known   the bucket holds the text as an active memory: one row to lock, a counter and a ledger row to write
---   _ingest_new     the bucket does not hold it, and nothing near stands in its scope: the scope's lock, four inserts
+--   _ingest_new     the bucket does not hold it, and nothing near is in its scope: the scope's lock, four inserts
 --   _ingest         anything else: _validate, _decide (30_decide), the locks that the decision needs, _decide again under
 --                   them, _apply
 --
--- A fast path decides nothing that _ingest would not decide too. If it meets another case, it says what it has done so
--- far (the type attempt), has written nothing, and _ingest goes on.
+-- A fast path decides nothing that _ingest would not decide too. If it meets another case, it has written
+-- nothing and reports its progress (the type attempt), and _ingest continues.
 --
 -- Rows of a plain INSERT (ingest_plain_rows), previews and lookups are here as well, by the same candidate and decision.
--- A late vector (attach_embedding) is no statement: it takes _decide_pair alone, and its ledger row adds no observation.
+-- A late vector (attach_embedding) is not a statement: it needs only _decide_pair, and its ledger row adds no observation.
 --
 -- What must stay true: a call that holds the row of a root never waits for the lock of a scope; what is decided under a
 -- lock reads only what was committed before the lock was taken; each accepted call writes exactly one ledger row, and the
@@ -150,7 +150,7 @@ end;
 $$;
 
 -- The common case of _derive_times(): a text stated after all others of its slot, without a validity, becomes the
--- current one. False: the case is another one, and nothing was changed. The caller holds the scope's lock, and adds the
+-- current one. False: another case; nothing was changed. The caller holds the scope's lock, and adds the
 -- statement itself.
 create or replace function memfold_internal._append_value(
     p_tenant_id text, p_root_id uuid, p_slot_key uuid, p_bucket_id text, p_at timestamptz
@@ -219,7 +219,7 @@ begin
         set valid_to = p_at
         where i.tenant_id = p_tenant_id collate "C" and i.memory_id = v_values[1] and i.valid_from = v_begins and v_begins < p_at;
     end if;
-    -- The value may have been current until this very moment: its interval goes on.
+    -- The value may have been current until this moment: its interval continues.
     update memfold.memory_intervals as i
     set valid_to = null
     where i.tenant_id = p_tenant_id collate "C" and i.memory_id = p_root_id and i.valid_to = p_at;
@@ -255,7 +255,7 @@ declare
     v_counted boolean := false;
 begin
     if v_memory_id is not null then
-        -- The first observation of a plain row derives its state. A recalled text is no observation.
+        -- The first observation of a plain row derives its state. A recalled text is not an observation.
         if c.origin <> 'recalled' then
             perform memfold_internal._adopt_row(c.tenant_id, v_memory_id);
         end if;

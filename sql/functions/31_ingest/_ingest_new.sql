@@ -72,7 +72,7 @@ begin
             memfold_internal._newest('predicate', c.subject, c.predicate), null, null) as n
         where n.similarity >= v_rules.least
     ) then
-        -- What is near, or the value of the slot, is often this text: stored by the call that this one has waited for.
+        -- The neighbour, or the slot's value, is often this text itself, stored by the call that this one waited for.
         return (null::memfold.ingest_result, case when exists (
             select from memfold_internal._known_text(c.tenant_id, c.bucket_id, c.content_hash)
         ) then 'known' else 'locked' end);

@@ -90,7 +90,7 @@ begin
 end;
 $$;
 
--- Tier 2 for a stored memory with its new vector: _decide_pair says which of two duplicates stands; here "newer" is the one
+-- Tier 2 for a stored memory with its new vector: _decide_pair decides which of two duplicates is kept; here "newer" is the one
 -- stored later, whenever it was stated. Merges them or queues a judgement, unless they were compared before; else writes a
 -- row with p_action (null: none, and returns null). The caller holds the lock.
 create or replace function memfold_internal._match_stored_memory(c memfold_internal.candidate, m memfold.memories, p_action text)

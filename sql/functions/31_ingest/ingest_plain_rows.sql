@@ -4,7 +4,6 @@ create or replace function memfold.ingest_plain_rows(
     max_rows bigint default 1000
 ) returns memfold.plain_rows
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
--- whatever it waits for
 set lock_timeout = '500ms'
 as $$
 declare

@@ -3,7 +3,7 @@
 -- A batch is a composite of arrays by position (the type batch); each step of _ingest_batch takes it and returns it with
 -- its findings. The candidates are read, checked and hashed together; those that are not surely valid are checked one by
 -- one, for their errors. Most candidates only add: restatements of active memories, and new texts with no neighbour.
--- They are written together, in a few statements. The rest go one by one through 31_ingest, after them.
+-- They are written together, in a few statements. After them, 31_ingest takes the rest one by one.
 --
 -- Locks are taken for the whole batch at once, keys in ascending order, then rows in order of id. So two batches, or a
 -- batch and single calls, wait for each other but do not deadlock.
@@ -131,7 +131,7 @@ begin
             c.embedding := p_given[v_i];
             c := memfold_internal._validate(c);
             c.policy := null;
-            -- vectors stand in b.embeddings
+            -- vectors are in b.embeddings
             c.embedding := null;
             v_items[v_i] := c;
             v_classes[v_i] := 'todo';

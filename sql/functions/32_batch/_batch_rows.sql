@@ -33,7 +33,7 @@ begin
 end;
 $$;
 
--- The candidates of a batch; those that only add get the time when they were observed: as the caller says, else now
+-- The candidates of a batch; those that only add get the time when they were observed: the caller's, else now
 -- (received_at), but not before the last statement of their memory (_stated_at).
 create or replace function memfold_internal._seen_in_batch(b memfold_internal.batch) returns memfold_internal.candidate[]
 language plpgsql stable

@@ -66,7 +66,7 @@ begin
             format('on_error was %s.', quote_nullable(p_on_error)), 'on_error is report or abort.');
     elsif cardinality(p_embeddings) <> v_number then
         perform memfold_internal._fail('MF035', 'embeddings and candidates differ in length',
-            format('It has %s elements for %s candidates.', cardinality(p_embeddings), v_number),
+            format('embeddings has %s elements for %s candidates.', cardinality(p_embeddings), v_number),
             'Pass one element for each candidate, null if it has no vector.');
     end if;
 end;

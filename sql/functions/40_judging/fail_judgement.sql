@@ -97,7 +97,7 @@ begin
     if v_policy.on_judge_failure is distinct from 'replace' then
         return false;
     end if;
-    -- No judge has compared these texts: require that they are near themselves, not through an alias.
+    -- No judge has compared these texts: require that the texts themselves are near, not an alias.
     n := memfold_internal._refresh_judgement(j);
     return n.status = 'obsolete' or not exists (
         select from unnest(memfold_internal._members(n)) as i (id)

@@ -155,7 +155,7 @@ comment on function memfold.resolve_judgement is
 (the newer memories become aliases of the oldest), refinement (the richer text becomes active), contradiction (the conflict policy
 decides) or distinct (all are kept). confidence in [0, 1]: below the policy''s confidence_floor all are kept, as unsure. Unequal values of
 a single-valued slot cannot all be kept: in both cases the conflict policy decides between them. richer_memory_id: for a refinement, the
-memory that says more; null: the longest text. merged_text: for kind synthesis, one text that says what all say; if it is missing or only
+memory that says more; null: the longest text. merged_text: for kind synthesis, one text that combines all; if it is missing or only
 punctuation, all are kept, with a warning. member_ids: for a cluster, the members that the verdict is about (null: all); the others are
 distinct from them, and if there are several, a new question is asked about them. For kind forgotten, duplicate and refinement make the
 memory an alias of the one that was rejected (undo() separates them), any other verdict keeps it. For kind identity, which asks about two

@@ -31,7 +31,7 @@ begin
 end;
 $$;
 
--- A hook: retry_judgements() without a tenant. On Citus it goes tenant by tenant.
+-- A hook: retry_judgements() without a tenant. On Citus it works tenant by tenant.
 create or replace function memfold_internal._retry_all_tenants() returns bigint
 language sql volatile
 return memfold_internal._retry_judgements(null);

@@ -26,7 +26,7 @@ end;
 $$;
 grant execute on function memfold.reject_memory to memfold_app;
 comment on function memfold.reject_memory is
-'Rejects a memory (for an alias: its root) as a manual action: it becomes a tombstone, which is no longer shown, and what says
-the same is refused when it arrives again (docs/rules.md, Tombstones). A value that it had
-superseded becomes current again: similar names it, with the note current again. undo(event_id) undoes it. Raises
-MF018 (no such memory), MF034 (it is already rejected), MF025. For members of memfold_agent: only what agents have stated (42501, MF066).';
+'Rejects a memory (for an alias: its root) as a manual action: it becomes a tombstone, which is no longer shown, and the same fact is
+refused when it arrives again (docs/rules.md, Tombstones). A value that it had superseded becomes current again, and is listed in similar
+with the note current again. undo(event_id) undoes it. Raises MF018 (no such memory), MF034 (it is already rejected), MF025. For members of
+memfold_agent: only what agents have stated (42501, MF066).';

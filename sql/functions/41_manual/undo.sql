@@ -217,7 +217,7 @@ begin
     elsif e.undoes is null and not memfold_internal._is_undoable(e.action, e.tier, e.observation) then
         perform memfold_internal._fail('MF032', 'the event cannot be undone',
             format('It is %s%s.', e.action, coalesce(', tier ' || e.tier, '')),
-            'Merges, supersessions, prunings, restatements and rejections of a memory can be; to remove a memory itself, use reject_memory().');
+            'Only merges, supersessions, prunings, restatements and rejections can be undone; to remove a memory, use reject_memory().');
     elsif exists (
         select from memfold.memory_events as u
         where u.tenant_id = e.tenant_id and u.undoes = event.event_id and u.event_id > e.event_id and e.undoes is not null
@@ -255,8 +255,8 @@ end;
 $$;
 grant execute on function memfold.undo to memfold_app;
 comment on function memfold.undo is
-'Undoes one event of the ledger, in any order: a merge (both texts are memories of their own again, each with the observations that
-arrived by it), a supersession by ingest (the two values hold together until another one comes), a judgement, a rejection, a pruning, or one
+'Undoes one event of the ledger, in any order: a merge (both texts are separate memories again, each with its own
+observations), a supersession by ingest (the two values hold together until another one comes), a judgement, a rejection, a pruning, or one
 restatement (tier 1: the observation no longer counts). The row of an undo can be undone too, as long as it is the last one about its
 event: what it undid is restored. Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with action
 undone or restored. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone). For members of memfold_agent:

@@ -62,7 +62,7 @@ begin
         perform memfold_internal._fail('MF022', 'it is not clear what to undo',
             format('actor was %s, since %s, dry_run %s.', quote_nullable(actor), coalesce(since::text, 'null'),
                 coalesce(dry_run::text, 'null')),
-            'Name the role, as in memory_events.actor, and the time from which on what it did is to be undone.');
+            'Name the role, as in memory_events.actor, and the time from which its actions are to be undone.');
     end if;
     perform memfold_internal._lock_rules(tenant_id);
     v_deeds := memfold_internal._deeds(tenant_id, actor, since);
@@ -91,9 +91,9 @@ end;
 $$;
 grant execute on function memfold.undo_actor to memfold_app;
 comment on function memfold.undo_actor is
-'Makes it as if a role (memory_events.actor) had done nothing to a tenant since a time: what it has stated, decided, rejected, reworded and
-answered is withdrawn, and what it has undone is restored, unless somebody else has undone or restored the same event since. A text that
-nobody else has stated is then withdrawn, and active again when it is stated again. In one run (runs, kind undo; run_id of the result), which
-undo_run() undoes as a whole. dry_run (the default): returns the memories as they would be, and changes nothing. Returns the memories
-concerned as they are now. Blocks the writers of the tenant in the meantime, about three seconds for 1,000 decisions. Raises MF001 to MF003, MF022,
-MF025, MF032 (a merge cannot be restored).';
+'Undoes everything that a role (memory_events.actor) has done to a tenant since a time: its statements, decisions, rejections, rewordings
+and answers are withdrawn, and what it has undone is restored, unless somebody else has undone or restored the same event since. A text
+that nobody else has stated is then withdrawn; it becomes active again when it is stated again. Records one run (runs, kind undo; run_id of
+the result), which undo_run() undoes as a whole. dry_run (the default): returns the memories as they would be, and changes nothing.
+Otherwise returns the memories concerned as they are now. Blocks the writers of the tenant while it runs, about three seconds for 1,000
+decisions. Raises MF001 to MF003, MF022, MF025, MF032 (a merge cannot be restored).';

@@ -1,4 +1,4 @@
--- Undoes a run of set_predicate(): restores the rule from before it, in a run of its own that applies it to what is stored.
+-- Undoes a run of set_predicate(): restores the previous rule, in a run of its own that applies it to stored memories.
 -- Returns no rows. A hook: on Citus it raises 0A000. Raises MF039, 40001, 55P03.
 create or replace function memfold_internal._undo_predicate(r memfold.runs) returns setof memfold.undone_memory
 language plpgsql volatile
@@ -11,7 +11,7 @@ begin
     if r.arguments ? 'for_all' then
         perform memfold_internal._fail('MF039', 'the rule is for all tenants',
             format('Run %s is about %s.', r.run_id, v_about),
-            'Call set_predicate(..., tenant_id => ''*'') with the rule from before, or set one for this tenant alone.');
+            'Call set_predicate(..., tenant_id => ''*'') with the previous rule, or set one for this tenant alone.');
     end if;
     perform memfold_internal._lock_rules(r.tenant_id);
     r := memfold_internal._run(r.tenant_id, r.run_id);
@@ -24,7 +24,7 @@ begin
     );
     if r.status = 'undone' or v_predicates is null or r.arguments ? 'undoes' then
         perform memfold_internal._fail('MF039', 'the run was undone, or is not the last of its predicate',
-            format('Run %s is about %s.', r.run_id, v_about), 'Call set_predicate() with the rule that is to hold.');
+            format('Run %s is about %s.', r.run_id, v_about), 'Call set_predicate() with the rule that you want.');
     elsif r.arguments ? 'predicate' then
         v_run_id := memfold_internal._declare(r.tenant_id, r.arguments ->> 'predicate', r.arguments -> 'was' ->> 'cardinality',
             r.arguments -> 'was' ->> 'conflict');
@@ -142,11 +142,11 @@ end;
 $$;
 grant execute on function memfold.undo_run to memfold_app;
 comment on function memfold.undo_run is
-'Undoes a whole maintenance run, as undo() does for each event: whatever it merged, replaced, superseded, rejected or pruned. Statements
+'Undoes a whole maintenance run, as undo() does for each event: all that it merged, replaced, superseded, rejected or pruned. Statements
 made since remain, and count for the memory that now holds their text. Open judgements of the run become obsolete. A text that a judge
 wrote for the run is withdrawn. The texts that the run had merged into one memory are marked as distinct from each other: no run merges
-them or asks about them again. The undo is a run itself (runs, kind undo; run_id of the result): undo_run() of it restores what it undid, except
-where somebody has undone or restored the same event since. Returns the memories concerned as they are now. Blocks writers of the bucket:
-up to three seconds for 1,000 merges. For a run of link_subject() or link_predicate() it removes the link (unlink_subject()), for one of set_predicate() it sets the
-rule from before (the last run of a predicate only), and returns no row. Raises MF001 to MF003,
-MF025, MF032 (a merge cannot be restored), MF038 (no such run), MF039 (it is already undone, or of a kind that cannot be).';
+them or asks about them again. The undo is a run itself (runs, kind undo; run_id of the result): undo_run() of it restores what it undid,
+except where somebody has undone or restored the same event since. Returns the memories concerned as they are now. Blocks writers of the
+bucket: up to three seconds for 1,000 merges. For a run of link_subject() or link_predicate() it removes the link (unlink_subject()); for
+one of set_predicate() it restores the previous rule (the last run of a predicate only), and returns no row. Raises MF001 to MF003, MF025,
+MF032 (a merge cannot be restored), MF038 (no such run), MF039 (it is already undone, or of a kind that cannot be).';

@@ -108,13 +108,12 @@ end;
 $$;
 grant execute on function memfold.unlink_subject to memfold_app;
 comment on function memfold.unlink_subject is
-'Undoes link_subject(): the alias is a name of its own again. Texts that first came under it get it back, including texts that came since
-the link; restatements of a text that came under the other name are made again under that one; texts that were merged because of the link
-are separated. Merges that a judge, a sweep or a
-person has made since remain: undo them as well. The two names are known to be distinct from then on: suggest_links() omits them,
-link_subject() still accepts them. alias null: undoes it for texts without a subject that begin with this one. Returns how many texts now
-have another name. Runs in one transaction and blocks writers of the bucket until it ends. Raises MF001 to MF003, MF025, MF064 (there is
-no such link).';
+'Undoes link_subject(): the alias is a separate name again. Texts that first came under it get it back, including those that came since the
+link; restatements of a text that came under the other name are ingested again under that name; texts that were merged because of the link
+are separated. Merges that a judge, a sweep or a person has made since remain: undo them as well. From then on, the two names are recorded
+as distinct: suggest_links() omits them, link_subject() still accepts them. alias null: undoes it for texts without a subject that begin
+with this one. Returns how many texts now have another name. Runs in one transaction and blocks writers of the bucket until it ends. Raises
+MF001 to MF003, MF025, MF064 (there is no such link).';
 
 create or replace function memfold.unlink_predicate(
     alias text,

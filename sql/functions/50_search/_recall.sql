@@ -167,16 +167,16 @@ begin
         errcode = '01M01',
         detail = array_to_string(array[
             case when 'no_index' = any(p_shortfalls) then format(
-                'Of a bucket with more than %s vectors, and without an index of model %s, the newest were compared.',
+                'A bucket has more than %s vectors and no index of model %s: only the newest were compared.',
                 v_limit, p_embedding_model) end,
             case when 'scan_ended' = any(p_shortfalls) then format(
-                'The scan of the index of model %s ended before enough was found; of a bucket with more than %s vectors the newest were'
-                ' compared as well.', p_embedding_model, v_limit) end,
+                'The scan of the index of model %s ended before enough was found; in a bucket with more than %s vectors, the newest'
+                ' were compared as well.', p_embedding_model, v_limit) end,
             case when 'near_scan_ended' = any(p_shortfalls) then format(
                 'The scan of the index of model %s ended before enough was found; the newest %s vectors were compared as well.',
                 p_embedding_model, to_char(memfold_internal._exact_limit(), 'FM999,999,999')) end,
             case when 'no_text_index' = any(p_shortfalls) then format(
-                'Of a bucket with more than %s texts, and without an index of words, the newest were read.', v_limit) end
+                'A bucket has more than %s texts and no index of words: only the newest were read.', v_limit) end
         ], ' '),
         hint = array_to_string(array[
             case when 'no_index' = any(p_shortfalls) then format(

@@ -29,5 +29,5 @@ end;
 $$;
 grant execute on function memfold.current_memory to memfold_app, memfold_auditor;
 comment on function memfold.current_memory is
-'Returns the memory that now holds the fact of an id, after all merges, and after an erasure that left the fact. An id never loses its
-meaning; no row: it was erased. Without a tenant (argument or memfold.tenant_id) it looks among all memories that the role may read.';
+'Returns the memory that now holds the fact of an id, after all merges, and after an erasure that left the fact. No row: the fact was
+erased; any other id remains valid. Without a tenant (argument or memfold.tenant_id), searches all memories that the role may read.';

@@ -35,7 +35,7 @@ begin
     perform memfold_internal._check_identifier('predicate', predicate, false);
     if memory_type is null and num_nonnulls(subject, predicate) > 0 then
         perform memfold_internal._fail('MF022', 'memory_type is missing', 'subject or predicate was passed without it.',
-            'Pass memory_type too, for one scope, or none of the three, for the bucket.');
+            'Pass memory_type too to search one scope, or none of the three to search the bucket.');
     end if;
     perform memfold_internal._check_embedding(embedding, embedding_model);
     select n.subject, n.predicate into subject, predicate
@@ -87,10 +87,9 @@ $$;
 grant execute on function memfold.find_similar to memfold_app;
 comment on function memfold.find_similar is
 'Returns the active memories, expired or not, that have a text, their own or an alias''s, with a cosine of at least threshold to the
-vector, one row each, nearest first. memory_type given: in one scope (null subject or predicate matches null); null, and then subject and
-predicate too: in the bucket.
-Searches all of up to 100,000 vectors; of a larger scope only the newest 100,000: complete is then false in each row, and a NOTICE (01M01)
-says so. A bucket with more than 10,000 vectors is searched completely by an index (create_vector_index), which rarely misses one; if the
-index scan gives up, the newest 10,000 are searched as well, and complete is false. content and similarity: the text of the memory itself
-and its cosine (null: it has no vector of the model); matched: the nearest of its texts, its own if none is nearer. Writes nothing. Raises
-MF001 to MF003, MF012 to MF015, MF022.';
+vector, one row each, nearest first. With memory_type, searches one scope (null subject or predicate matches null); without it, and then
+without subject and predicate, the bucket. Searches all of up to 100,000 vectors; of a larger scope only the newest 100,000: complete is
+then false in each row, and a NOTICE (01M01) says so. A bucket with more than 10,000 vectors is searched completely by an index
+(create_vector_index), which rarely misses one; if the index scan gives up, the newest 10,000 are searched as well, and complete is false.
+content and similarity: the text of the memory itself and its cosine (null: it has no vector of the model); matched: the nearest of its
+texts, its own if none is nearer. Writes nothing. Raises MF001 to MF003, MF012 to MF015, MF022.';

@@ -36,5 +36,5 @@ end;
 $$;
 grant execute on function memfold.profile to memfold_app;
 comment on function memfold.profile is
-'What is known about a subject now (linked names count): its current memories, by predicate, the newest first. Reads the active memories of
-the bucket. Raises MF001 to MF003, MF022.';
+'Returns the current memories about a subject (linked names count), by predicate, the newest first. Reads the active memories of the
+bucket. Raises MF001 to MF003, MF022.';

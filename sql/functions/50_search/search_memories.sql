@@ -131,7 +131,7 @@ begin
             detail = format('min_similarity was %s; the nearest has %s.', p_min_similarity, (
                 select max(u.near) from unnest(case when v_unit is null then v_found.shares else v_found.similarities end) as u (near)
             )),
-            hint = 'Lower min_similarity, or ask otherwise.';
+            hint = 'Lower min_similarity, or rephrase the query.';
     end if;
     if v_found.shortfalls <> '{}' then
         perform memfold_internal._notify_incomplete(v_found.shortfalls, v_model, (
@@ -256,20 +256,20 @@ comment on function memfold.search_memories is
 'Returns the active and currently valid memories (valid_from, valid_until) that best match a query, each fact once: nearest to its vector
 (query_embedding), or with most of its words (query: in content, subject, predicate and object, rare words counting more, by the option
 text_search), or both. For each of the two, the candidates are the 3 * max_results best texts that pass the filters (null: no filter;
-subject and predicate in canonical form, metadata contained, metadata_path a jsonpath condition, min_confidence: default from the
-options). A merged text returns its memory (matched_id). Searches bucket_id, or else bucket_ids and all buckets that begin with
-bucket_prefix, at most 1,000. Memories are ranked by score = (1 - rank_confidence - rank_feedback) * fit + rank_confidence * effective
-confidence + rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is matched_similarity, word_share, or with both 30.5 * (1 / (60
-+ rank by vector) + 1 / (60 + rank by words)). Of different values of one subject and predicate, of which nobody has said how many it
-has, those within 0.05 of the best score get that score, the one stated last first. min_similarity: only those with at least this
-matched_similarity (by words only: word_share); if there is none, a NOTICE (01M02) names the nearest. Then, unless deduplicate is false,
-memories that say the same are shown as one, even across buckets: each pair has a cosine of at least dedup_threshold (null: the option search_threshold, else the model''s judge threshold; if one
-has no vector, at least 0.8 of the words in common), a clean guard, the same predicate and no different subject or object, and was not
-judged contradiction or distinct. The one with the longest canonical form is shown, then the most confident, then the newest; the others
-are its collapsed_ids (show_collapsed: extra rows after it, each with its own score). If too few remain, it examines up to 48 *
-max_results. It searches all of a bucket of up to 100,000 vectors or texts; a larger one by an index (create_vector_index, used from
-10,000 on, rarely misses one; create_text_index), else only its newest 100,000: complete is then false in each row, and a NOTICE (01M01)
-names the statement that creates the index. With session_id or as_of it searches all texts, however many. as_of: what was believed at that
-time, including values superseded since, with validity and confidence as of then. touch: counts what is shown in access_count and
+subject and predicate in canonical form, metadata contained, metadata_path a jsonpath condition, min_confidence: default from the options).
+A merged text returns its memory (matched_id). Searches bucket_id, or else bucket_ids and all buckets that begin with bucket_prefix, at
+most 1,000. Memories are ranked by score = (1 - rank_confidence - rank_feedback) * fit + rank_confidence * effective confidence +
+rank_feedback * (helpful + 1) / (helpful + harmful + 2); fit is matched_similarity, word_share, or with both 30.5 * (1 / (60 + rank by
+vector) + 1 / (60 + rank by words)). If the number of values of a predicate is not declared, different values of one subject within 0.05 of
+the best score get that score, the one stated last first. min_similarity: only those with at least this matched_similarity (by words only:
+word_share); if there is none, a NOTICE (01M02) names the nearest. Then, unless deduplicate is false, memories that say the same are shown
+as one, even across buckets: each pair has a cosine of at least dedup_threshold (null: the option search_threshold, else the model''s judge
+threshold; if one has no vector, at least 0.8 of the words in common), a clean guard, the same predicate and no different subject or
+object, and was not judged contradiction or distinct. The one with the longest canonical form is shown, then the most confident, then the
+newest; the others are its collapsed_ids (show_collapsed: extra rows after it, each with its own score). If too few remain, it examines up
+to 48 * max_results. It searches all of a bucket of up to 100,000 vectors or texts; a larger one by an index (create_vector_index, used
+from 10,000 on, rarely misses one; create_text_index), else only its newest 100,000: complete is then false in each row, and a NOTICE
+(01M01) names the statement that creates the index. With session_id or as_of it searches all texts, however many. as_of: what was believed
+at that time, including values superseded since, with validity and confidence as of then. touch: counts what is shown in access_count and
 last_accessed (null: by the options, unless as_of is given or the transaction is read-only). Raises MF001 to MF003, MF012 to MF015,
 MF022.';

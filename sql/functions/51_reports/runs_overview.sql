@@ -46,5 +46,5 @@ comment on view memfold.runs_overview is
 'One row per maintenance run, with its present outcome: judgements waiting and answered, decisions in force and undone. status: open,
 done, failed or undone.';
 comment on column memfold.runs_overview.waiting is 'Judgements not answered yet, by memfold judge or approve_run().';
-comment on column memfold.runs_overview.report is 'What the run itself reported, when it ended or was last checked.';
+comment on column memfold.runs_overview.report is 'Report of the run, as of its end or its last check.';
 grant select on memfold.runs_overview to memfold_app, memfold_auditor;

@@ -68,9 +68,9 @@ end;
 $$;
 grant execute on function memfold.suggest_predicates to memfold_app;
 comment on function memfold.suggest_predicates is
-'Suggests predicates of a bucket that may have one value at a time, for set_predicate(); declares nothing. Those with another value of some
-subject, of which nobody has said how many they have. score in (0, 1), best first: (p + 1) / (changed + 2), where p of the changed subjects
-have two values that were stated in different sessions, the older one not again after the newer. subjects: how many have this predicate
-with an object; changed: how many of them have more than one value; most_values: how many values one of them has; returned: of how many an
-older value was stated again after a newer one; together: of how many two values were stated in one session; memory_ids: two values of one
-of them, the newer first. Reads the newest 50,000 active memories. Raises MF001 to MF003, MF022.';
+'Suggests predicates of a bucket that may have one value at a time, for set_predicate(); declares nothing. Considers
+undeclared predicates of which some subject has several values. score in (0, 1), best first: (p + 1) / (changed + 2), where p of the changed
+subjects have two values that were stated in different sessions, the older one not again after the newer. subjects: how many have this
+predicate with an object; changed: how many of them have more than one value; most_values: the most values that one of them has; returned:
+how many had an older value stated again after a newer one; together: how many had two values stated in one session; memory_ids: two values
+of one of them, the newer first. Reads the newest 50,000 active memories. Raises MF001 to MF003, MF022.';

@@ -157,7 +157,7 @@ left join (
     group by n.tenant_id, n.bucket_id
 ) as v on m.tenant_id = v.tenant_id and m.bucket_id = v.bucket_id;
 comment on view memfold.dedup_stats is
-'What deduplication did, one row per bucket: memories by status, decisions by tier, judgements that wait. Reads all memories and their
+'Results of deduplication, one row per bucket: memories by status, decisions by tier, waiting judgements. Reads all memories and their
 ledger: refresh a dashboard once a minute rather than once a second.';
 comment on column memfold.dedup_stats.fold_rate is 'Share of observations that did not become an active memory.';
 
@@ -270,8 +270,8 @@ from (
 ) as d
 group by d.tenant_id, d.day;
 comment on view memfold.judge_costs is
-'What the model of tier 3 cost, one row per tenant and day (UTC; a judgement counts on the day of its answer), and the calls saved:
-candidates that tier 1 recognized by their hash or by the text of an alias, and that tier 2 decided alone.';
+'Costs of the model of tier 3, one row per tenant and day (UTC; a judgement counts on the day of its answer), and the calls saved:
+candidates that tier 1 recognized by their hash or by the text of an alias, and those that tier 2 decided alone.';
 comment on column memfold.judge_costs.calls is 'Attempts, including failed ones.';
 comment on column memfold.judge_costs.cost is 'In the currency of the prices that the judge was configured with.';
 
@@ -292,8 +292,8 @@ where
     -- The second condition finds repetition without turns, in which each observation counts as independent.
     and (k.independent * 5 <= k.observations or k.last_seen - k.first_seen < k.observations * interval '1 minute');
 comment on view memfold.runaway_memories is
-'Memories stated 20 times or more of which at most one observation in five is independent, or that are stated more than once a minute: a
-caller probably submits the same turn in a loop.';
+'Memories stated 20 times or more, with at most one independent observation in five, or stated more than once a minute: a caller
+probably submits the same turn in a loop.';
 
 grant select on
 memfold.memory_audit, memfold.dedup_stats, memfold.open_judgements, memfold.judge_costs, memfold.runaway_memories

@@ -15,7 +15,7 @@ $$;
 
 -- Connected clusters of the positions 1..p_size, from pairs (a < b, sorted by a), and the leader with which each member is
 -- compared: the first position leads all that are near it, the next one without a leader leads those near it, and so on.
--- No row for leaders. similarity_to_leader null: the member is only near another one of its leader's.
+-- No row for leaders. similarity_to_leader null: the member is only near another member of its leader's.
 create or replace function memfold_internal._clusters(
     a integer[], b integer[], p_similarity double precision[], p_size integer
 ) returns table (cluster integer, member integer, leader integer, similarity_to_leader double precision)

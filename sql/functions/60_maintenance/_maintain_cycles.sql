@@ -11,7 +11,7 @@ return p_cycle > interval '0' and (
 );
 
 -- Calls consolidate() for a bucket that has new memories since the last time, or whose last run left questions out, if fewer than
--- p_budget questions about it wait; its policy says who is asked. Compares at most 5,000 memories (in one group: 3 s): whole
+-- p_budget questions about it wait; its policy decides who is asked. Compares at most 5,000 memories (in one group: 3 s): whole
 -- subjects, beginning with the one that has the newest memory, but 1,000 of each before more of any. Returns how many memories it
 -- asked about.
 create or replace function memfold_internal._consolidate_changed(

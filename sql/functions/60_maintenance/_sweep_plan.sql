@@ -47,8 +47,8 @@ begin
 end;
 $$;
 
--- What the bucket's policies decide about stored memories. With leader_id, a merge of the single member_ids, which guard and
--- veto have passed; action as in _decide_pair(). Without, a cluster (oldest to newest) to ask about: similarity is the
+-- What the bucket's policies decide about stored memories. With leader_id, a merge of the single member_ids, which passed guard
+-- and veto; action as in _decide_pair(). Without, a cluster (oldest to newest) to ask about: similarity is the
 -- least in it, and is_mergeable whether some members are near enough to merge. method: vector (the cosine decides) or
 -- score. Stops merging in a group after p_max_operations + 1, and omits what is left from its questions.
 create or replace function memfold_internal._sweep_plan(

@@ -90,7 +90,7 @@ begin
         perform memfold_internal._fail('MF022', 'an argument is out of range',
             format('max_operations was %s.', coalesce(max_operations::text, 'null')), 'max_operations is 1 to 1000.');
     end if;
-    -- Before the lock, so that writers wait for less.
+    -- Before the lock, so that writers wait less.
     select count(*) into v_waiting
     from memfold.judgements as o
     where o.tenant_id = r.tenant_id and o.run_id = r.run_id and o.status in ('open', 'leased') and o.kind <> 'synthesis';

@@ -183,14 +183,14 @@ end;
 $$;
 grant execute on function memfold.consolidate to memfold_app;
 comment on function memfold.consolidate is
-'Looks for memories of a bucket that say the same: among the active memories of one type and subject, with any predicate, it forms
-clusters in which every two have a cosine at or above threshold (null: the option consolidate_threshold), of at most max_cluster_size
-memories. Each cluster is one question; a row of the plan is one of its memories with the oldest (representative_id). Nothing is merged
-without an answer. dry_run (the default) returns the plan and writes nothing. Otherwise the questions are queued under a run, up to
-max_operations, and for a judge max_judgements, most similar first: with approval => ''judge'' as kind consolidation (synthesis if
-on_ambiguous is synthesise), with ''person'' as kind review (see approve_run), with ''policy'' as kind review if on_ambiguous is review,
-not at all if it is insert, and else for a judge. memory_ids: only these memories; null: all of the bucket. Omits pairs that were judged or separated by an undo,
-memories that wait for a judgement (except the oldest of each), and the protected types of the options. embedding_model null: the most
-used one in the bucket. guard: the differences that would prevent an automatic merge. A dry run holds no lock.
-Otherwise erasure, and what locks the whole bucket (other runs, changes of rules, bucket-wide policies, large batches), wait while the
-questions are queued; other writers do not. Raises MF001 to MF003, MF013, MF022, MF025.';
+'Looks for memories of a bucket that say the same: among the active memories of one type and subject, with any predicate, it forms clusters
+in which every two have a cosine at or above threshold (null: the option consolidate_threshold), of at most max_cluster_size memories. Each
+cluster is one question; a row of the plan is one of its memories with the oldest (representative_id). Nothing is merged without an answer.
+dry_run (the default) returns the plan and writes nothing. Otherwise the questions are queued under a run, up to max_operations, and for a
+judge max_judgements, most similar first: with approval => ''judge'' as kind consolidation (synthesis if on_ambiguous is synthesise), with
+''person'' as kind review (see approve_run), with ''policy'' as kind review if on_ambiguous is review, not at all if it is insert, and
+otherwise for a judge. memory_ids: only these memories; null: all of the bucket. Omits pairs that were judged or separated by an undo,
+memories that wait for a judgement (except the oldest of each), and the protected types of the options. embedding_model null: the most used
+one in the bucket. guard: the differences that would prevent an automatic merge. A dry run holds no lock. Otherwise erasure, and what locks
+the whole bucket (other runs, changes of rules, bucket-wide policies, large batches), wait while the questions are queued; other writers do
+not. Raises MF001 to MF003, MF013, MF022, MF025.';

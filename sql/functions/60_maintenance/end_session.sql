@@ -1,5 +1,5 @@
 -- The active memories of a session that may be merged, in order of creation. kind: only memories of one kind are compared.
--- standing: the memory with the lowest is kept: with on_merge replace the one stated last, else the most confident, then
+-- standing: the memory with the lowest is kept. With on_merge replace that is the one stated last, else the most confident, then
 -- the most recalled, then the newest. Only reads.
 create or replace function memfold_internal._session_texts(p_tenant_id text, p_bucket_id text, p_session_id text)
 returns table (

@@ -75,16 +75,16 @@ end;
 $$;
 grant execute on function memfold.run_maintenance to memfold_app;
 comment on function memfold.run_maintenance is
-'Does a bounded amount of the maintenance that is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, if options have
-a decay_rate), syntheses (applies the fallback of the policy to dead ones), keys (deletes idempotency keys older than the option key_retention), runs (closes those whose judgements are all answered),
-embed (embed_pending, if a policy embeds in the database), links (takes up a hundred texts under the alias of a link, or values of a predicate,
-that are not taken up), cycles (consolidate, sweep_duplicates, prune_memories and ask_links for buckets whose options have an interval for them, once per
-interval; by default only consolidate, once a day, for a bucket with new memories, with approval => ''policy'' and for at most
-consolidate_budget questions). Not by default: clean (clean_exact_duplicates) and sweep (sweep_duplicates, which may queue judgements), a few buckets per
-call, in turn. Returns JSON: counts and ms by task; left, the tasks with more to do: call it again; busy, those of them that found a lock
-held; errors by task. A task that fails does not stop the others, but locks are held until the end: with many writers, run one task per
-call. Records a run (kind maintenance, status failed if a task has failed), and deletes its runs, and those of kind decay,
-that are older than 30 days, 100 per call. Raises MF001 to MF003, MF022.';
+'Does a bounded amount of the maintenance that is due for a tenant. Tasks: plain (ingest_plain_rows), decay (apply_decay, if options have a
+decay_rate), syntheses (applies the fallback of the policy to dead ones), keys (deletes idempotency keys older than the option
+key_retention), runs (closes those whose judgements are all answered), embed (embed_pending, if a policy embeds in the database), links
+(takes up a hundred texts under the alias of a link, or values of a predicate), cycles (consolidate, sweep_duplicates, prune_memories and
+ask_links for buckets whose options set an interval for them, once per interval; by default only consolidate, once a day, for a bucket with
+new memories, with approval => ''policy'' and for at most consolidate_budget questions). Not by default: clean (clean_exact_duplicates) and
+sweep (sweep_duplicates, which may queue judgements), a few buckets per call, in turn. Returns JSON: counts and ms by task; left, the tasks
+with more to do: call it again; busy, those of them that found a lock held; errors by task. A task that fails does not stop the others, but
+locks are held until the end: with many writers, run one task per call. Records a run (kind maintenance, status failed if a task has
+failed), and deletes its runs, and those of kind decay, that are older than 30 days, 100 per call. Raises MF001 to MF003, MF022.';
 
 -- The next bucket of a tenant in byte order; null after the last. Only reads.
 create or replace function memfold_internal._next_bucket(p_tenant_id text, p_bucket_id text) returns text

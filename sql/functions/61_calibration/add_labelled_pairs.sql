@@ -9,7 +9,7 @@
 -- score is SQL text that is executed, so it must be pure arithmetic over its argument (_is_score); every change of a
 -- model is logged in calibration_changes; no stored memory changes.
 
--- The rank of a label by its origin and evidence. Of two labels of a pair the higher rank prevails, of equal ones the later.
+-- The rank of a label by its origin and evidence. If a pair has two labels, the higher rank prevails; of equal ones, the later label.
 create or replace function memfold_internal._pair_strength(p_origin text, p_evidence text) returns integer
 language sql immutable parallel safe
 return case
@@ -106,7 +106,7 @@ begin
 end;
 $$;
 
--- Raises MF004 (a text is empty), MF005 (too long) or MF042 (equal texts, an unknown label, a similarity that is no cosine).
+-- Raises MF004 (a text is empty), MF005 (too long) or MF042 (equal texts, an unknown label, a similarity that is not a cosine).
 create or replace function memfold_internal._check_labelled_pair(
     p_content_a text, p_content_b text, p_label text, p_similarities jsonb
 ) returns void

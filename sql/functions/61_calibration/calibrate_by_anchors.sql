@@ -1,5 +1,5 @@
--- The cosine that as many of the anchors exceed as exceed p_reference by all-MiniLM-L6-v2. Of the duplicates and of the others,
--- the stricter one: a model that separates them less well merges less, not more.
+-- The cosine that as many of the anchors exceed as exceed p_reference by all-MiniLM-L6-v2: the stricter of that for duplicates and
+-- that for other pairs, so that a model that separates them less well merges less, not more.
 create or replace function memfold_internal._matched_threshold(p_anchors jsonb, p_reference double precision) returns double precision
 language sql immutable parallel safe
 begin atomic
@@ -60,9 +60,9 @@ exception when null_value_not_allowed or not_null_violation or check_violation o
 end;
 $$;
 comment on function memfold.calibrate_by_anchors is
-'Sets the thresholds of a registered embedding model without labels of yours: so that as large a share of the anchors, memfold''s own
-labelled pairs, exceeds them as exceeds those of all-MiniLM-L6-v2 by its own cosines. Clients call it (memfold calibrate --anchors) with the
+'Sets the thresholds of a registered embedding model without labels of your own: the same share of the anchors, memfold''s labelled pairs,
+exceeds them as exceeds the thresholds of all-MiniLM-L6-v2 by that model''s cosines. Clients call it (memfold calibrate --anchors) with the
 pairs of memfold/data/anchors.jsonl: an array of objects with the keys a, b, label, cosine (by all-MiniLM-L6-v2), similarity (by this model)
-and held_out. Those that are not held out choose the thresholds; the others measure the rates, in report, as of memfold calibrate. Stores
-the result as a calibration, method anchors, and applies it: undo_calibration() undoes that. Only for members of memfold_owner. Raises
+and held_out. Pairs that are not held out choose the thresholds; the others measure the rates in report, as for memfold calibrate. Stores
+the result as a calibration (method anchors) and applies it; undo_calibration() undoes that. Only for members of memfold_owner. Raises
 MF013, MF035, MF042, MF047.';

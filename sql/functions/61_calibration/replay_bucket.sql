@@ -109,7 +109,7 @@ end;
 $$;
 comment on function memfold.replay_bucket is
 'Returns what would happen to a bucket''s texts if they arrived again, in their original order, by the present rules or by a calibration
-(calibration_id) that is not applied yet. They are really ingested, into a separate bucket, and then rolled back. Returns one row per
+(calibration_id) that is not applied yet. Ingests them into a separate bucket and rolls everything back. Returns one row per
 text: its action, the text that it was decided against (other_id), similarity, guard and reason as in the ledger; no judge is asked, so
 both texts of an escalation stay active. embedding_model null: the most used one in the bucket; texts without its vector are omitted.
 max_memories: only the newest texts, 1 to 100000. Only for members of memfold_owner. Raises MF001 to MF003, MF013, MF022, MF043, MF045.';

@@ -1,4 +1,4 @@
--- From one embedding model to another, while the database is in use. memfold reembed calls these functions, for each
+-- Moves a database in use from one embedding model to another. memfold reembed calls these functions, for each
 -- tenant: start_reembedding() opens a run; missing_embeddings() and add_embeddings(), in a loop, add vectors of the new
 -- model next to those of the old one; end_reembedding() closes the run. Then replace_embedding_model() switches over for
 -- all tenants, and drop_embeddings() and unregister_embedding_model() remove what is left; these three are for members of

@@ -138,8 +138,8 @@ begin
 end;
 $$;
 comment on function memfold.drop_embeddings is
-'Deletes vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) with ids above after: dropped says how
-many, last_id is the value of after for the next call. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping;
+'Deletes vectors of a replaced embedding model, of one tenant, at most max_results (1 to 100,000) with ids above after: dropped: how
+many; last_id: the value of after for the next call. Fewer than max_results: none is left. run_id: its row in runs, of kind dropping;
 pass it to the next call. Refuses if one of them is its memory''s only vector of a model in use. Only for members of memfold_owner. Raises
 MF001 to MF003, MF013, MF022, MF038, MF039, MF046, MF048 (the model has not been replaced).';
 

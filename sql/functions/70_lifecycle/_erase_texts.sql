@@ -28,7 +28,7 @@ begin
         where h.tenant_id = p_tenant_id collate "C" and h.judgement_id = v_cluster
         returning h.status into v_status;
         if v_status in ('open', 'leased', 'dead') then
-            -- Without an answer, the whole question goes: a late one gets MF026, and a later run asks about the others.
+            -- An unanswered question is deleted as a whole: a late answer gets MF026, and a later run asks about the others.
             delete from memfold.judgements as p
             where p.tenant_id = p_tenant_id collate "C" and p.cluster_id = v_cluster;
             continue;

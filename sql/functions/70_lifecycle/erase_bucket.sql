@@ -116,7 +116,7 @@ begin
     v_left := v_left - v_rows;
     delete from memfold.runs as r
     where r.tenant_id = v_tenant_id and (v_bucket_id is null or r.bucket_id = v_bucket_id) and r.kind <> 'erasure';
-    -- Questions about names, and links, name whom the bucket was about.
+    -- Questions about names, and links, contain the names of those whom the bucket was about.
     delete from memfold.judgements as j
     where j.tenant_id = v_tenant_id and j.link is not null and (v_bucket_id is null or j.bucket_id = v_bucket_id);
     delete from memfold.links as l where l.tenant_id = v_tenant_id and (v_bucket_id is null or l.bucket_id = v_bucket_id);
@@ -227,5 +227,5 @@ comment on function memfold.erase_bucket is
 'Erases a bucket: memories, vectors, ledger, judgements, idempotency keys and runs, everything except its policy and options. Erases about
 max_memories (1 to 10,000) per call, so that others do not wait long: call it, each time in a separate transaction, until remaining is 0.
 The rest is unchanged until then. Blocks writers of the bucket during a call; a later call erases what they write between calls. Cannot be
-undone: if the bucket may be needed again, call export_bucket() first. A run and a ledger row record when, by whom, and reason. Raises
+undone: if the bucket may be needed again, call export_bucket() first. A run and a ledger row record when, by whom and why (reason). Raises
 MF001 to MF003, MF022, MF025.';

@@ -39,8 +39,8 @@ $$;
 comment on function memfold.erase_tenant is
 'Erases a tenant: every bucket as erase_bucket() does, then its policies, options, predicates, links, antonyms and labelled pairs. Erases
 about max_memories (1 to 10,000) of one bucket per call: call it, each time in a separate transaction, until remaining is 0. Its rows in
-tenant_roles, which say who may log in as the tenant, remain. Cannot be undone. A run and a ledger row record when, by whom, and reason.
-Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
+tenant_roles, which list who may log in as the tenant, remain. Cannot be undone. A run and a ledger row record when, by whom and why
+(reason). Only members of memfold_owner may call it. Raises MF001 to MF003, MF022, MF025.';
 
 -- A bucket of the tenant that has memories; null if there is none. Only reads.
 create or replace function memfold_internal._some_bucket(p_tenant_id text) returns text

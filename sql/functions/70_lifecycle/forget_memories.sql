@@ -87,7 +87,7 @@ begin
         min_similarity) as f;
     if cardinality(v_ids) > 1000 then
         perform memfold_internal._fail('MF022', 'too much to forget in one call', 'More than 1,000 memories match.',
-            'Narrow it: a predicate, a higher min_similarity. erase_bucket() erases all of a bucket.');
+            'Pass a predicate or a higher min_similarity. erase_bucket() erases a whole bucket.');
     end if;
     v_found := array(
         select m from unnest(v_ids) with ordinality as i (id, place)
@@ -126,8 +126,8 @@ $$;
 grant execute on function memfold.forget_memories to memfold_app;
 comment on function memfold.forget_memories is
 'Forgets all memories of a bucket about a subject (and predicate; linked names count), current and former values; or those with a text at
-least as near to a query (query_embedding of embedding_model) as min_similarity, a cosine in [0, 1]; or, given both, those that are both.
+least as near to a query (query_embedding of embedding_model) as min_similarity, a cosine in [0, 1]; or, given both, those that match both.
 Each is rejected as by reject_memory(), in one run (runs, kind forgetting) that undo_run() undoes as a whole; with erase, each is erased as
 by erase_memory(), for good. dry_run (the default) returns what it would forget (run_id null) and changes nothing. action: rejected or
-erased, the nearest first; then current again, for values that became current by it. At most 1,000 memories per call. A
-member of memfold_agent may only preview it (42501), and rejects memory by memory. Raises MF001 to MF003, MF012 to MF015, MF022, MF025.';
+erased, the nearest first; then current again, for values that became current as a result. At most 1,000 memories per call. A member of
+memfold_agent may only preview it (42501), and must reject memories one by one. Raises MF001 to MF003, MF012 to MF015, MF022, MF025.';

@@ -62,12 +62,12 @@ begin
             '   select jsonb_object_agg(k.name, coalesce(l.line -> k.name, $4)) from unnest($3) as k (name)))'
             ' limit 1', v_table)
         into v_rule
-        -- A rule with the key of one of the tenant's is no conflict: the tenant's is kept.
+        -- A rule with the key of one of the tenant's is not a conflict: the tenant's is kept.
         using p_lines, p_tenant_id, case p_table_name when 'predicates' then '{predicate}' when 'links' then '{bucket_id,kind,alias}'
             when 'antonyms' then '{word,antonym}' else '{bucket_id,memory_type}' end::text[], '"*"'::jsonb;
         if v_rule is not null then
             perform memfold_internal._not_an_export(
-                format('It has a rule for all buckets of the tenant, which this tenant has not: %s, %s.', p_table_name, v_rule),
+                format('It has a rule for all buckets of the tenant, which this tenant does not have: %s, %s.', p_table_name, v_rule),
                 'If you trust it, import it with rules => true (memfold restore --rules); or set the tenant''s rules first.');
         end if;
     end if;
@@ -284,6 +284,7 @@ $$;
 comment on function memfold.import_bucket is
 'Imports the rows of export_bucket(), in arrays of 1 to 10,000, in their order and all in one transaction, into an empty bucket of the
 same name: of this or another tenant, in this or another database. The rows are stored as exported, including ids and times; hashes,
-counts and what follows from the ledger (check_invariants) are checked. Embedding models must be registered. Replaces the bucket''s policies and options. rules:
-whether it may also add to those of the tenant, to links, predicates and antonyms; without, such a rule that the tenant has not is refused. Returns how many rows it has read. memfold restore does all this. Only for members of memfold_owner.
-Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
+counts and what follows from the ledger (check_invariants) are checked. Embedding models must be registered. Replaces the bucket''s policies
+and options. rules: whether it may also add rules for all buckets of the tenant, and links, predicates and antonyms; otherwise such a rule
+that the tenant does not have is refused. Returns how many rows it has read. memfold restore does all this. Only for members of
+memfold_owner. Raises MF001 to MF003, MF022, MF025, MF053 (the bucket is not empty), MF054.';
