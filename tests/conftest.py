@@ -39,7 +39,7 @@ from tests.support import (
 )  # fmt: skip
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As a shell leaves it to what it runs in the background; processes that the tests start would inherit it.
+    # A shell ignores it for background jobs; processes that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CLUSTERS, LEFT_OUT = servers.available()
@@ -114,7 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
     if config.option.citus:
         ELSEWHERE.append(citus_nodes.place())
-        # none of the others is started
+        # no other server is started
         os.environ[servers.STARTED] = servers.describe([])
         return
     if config.option.collectonly or hasattr(config, "workerinput"):
@@ -298,7 +298,7 @@ def db_citus_alembic(
     started_elsewhere: elsewhere.Place, request: pytest.FixtureRequest
 ) -> Iterator[psycopg.Connection[Any]]:
     with started_elsewhere.copy(f"test_{uuid.uuid4().hex[:12]}") as connection:
-        # some wait for what does not come about there
+        # some wait for events that never happen there
         time_limits.allow(request.node, 120)
         yield connection
 
@@ -407,7 +407,7 @@ def connect(dsn: str) -> Iterator[Connect]:
 
 @pytest.fixture
 def app(db: psycopg.Connection[tuple[object, ...]], connect: Connect) -> Iterator[Connect]:
-    """Opens connections as an application: a login role that is a member of memfold_app, and nothing more."""
+    """Opens connections as an application: a login role that is only a member of memfold_app."""
     role = f"app_{db.info.dbname}"
     db.execute(f"drop role if exists {role}")
     db.execute(f"create role {role} login in role memfold_app")

@@ -127,7 +127,7 @@ def test_expressions_are_rendered_again(given: str, made: str, columns: tuple[st
         ("(" * 2000 + "content" + ")" * 2000, "cannot be understood"),
     ],
 )
-def test_what_is_not_a_scalar_expression_is_refused(given: str, why: str) -> None:
+def test_only_scalar_expressions_are_accepted(given: str, why: str) -> None:
     with pytest.raises(AdoptError) as error:
         x.parse("--content", given, COLUMNS, "public.memories")
     assert why in str(error.value)
@@ -184,11 +184,11 @@ def test_the_six_steps(db: DB, run: Run, tmp_path: Path) -> None:
     assert (shown["step"], shown["confirmed"], shown["paused"]) == (6, True, False)
     again = catalog(db)
     run("run", *TABLE)
-    assert catalog(db) == again, "a walk that is over does nothing"
+    assert catalog(db) == again, "a finished adoption does nothing"
 
 
 @pytest.mark.one_server
-def test_what_the_plan_does_not_know_it_says(db: DB, run: Run) -> None:
+def test_the_plan_states_its_assumptions(db: DB, run: Run) -> None:
     """The plan says how it guessed the number of duplicates, and warns before confirmation that the lowest key is not
     an age."""
     db.execute(
@@ -233,7 +233,7 @@ def test_what_plan_prints_is_what_run_does(db: DB, run: Run, monkeypatch: pytest
 
     monkeypatch.setattr(psycopg.RawCursor, "execute", record)
     run("run", *OPTIONS, "--confirm", "--batch", "100")
-    # whatever is sent to the table or makes something of it
+    # every statement that touches the table or creates something for it
     ours = re.compile(
         r"alter table|create (unique )?index|create or replace|create function|create type|trigger", re.I
     )
@@ -249,7 +249,7 @@ def test_what_plan_prints_is_what_run_does(db: DB, run: Run, monkeypatch: pytest
         if re.search(r'(FROM|UPDATE|INTO|JOIN) "app"', given) and "COUNT(*)" not in given.partition("WITH")[0]
     ]
     assert len(rows) > 20
-    # the first batch has no lower bound, and what is locked is looked for in another way
+    # the first batch has no lower bound, and locked rows are found differently
     missing = {given for given in rows if given not in plan}
     assert {given[:20] for given in missing} <= {"WITH batch AS MATERI", "WITH done AS (UPDATE"}, missing
     assert len(missing) <= 2
@@ -259,7 +259,7 @@ def test_what_plan_prints_is_what_run_does(db: DB, run: Run, monkeypatch: pytest
 
 
 @pytest.mark.one_server
-def test_nothing_of_the_planned_sql_is_an_opaque_command(db: DB, run: Run) -> None:
+def test_planned_sql_contains_no_opaque_command(db: DB, run: Run) -> None:
     """Every statement over rows of the table is a tree that sqlglot understands, not a text it passes on."""
     make_tables(db, 60)
     plan = run("plan", *OPTIONS).stdout
@@ -297,7 +297,7 @@ def test_undo_after_step_4_puts_every_row_back(db: DB, run: Run) -> None:
     run("undo", *TABLE, "--restore")
     archived = [row for row in catalog(db) if row[0] == "archived"]
     assert (([row for row in catalog(db) if row[0] != "archived"]), state(db)) == before
-    assert archived, "what was put back is still on record"
+    assert archived, "archived rows stay on record"
     # and once more from the start, on the same table
     run("run", *OPTIONS, "--confirm")
     check_adopted(db, before[1])
@@ -447,7 +447,7 @@ def test_owner_without_superuser_and_a_writer_without_rights(
         assert new is not None
         assert new[1] is False
         row = app.execute("select bucket_id, meta from app.memories where id = %s", [new[0]]).fetchone()
-        assert row == ("b", {}), "what is left out has the column's default"
+        assert row == ("b", {}), "a column that is left out gets its default"
         # an upgrade leaves the functions their owner, and finds nothing that is not memfold's
         if db.execute("select to_regclass('memfold_internal.alembic_version')").fetchone() != (None,):
             migrate.install(dsn)
@@ -519,7 +519,7 @@ def test_the_conflict_names_the_row(db: DB, run: Run, dsn: str) -> None:
         assert conflict.existing_id == kept
         assert conflict.content_hash == one(db, "select memfold.adopted_hash('fact number 13', 'prose/1')")
         assert str(kept) in str(conflict)
-    # another unique index is another matter
+    # a conflict with another unique index is a plain error
     with pytest.raises(psycopg.errors.UniqueViolation) as other:
         db.execute("insert into app.memories (id, tenant_id, content) values (1, 't3', 'quite new')")
     assert not isinstance(conflict_of(db, other.value, {"content": "quite new"}), MemoryHashConflict)
@@ -531,7 +531,7 @@ def test_the_conflict_names_the_row(db: DB, run: Run, dsn: str) -> None:
     assert gone.existing_id is None
 
 
-# What refers to it ------------------------------------------------------------------------------------------
+# References to the table ------------------------------------------------------------------------------------
 
 
 @pytest.mark.one_server
@@ -647,7 +647,7 @@ def test_rows_that_are_left_out_are_counted(db: DB, run: Run) -> None:
 
 
 @pytest.mark.one_server
-def test_an_expression_that_fails_on_a_row_fails_nobody(db: DB, run: Run) -> None:
+def test_an_expression_that_fails_on_a_row_does_not_fail_its_writer(db: DB, run: Run) -> None:
     db.execute("""
         create schema app;
         create table app.memories (id integer primary key, payload jsonb);
@@ -699,7 +699,7 @@ def test_names_of_all_kinds(db: DB, run: Run) -> None:
     run("undo", "--table", name, "--restore")
     assert one(db, f"select count(*) from {name}") == 100
     assert one(db, f"select count(*) from {name} where j::text = '{{\"a\":  1}}'") == 100, (
-        "as it was, to the byte"
+        "unchanged, to the byte"
     )
 
 
@@ -904,7 +904,7 @@ def test_a_full_disk_in_the_backfill(db: DB, run: Run, failing: Callable[[str, i
     db.execute("drop function app.fail() cascade")
     result = run("run", *TABLE, "--batch", "50", "--confirm")
     check_adopted(db, before)
-    assert one(db, "select rows_seen from memfold.adoptions") == 600, "no row was looked at twice"
+    assert one(db, "select rows_seen from memfold.adoptions") == 600, "no row was read twice"
     assert one(db, "select last_error from memfold.adoptions") is None
 
 
@@ -922,7 +922,7 @@ def test_a_full_disk_while_duplicates_are_resolved(db: DB, run: Run) -> None:
     result = run("run", *TABLE, "--confirm", "--batch", "10", code=1)
     assert "step 4: no space left on device" in result.stderr
     archived = one(db, "select count(*) from memfold.adoption_archive where table_name = 'memories'")
-    assert one(db, "select count(*) from app.memories") + archived == 1200, "whole batches or nothing"
+    assert one(db, "select count(*) from app.memories") + archived == 1200, "whole batches only"
     assert 0 < archived <= 40
     check_children(db)
     db.execute("drop function app.fail() cascade")
@@ -944,7 +944,7 @@ def test_a_statement_timeout_while_the_index_is_built(db: DB, run: Run, connect:
     assert one(db, "select withheld from memfold.adoptions") is True
     assert "get no hash" in run("status").stdout
     holder.execute("commit")
-    # written while it stood still
+    # written while the run was paused
     db.execute("insert into app.memories (tenant_id, content) values ('t7', 'HELD'), ('t7', 'alone')")
     run("run", *TABLE)
     before["memories"] += [()] * 3

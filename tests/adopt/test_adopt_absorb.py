@@ -1,4 +1,4 @@
-"""An adoption that absorbs: an INSERT of a text that is there succeeds without its row, which is counted instead."""
+"""An adoption that absorbs: an INSERT of an existing text succeeds without a row, and is counted instead."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def copied(db: DB, texts: list[str]) -> int:
         return cursor.rowcount
 
 
-def test_the_second_of_two_at_once_is_absorbed(db: DB, absorbing: None, connect: Connect) -> None:
+def test_the_second_of_two_concurrent_inserts_is_absorbed(db: DB, absorbing: None, connect: Connect) -> None:
     first, second = connect(), connect()
     first.execute("begin")
     assert first.execute(INSERT, ["A new fact."]).rowcount == 1
@@ -241,19 +241,19 @@ def test_in_other_isolation_levels_the_index_decides(db: DB, absorbing: None, co
     assert one(db, REPEATS) == 0
 
 
-def test_a_large_insert_takes_no_locks_by_the_row(db: DB, absorbing: None) -> None:
+def test_a_large_insert_takes_no_lock_per_row(db: DB, absorbing: None) -> None:
     many = "insert into app.memories (tenant_id, content) select 't9', 'Fact ' || i %% %s from generate_series(1, %s) as i"
     with db.transaction():
         assert db.execute(many, [5000, 10_000]).rowcount == 5000
         assert one(db, "select count(*) from pg_locks where pid = pg_backend_pid()") < 60
     assert one(db, REPEATS) == 5000
-    # one text all the time
+    # always the same text
     assert db.execute(many, [1, 2000]).rowcount == 0
     assert db.execute(COUNTED).fetchall()[:2] == [("Fact 0", 2001), ("Fact 1", 1)]
 
 
-def test_one_text_many_times_reads_as_many_pages_each_time(db: DB, absorbing: None) -> None:
-    """Not more and more, although its transaction has written the row of the count before."""
+def test_repeating_a_text_reads_no_more_pages_each_time(db: DB, absorbing: None) -> None:
+    """Constant, although its own transaction has written the previous version of the count."""
     db.execute(INSERT, ["Fact"])
     many = "insert into app.memories (tenant_id, content) select 't9', 'Fact' from generate_series(1, %s)"
     each = []
@@ -316,7 +316,7 @@ def test_switched_on_and_off(db: DB, run: Run) -> None:
     planned = run("plan", *OPTIONS, "--absorb")
     assert "adoption_repeats" in planned
     assert "memfold.adopted_claim('app_memories'" in planned
-    # said once, whatever happens between
+    # said once, whatever happens in between
     run("run", *OPTIONS, "--absorb", "--step", "1")
     assert "absorbed after step 6" in run("status")
     assert "memfold.adopted_claim('app_memories'" in run("plan", *TABLE)
@@ -335,7 +335,7 @@ def test_switched_on_and_off(db: DB, run: Run) -> None:
     run("run", *TABLE, "--absorb")
     assert db.execute(INSERT, ["a FACT"]).rowcount == 0
     run("run", *TABLE)
-    assert db.execute(INSERT, ["a FACT"]).rowcount == 0, "a run that does not speak of it leaves it"
+    assert db.execute(INSERT, ["a FACT"]).rowcount == 0, "a run without the option leaves it"
     run("undo", *TABLE, "--restore")
     assert one(db, "select count(*) from memfold.adoption_repeats") == 0
     assert [row for row in catalog(db) if row[0] != "archived"] == before
@@ -343,7 +343,7 @@ def test_switched_on_and_off(db: DB, run: Run) -> None:
 
 
 def test_a_writer_and_an_owner_without_rights(db: DB, run: Run, connect: Connect, dsn: str) -> None:
-    """A superuser adopts: the function runs as the table's owner, who may only call what it is made of."""
+    """A superuser adopts: the function runs as the table's owner, who may only call its parts."""
     owner, writer = f"owner_{db.info.dbname}", f"writer_{db.info.dbname}"
     make_tables(db, 60)
     for role in (owner, writer):
@@ -356,7 +356,7 @@ def test_a_writer_and_an_owner_without_rights(db: DB, run: Run, connect: Connect
         db.execute(f"grant usage on schema app to {writer}; grant insert on app.memories to {writer}")
         run("run", *OPTIONS, "--confirm", "--absorb", "--trust-owner")
         may = f"select has_function_privilege('{writer}', oid, 'execute') from pg_proc where proname = 'insert_app_memories'"
-        assert one(db, may), "who may insert may call the function that does"
+        assert one(db, may), "a role that may insert may call the insert function"
         app = connect(user=writer)
         assert app.execute(INSERT, ["A fact."]).rowcount == 1
         assert app.execute(INSERT, ["a FACT"]).rowcount == 0

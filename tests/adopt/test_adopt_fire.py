@@ -51,7 +51,7 @@ order by l.waitstart limit 1
 
 
 class Sampler(threading.Thread):
-    """Looks again and again who waits for a lock, and keeps the longest wait of each step."""
+    """Repeatedly looks who waits for a lock, and keeps the longest wait of each step."""
 
     def __init__(self, dsn: str) -> None:
         super().__init__(daemon=True)
@@ -108,7 +108,7 @@ def test_adoption_under_fire(db: DB, dsn: str) -> None:
     kills: list[tuple[int, float]] = []
     said = ""
     if ROWS > 100_000:
-        # as in production: the suite's servers do without what makes them safe
+        # as in production: the suite's servers switch durability off
         for setting in ("fsync = on", "max_wal_size = '8GB'", "deadlock_timeout = '1s'"):
             db.execute(f"alter system set {setting}".encode())
         db.execute("select pg_reload_conf()")

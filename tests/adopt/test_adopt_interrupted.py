@@ -67,7 +67,7 @@ def test_killed_while_it_waits_for_the_table(db: DB, dsn: str, connect: Connect,
 
 @pytest.mark.one_server
 def test_killed_in_the_backfill(db: DB, dsn: str) -> None:
-    """Each time at another place; together they look at each row once."""
+    """Each time at another row; together they read each row once."""
     make_tables(db, ROWS)
     before = state(db)
     seen = 0
@@ -83,7 +83,7 @@ def test_killed_in_the_backfill(db: DB, dsn: str) -> None:
         assert now > seen
         seen = one(db, "select rows_seen from memfold.adoptions")
         position = one(db, "select (position ->> 0)::bigint from memfold.adoptions")
-        assert position == seen, "what is noted is what is done"
+        assert position == seen, "recorded progress equals the work done"
         hashed = one(
             db, "select count(*) from app.memories where content_hash is not null and id <= %s", position
         )
@@ -111,7 +111,7 @@ def test_killed_while_duplicates_are_resolved(db: DB, dsn: str) -> None:
             process.kill()
         until(lambda: not there(db))
         archived = one(db, "select count(*) from memfold.adoption_archive")
-        # in the middle nothing is lost either
+        # nothing is lost in the middle either
         for table, rows in before.items():
             gone = one(db, "select count(*) from memfold.adoption_archive where table_name = %s", table)
             assert one(db, f"select count(*) from app.{table}") + gone == len(rows)
@@ -121,7 +121,7 @@ def test_killed_while_duplicates_are_resolved(db: DB, dsn: str) -> None:
 
 
 def test_killed_while_the_index_is_built(db: DB, dsn: str, connect: Connect) -> None:
-    """An INVALID index stays behind, and new rows have no hash; the next run sees to both."""
+    """An INVALID index stays behind, and new rows have no hash; the next run fixes both."""
     make_tables(db, ROWS)
     before = state(db)
     for step in ("1", "2", "3", "4"):
@@ -264,7 +264,7 @@ def test_the_cap_on_rows_a_second_holds(db: DB, dsn: str) -> None:
 
 
 def test_nobody_queues_behind_a_long_transaction(db: DB, dsn: str, connect: Connect) -> None:
-    """While someone holds the table, others go on: a lock that is waited for would make all of them wait."""
+    """While a session holds the table, others continue: waiting for the lock would make all of them wait."""
     make_tables(db, 300)
     before = catalog(db)
     holder = connect()
@@ -378,7 +378,7 @@ def test_the_backfill_waits_for_a_standby_that_is_behind(own_cluster: Cluster, s
         seen = one(db, "select rows_seen from memfold.adoptions")
         assert 0 < seen < ROWS
         time.sleep(1.5)
-        assert one(db, "select rows_seen from memfold.adoptions") == seen, "it stands still"
+        assert one(db, "select rows_seen from memfold.adoptions") == seen, "it makes no progress"
         assert process.poll() is None
         # while it waits it can be paused, too
         finish(dsn, "pause", *TABLE)

@@ -1,4 +1,4 @@
-"""How long a step of an adoption waits for a lock: not so long that anybody would have to wait behind it."""
+"""How long a step of an adoption waits for a lock: not long enough for others to queue behind it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def writes_while(running: Running, writer: DB, statement: str) -> int:
     until = time.monotonic() + 60
     times = 0
     while not running.ended():
-        assert time.monotonic() < until, "the command waits for good"
+        assert time.monotonic() < until, "the command waits indefinitely"
         writer.execute(statement)
         times += 1
         running.thread.join(0.02)
@@ -109,7 +109,7 @@ def test_a_step_gives_up_before_others_wait_behind_it(
     finish(dsn, *command)
 
 
-def test_duplicates_whose_rows_are_held_are_given_up_in_time(db: DB, dsn: str, connect: Connect) -> None:
+def test_waiting_for_locked_duplicates_ends_in_time(db: DB, dsn: str, connect: Connect) -> None:
     """The rows of a batch are locked in order: a session that waits for the last one must not hold the first one."""
     make_tables(db, 0)
     db.execute(
@@ -160,7 +160,7 @@ def test_hashes_are_set_again_after_earlier_writers_end(
 
 
 def test_a_restore_waits_for_a_writer_that_is_nearly_done(db: DB, dsn: str, connect: Connect) -> None:
-    """It waits up to two seconds: nobody can wait for rows that are not back yet."""
+    """It waits up to two seconds: nobody can wait for rows that are not restored yet."""
     make_tables(db, 120)
     finish(dsn, "run", *OPTIONS, "--confirm")
     assert one(db, "select count(*) from memfold.adoption_archive") > 0
@@ -204,10 +204,10 @@ def test_no_transaction_waits_without_end(own: float, asked: float | None, milli
         assert recorded.beginning() == [("begin", ()), (f"set local lock_timeout = {milliseconds}", ())]
 
 
-def test_it_waits_less_long_than_it_takes_to_find_a_deadlock(
+def test_lock_waits_are_shorter_than_deadlock_timeout(
     db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that nobody else is ever the victim of one with it."""
+    """So that no other session is the victim of a deadlock with it."""
     made: list[Session] = []
     real = Session.__init__
 

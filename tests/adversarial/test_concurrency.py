@@ -178,7 +178,7 @@ def test_a_caller_that_waits_holding_a_row_gives_up(db: DB, connect: Connect) ->
     )
     holder.execute("begin")
     ingest(holder, **fact, observed_at="2026-02-03")
-    # not late when it begins: it waits for the row, and is late once it has it
+    # not late when it begins: it becomes late while it waits for the row
     overtaken = Call(db, connect(), lambda c: ingest(c, **fact, observed_at="2026-02-02")).waits_for(holder)
     holder.execute("commit")
     overtaken.must_retry()

@@ -73,7 +73,7 @@ def nothing_is_held(db: DB) -> None:
 
 
 def settled(db: DB, world: World, audit: Audit) -> None:
-    """Nothing is held, every promise holds, nothing is in doubt any more."""
+    """No lock is held, every promise holds, no outcome is in doubt."""
     nothing_is_held(db)
     wrong = audit.all(db, [TENANT])
     assert wrong == [], f"seed {SEED}: {wrong}"
@@ -88,7 +88,7 @@ def told(record: Record, audit: Audit | None = None, **figures: Any) -> None:
 
 
 def test_connections_are_cut(target: Target, db: DB, record_property: Record) -> None:
-    """Writers, judges and maintenance behind a wire that is cut, and a hand that ends their sessions."""
+    """Writers, judges and maintenance over connections that are cut, while their sessions are terminated."""
     prepare(db, TENANT)
     plans = Plans(SEED)
     terminated = 0
@@ -211,8 +211,8 @@ def waits(db: DB, pid: int) -> bool:
     ).fetchone() == (True,)
 
 
-def test_a_stopped_client_lets_go_when_it_is_killed(dsn: str, db: DB, connect: Connect) -> None:
-    """A session that waits for its lock goes on, and finds nothing of it."""
+def test_killing_a_stopped_client_releases_its_locks(dsn: str, db: DB, connect: Connect) -> None:
+    """A session that waits for its lock continues, and finds no trace of it."""
     for turn in range(max(2, CUTS // 20)):
         item = {"content": f"Fact of turn {turn}", "subject": "Ann", "tenant_id": TENANT}
         program = (
@@ -281,7 +281,7 @@ def test_judges_are_cut(target: Target, db: DB, record_property: Record) -> None
         finally:
             world.end()
     nothing_is_held(db)
-    drain(world, db)  # eight leases without an answer are the end of it, until somebody revives it
+    drain(world, db)  # after eight leases without an answer it is dead until it is retried
     assert db.execute(
         "select status, count(*) from memfold.judgements where kind = 'write' group by 1"
     ).fetchall() == [("done", count)]
@@ -307,7 +307,7 @@ class Outcomes:
         self.calls.append((text, keyed, outcome))
 
     def hold(self, db: DB) -> None:
-        """Each exception means what docs/errors.md says of it."""
+        """Each exception means what docs/errors.md says."""
         observed = dict(
             db.execute(
                 "select content, count(*) from memfold.memory_events where observation group by 1"

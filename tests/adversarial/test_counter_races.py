@@ -17,9 +17,9 @@ from tests.support.restatements import HOT, first_events, fold_two, restate, res
 pytestmark = pytest.mark.new_database
 
 
-def test_a_late_statement_beside_many(db: DB, connect: Connect) -> None:
-    """It cannot simply be added. Its id is made when nobody else can write a later row before it is there."""
-    # so long that the test does not depend on how fast it is
+def test_a_late_statement_among_concurrent_ones(db: DB, connect: Connect) -> None:
+    """It is not a plain addition: its id must be made when no other session can commit a later row before it."""
+    # long enough not to depend on the machine's speed
     db.execute(
         "alter function memfold_internal._ingest_under_locks(memfold_internal.candidate) set lock_timeout = '60s'"
     )
@@ -37,7 +37,7 @@ def test_a_late_statement_beside_many(db: DB, connect: Connect) -> None:
     check(db)
 
 
-def test_an_undo_beside_a_restatement_in_its_turn(db: DB, connect: Connect) -> None:
+def test_an_undo_concurrent_with_a_restatement_of_its_turn(db: DB, connect: Connect) -> None:
     """The turn stays, with the row that was in flight when its first row was undone."""
     memory = ingest(db, HOT).memory_id
     event = ingest(db, HOT, source_turn_ids=["a"]).event_id
@@ -52,7 +52,7 @@ def test_an_undo_beside_a_restatement_in_its_turn(db: DB, connect: Connect) -> N
     check(db)
 
 
-def test_the_ledger_explains_what_many_writers_leave(db: DB, connect: Connect) -> None:
+def test_the_ledger_explains_the_result_of_many_writers(db: DB, connect: Connect) -> None:
     """Restatements in single calls and batches, concurrently with merges, and undos of both."""
     texts = ["User likes tea", "User likes coffee", "User likes milk"]
     for text in texts:

@@ -57,7 +57,7 @@ def spread(seconds: list[float]) -> str:
 
 
 def test_server_is_killed(target: Target, record_property: Record) -> None:
-    """After each start every acknowledged call is there once, no promise is broken, and all go on."""
+    """After each start every acknowledged call is stored once, no promise is broken, and all clients continue."""
     choice = random.Random(SEED)
     kills: Counter[str] = Counter()
     recoveries: list[float] = []
@@ -101,7 +101,7 @@ def test_server_is_killed(target: Target, record_property: Record) -> None:
                     assert server.complaints() == []
                 audits.append(time.monotonic() - began)
                 log.info("crash %d: %s", crash, world.seen)
-            # again without a crash: calls in doubt are sent again, and end
+            # now without a crash: calls in doubt are sent again until they are answered
             world.finish()
         finally:
             world.end()
@@ -149,7 +149,7 @@ def roll_back(audit: Audit, server: Server) -> list[str]:
         wrong += [f"{first} is lost, {call} is not" for call in there if call.sent > first.acked]
     audit.counts["acknowledged and lost"] += len(lost)
     for call in lost:
-        # a client that cannot know sends the calls again that have a key
+        # a client that does not know the outcome resends calls that have a key
         call.state = "doubt" if call.keyed else "never"
     audit.open_calls = calls
     return wrong
@@ -161,7 +161,7 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
     choice = random.Random(SEED)
     tenants = ["first", "second", "third"]
     promotions: list[float] = []
-    settings = {"fsync": "off"}  # of this server nothing is started again
+    settings = {"fsync": "off"}  # this server is not started again
     if synchronous:
         settings["synchronous_standby_names"] = "*"
         settings["synchronous_commit"] = "local"
@@ -228,7 +228,7 @@ def test_standby_takes_over(target: Target, record_property: Record, synchronous
 
 
 def test_a_broken_promise_is_seen(db: psycopg.Connection[Any]) -> None:
-    """The audit finds what it is there to find."""
+    """The audit finds each kind of broken promise."""
     world = World("", 1, ["acme"])
     writer = Writer(world, "writer")
     world.add(writer)

@@ -93,7 +93,7 @@ def test_a_call_waits_while_its_fact_is_erased(
         assert waiting.error.diag.message_hint
         return
     rows = waiting.end()
-    # what a call acknowledges is there
+    # what a call acknowledges is stored
     if rows and rows[0] and rows[0][0] in ("inserted", "merged") and call != "recalled":
         assert db.execute(
             "select count(*) from memories where content = any(%s)", [[said, "Ann likes green tea"]]
@@ -125,7 +125,7 @@ def _filled(db: DB, query: str, said: str, other: UUID | None, more: dict[str, A
     )
 
 
-def test_undoing_a_merge_into_what_is_erased(db: DB, connect: Connect) -> None:
+def test_undoing_a_merge_into_a_memory_being_erased(db: DB, connect: Connect) -> None:
     """The text that was merged stays and is a memory of its own: there is nothing to undo any more."""
     model(db)
     ingest(db, FACT, source_turn_ids=["only"], **vector(1.0))
@@ -145,7 +145,7 @@ def test_undoing_a_merge_into_what_is_erased(db: DB, connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("text", ["first", "last"])
-def test_consolidation_does_not_ask_about_what_is_being_erased(db: DB, connect: Connect, text: str) -> None:
+def test_consolidation_does_not_ask_about_memories_being_erased(db: DB, connect: Connect, text: str) -> None:
     model(db)
     storing(db)
     vim(db)

@@ -71,7 +71,7 @@ class History:
                 what = "state"
             if what == "undo" and not self.events[text]:
                 what = "read"
-            # rather of the last than of an early one
+            # more often of a recent one
             of = self.random.choice(self.events[text][-6:]) if what == "undo" else None
             return self.number, text, what, of
 
@@ -141,7 +141,7 @@ class Client(threading.Thread):
                     break
                 if not isinstance(error, psycopg.OperationalError):
                     raise
-                # a read changes nothing, and a statement has its key; of the others nobody knows
+                # a read changes nothing, and a statement has its key; the outcome of others is unknown
                 with contextlib.suppress(psycopg.Error):
                     connection.close()
                 self.connection = None
@@ -245,7 +245,7 @@ UNDONE = [*REJECTED, at(4, "undo", "undone", 6, 7, 3)]
         ([*UNDONE, at(5, "undo", "undone", 8, 9, 4), at(6, "read", ("rejected", 2), 10, 11)], True),
         ([*STATED, at(3, "undo", "undone", 4, 5, 2), at(4, "read", ("active", 1), 6, 7)], True),
         ([*STATED, at(3, "undo", "MF032", 4, 5, 1)], True),
-        # an answer that was lost: it happened, or not, at any time since, and once
+        # an answer that was lost: the call took effect once, at any time since, or never
         ([*STATED, at(3, "reject", LOST, 4, NEVER), at(4, "read", ("active", 2), 6, 7)], True),
         ([*STATED, at(3, "reject", LOST, 4, NEVER), at(4, "read", ("rejected", 2), 6, 7)], True),
         (
@@ -259,7 +259,7 @@ UNDONE = [*REJECTED, at(4, "undo", "undone", 6, 7, 3)]
         ),
     ],
 )
-def test_the_checker_finds_what_cannot_be(calls: list[Call], holds: bool) -> None:
+def test_the_checker_finds_impossible_histories(calls: list[Call], holds: bool) -> None:
     assert explain(calls).explained is holds
     # in whatever order they are told
     assert explain(calls[::-1]).explained is holds

@@ -86,7 +86,7 @@ def within(db: DB, seconds: float, statement: str, *parameters: Any) -> Any:
 
 @pytest.mark.parametrize("size", [8000, 100_000])
 def test_the_guard(db: DB, size: int) -> None:
-    """Before, 8 kB took up to 3 s of these, 48 kB up to 45 s; each has some ten times what it takes now."""
+    """Before, 8 kB of these took up to 3 s, 48 kB up to 45 s; each limit is about ten times the present time."""
     slow = []
     for name, make in PATTERNS.items():
         for a, b in pairs(make, size)[: 3 if size < 10_000 else 1]:
@@ -141,7 +141,7 @@ def test_too_long_to_compare(db: DB) -> None:
     assert guard("A" * 20000, "  " + "a" * 20000 + ".") == []
 
 
-def test_such_a_pair_escalates(db: DB) -> None:
+def test_a_pair_too_long_to_compare_escalates(db: DB) -> None:
     model(db)
     text = "User likes tea. " * 600
     kept = ingest(db, text, **vector(1.0))

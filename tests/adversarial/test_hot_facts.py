@@ -27,7 +27,7 @@ WRITERS = 32
 
 
 def hot(db: DB, **given: Any) -> Result:
-    """A memory that many write to."""
+    """A memory with many concurrent writers."""
     return ingest(db, HOT, **given)
 
 
@@ -55,11 +55,11 @@ def writing(connect: Connect) -> Iterator[Callable[..., DB]]:
         other.close()
 
 
-# Who counts where ------------------------------------------------------------------------------------------------
+# Who sees which counters -----------------------------------------------------------------------------------------
 
 
 def test_every_reader_is_exact(db: DB, writing: Callable[..., DB]) -> None:
-    """In the transaction that writes, and in others; each way there is to read counters."""
+    """In the writing transaction and in others, by every way to read counters."""
     model(db)
     memory = hot(db, source_turn_ids=["a"], **vector(1.0)).memory_id
     reading = (
@@ -91,13 +91,15 @@ def test_every_reader_is_exact(db: DB, writing: Callable[..., DB]) -> None:
 # Concurrently with derivations --------------------------------------------------------------------------------------------
 
 
-def test_who_derives_waits_for_who_counts(db: DB, connect: Connect, writing: Callable[..., DB]) -> None:
-    """A merge, while an observation of either side is on its way: it is counted where the memory leads then."""
+def test_a_derivation_waits_for_an_uncommitted_restatement(
+    db: DB, connect: Connect, writing: Callable[..., DB]
+) -> None:
+    """A merge while an observation of either side is uncommitted: it is counted in the resulting root."""
     other = ingest(db, "User likes milk")
     memory = hot(db)
     writer = writing(source_turn_ids=["a"])
     merge = Call(db, connect(), lambda c: fold(c, memory.memory_id, other.memory_id)).waits_for(writer)
-    # and who comes now waits for the merge: by then the root is an alias
+    # a call that arrives now waits for the merge: by then the root is an alias
     late = Call(db, connect(), lambda c: ingest(c, HOT, source_turn_ids=["b"]))
     writer.execute("commit")
     merge.end()
@@ -106,7 +108,7 @@ def test_who_derives_waits_for_who_counts(db: DB, connect: Connect, writing: Cal
     check(db)
 
 
-def test_who_counts_waits_for_who_derives(db: DB, connect: Connect) -> None:
+def test_a_restatement_waits_for_an_uncommitted_derivation(db: DB, connect: Connect) -> None:
     older = ingest(db, "User likes milk")
     memory = hot(db)
     deriving = connect()
@@ -136,10 +138,10 @@ def test_an_alias_with_the_same_turn(db: DB, connect: Connect, writing: Callable
 
 
 @pytest.mark.parametrize("turns", [["a"], ["a", "b"], ["b", "c", "a"]])
-def test_a_turn_that_two_bring_at_once(
+def test_two_calls_state_the_same_turn_at_once(
     db: DB, connect: Connect, writing: Callable[..., DB], turns: list[str]
 ) -> None:
-    """Independent is who brought a new one first, by the order of the ledger too: single calls and batches."""
+    """The first call in the order of the ledger counts as independent: single calls and batches."""
     memory = hot(db).memory_id
     writer = writing(source_turn_ids=["a"])
     second = Call(db, connect(), lambda c: ingest(c, HOT, source_turn_ids=turns)).waits_for(writer)
@@ -159,7 +161,7 @@ def test_a_turn_that_two_bring_at_once(
     check(db)
 
 
-def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) -> None:
+def test_sessions_take_turns_while_the_clock_is_set_back(db: DB, connect: Connect) -> None:
     """Sessions take turns: a later statement has a higher id and a later time."""
     db.execute(SHIFTED.format(shift=SETTING).encode())
     memory = hot(db)
@@ -188,8 +190,8 @@ def test_calls_in_a_row_with_a_clock_that_is_put_back(db: DB, connect: Connect) 
     check(db)
 
 
-def test_several_turns_come_after_those_that_were_waited_for(db: DB, connect: Connect) -> None:
-    """Which of two is independent is the ledger's order: also of several turns, and by a clock that is behind."""
+def test_a_call_with_several_turns_counts_after_the_call_it_waited_for(db: DB, connect: Connect) -> None:
+    """The ledger's order decides which of two is independent: also with several turns, and a clock that is behind."""
     db.execute(SHIFTED.format(shift=SETTING).encode())
     memory = hot(db).memory_id
     first, second = connect(), connect()
@@ -203,10 +205,10 @@ def test_several_turns_come_after_those_that_were_waited_for(db: DB, connect: Co
     check(db)
 
 
-def test_a_person_supersedes_and_takes_it_back_beside_who_counts(
+def test_a_supersession_and_its_undo_concurrent_with_restatements(
     db: DB, connect: Connect, writing: Callable[..., DB]
 ) -> None:
-    """The newer value is stated by the person: counting it again must not forget what others state at that moment."""
+    """A person states the newer value: recounting it must include what others state at that moment."""
     older = ingest(db, "User likes milk")
     memory = hot(db)
     events: list[UUID] = []
@@ -227,7 +229,7 @@ def test_a_person_supersedes_and_takes_it_back_beside_who_counts(
     check(db)
 
 
-def test_pruning_sees_what_was_counted_beside(db: DB, connect: Connect, writing: Callable[..., DB]) -> None:
+def test_pruning_sees_concurrent_restatements(db: DB, connect: Connect, writing: Callable[..., DB]) -> None:
     hot(db, observed_at="2020-01-01", source_confidence=0.0, extractor_confidence=0.0)
     writer = writing()
     pruning = Call(
@@ -277,7 +279,7 @@ class Load:
                     except (psycopg.errors.SerializationFailure, psycopg.OperationalError):
                         pass
                     except psycopg.Error as error:
-                        # what a person undid, or erased, since
+                        # undone or erased by a person since
                         if not (error.sqlstate or "").startswith("MF"):
                             raise
             except BaseException as error:  # handed to the test
@@ -371,7 +373,7 @@ def erase_turn(db: DB, choice: random.Random) -> None:
 
 
 def maintain(db: DB, choice: random.Random) -> None:
-    # of who was killed before it could
+    # of sessions killed before they could
     for (event,) in db.execute(
         "select event_id from memory_events as e where action = 'rejected' and tier = 3"
         " and recorded_at < clock_timestamp() - interval '1 second'"
@@ -393,7 +395,7 @@ def equal_to_the_ledger(db: DB) -> None:
     ).fetchall() == []  # fmt: skip
 
 
-def test_everything_beside_a_hot_fact(db: DB, target: Target, connect: Connect) -> None:
+def test_every_call_concurrent_with_a_hot_fact(db: DB, target: Target, connect: Connect) -> None:
     """32 writers of one fact, some killed, while others change it: counters equal the ledger, no deadlock."""
     for drink in range(5):
         ingest(db, f"User likes drink {drink}")
@@ -454,14 +456,14 @@ def test_a_server_that_is_killed_under_it(target: Target) -> None:
         server.ready()
         with server.connect() as db:
             observed = one(db, "select observations from memfold.memory_totals")
-            # what was not acknowledged may be there
+            # unacknowledged calls may be stored
             assert 1 + load.acknowledged <= observed <= 1 + load.acknowledged + WRITERS
             assert one(db, "select count(*) from memfold.memory_events where observation") == observed
             assert db.execute("select * from memfold.check_invariants('acme')").fetchall() == []
 
 
 def test_the_slow_path_keeps_the_last_id(db: DB) -> None:
-    """A call that turns out to be an addition under the scope's lock takes an id below that of the next one."""
+    """A call that becomes an addition under the scope's lock takes an id below that of the next one."""
     made = ingest(db, HOT)
     event = one(
         db,

@@ -125,7 +125,7 @@ def stage(db: DB, connect: Connect) -> Iterator[Stage]:
     sessions = {
         "pooled": own.tenant,
         "bound": None,
-        # as hostile as it gets: the setting is the other's, and names resolve to other objects
+        # the worst case: the setting is the other's, and names resolve to other objects
         "forged": other.tenant,
     }
     made = {}
@@ -160,7 +160,7 @@ def test_nothing_is_written(stage: Stage) -> None:
     assert snapshot(stage.db, stage.own.tenant, stage.other.tenant) == before
 
 
-def test_the_functions_are_walled_in_too(stage: Stage) -> None:
+def test_row_level_security_binds_the_functions_owner(stage: Stage) -> None:
     for probe in (probe_owner, probe_others):
         wrong, calls = probe(stage.db, stage.own, stage.other)
         assert "\n".join(wrong) == ""
@@ -177,14 +177,14 @@ def test_functions_with_the_ids_of_others(stage: Stage, who: str) -> None:
 
 @pytest.mark.one_server
 @pytest.mark.parametrize("who", ["pooled", "forged"])
-def test_tenants_that_are_none(stage: Stage, who: str) -> None:
+def test_names_that_are_not_tenants(stage: Stage, who: str) -> None:
     session: Session = getattr(stage, who)
     wrong, calls = probe_names(stage.db, session, stage.own, stage.other)
     assert "\n".join(wrong) == ""
     assert calls > 1500
 
 
-# What the probes are worth ------------------------------------------------------------------------------------------
+# What the probes detect ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.one_server
@@ -267,7 +267,7 @@ def test_a_function_that_leaks_is_found(stage: Stage) -> None:
 
 @pytest.mark.one_server
 def test_every_text_holds_a_tenants_word(stage: Stage) -> None:
-    """The probe's word is in every column that can hold it; a new table must belong to tenants or to nobody."""
+    """The probe's word is in every column that can hold it; a new table must belong to tenants, or be listed as nobody's."""
     for side in (stage.own, stage.other):
         for table, column, _ in stage.db.execute(TEXTS).fetchall():
             if f"{table}.{column}" not in PLAIN:
@@ -283,7 +283,7 @@ def test_every_text_holds_a_tenants_word(stage: Stage) -> None:
     assert len(secrets(stage.db, stage.other)) > 40
 
 
-# In the midst of a transaction --------------------------------------------------------------------------------------
+# Within a transaction -----------------------------------------------------------------------------------------------
 
 
 def test_the_setting_changes_in_mid_transaction(stage: Stage) -> None:
@@ -308,12 +308,12 @@ def test_the_setting_changes_in_mid_transaction(stage: Stage) -> None:
         ingest(mine, "said by alder in the wrong name", tenant_id=own.tenant)
     assert error.value.sqlstate == "MF002"
     mine.execute("rollback to s")
-    assert tenants() == {own.tenant}, "the setting goes back with the savepoint"
+    assert tenants() == {own.tenant}, "the savepoint restores the setting"
     become(other.tenant)
     ingest(mine, "said by birch", tenant_id=other.tenant)
     assert tenants() == {other.tenant}
     mine.execute("release s; commit")
-    assert tenants() == set(), "and with the transaction"
+    assert tenants() == set(), "and so does the transaction's end"
     said = db.execute(
         "select tenant_id, content from memfold.memories where content like 'said%' order by 2"
     ).fetchall()
@@ -348,7 +348,7 @@ FLIPS = (
 
 
 def test_a_bound_login_cannot_flip(stage: Stage) -> None:
-    """Its role decides, whatever it sets and when."""
+    """Its role decides, whatever it sets."""
     before = snapshot(stage.db, stage.other.tenant)
     theirs = stage.other.id("memory_id")
     for flip in FLIPS:
@@ -407,7 +407,7 @@ def test_tenants_neither_conflict_nor_wait(stage: Stage, connect: Connect) -> No
     assert sorted(counts) == [(stage.own.tenant, 2), (stage.other.tenant, 2)]
 
 
-def test_an_id_of_the_other_is_free(stage: Stage) -> None:
+def test_another_tenants_ids_can_be_reused(stage: Stage) -> None:
     """Every unique index leads with the tenant (tests/sql/test_catalog.py): the same memory_id twice is not a conflict."""
     stage.db.execute("begin; set local session_replication_role = replica")
     for table in ("memories", "memory_counters", "memory_events", "idempotency_keys", "judgements", "runs"):
@@ -420,12 +420,12 @@ def test_an_id_of_the_other_is_free(stage: Stage) -> None:
 # Statistics ---------------------------------------------------------------------------------------------------------
 
 
-def test_statistics_tell_no_texts(stage: Stage) -> None:
-    """pg_stats hides rows of tables whose policies bind the reader. What EXPLAIN tells of counts: docs/security.md."""
+def test_statistics_reveal_no_texts(stage: Stage) -> None:
+    """pg_stats hides rows of tables whose policies bind the reader. What EXPLAIN reveals of counts: docs/security.md."""
     known = stage.db.execute(
         "select count(*) from pg_stats where schemaname = 'memfold' and most_common_vals::text like '%birchwood%'"
     ).fetchone()
-    assert known != (0,), "there is something to hide"
+    assert known != (0,), "there are texts to hide"
     for session in stage.sessions:
         for view in ("pg_stats", "pg_stats_ext", "pg_stats_ext_exprs"):
             outcome = session.run(f"select tablename from pg_catalog.{view} where schemaname = 'memfold'")

@@ -19,7 +19,7 @@ def pair(db: DB) -> tuple[UUID, UUID]:
     return store(db, "Cats are fine", **angle(0)), store(db, "Dogs are great", **angle(10))
 
 
-def test_erasing_what_is_being_asked_about(db: DB, connect: Connect) -> None:
+def test_erasing_a_memory_that_is_being_asked_about(db: DB, connect: Connect) -> None:
     older, newer = pair(db)
     asker = connect()
     asker.execute("begin")
@@ -37,7 +37,7 @@ def test_erasing_what_is_being_asked_about(db: DB, connect: Connect) -> None:
     check(db)
 
 
-def test_asking_about_what_is_being_erased(db: DB, connect: Connect) -> None:
+def test_asking_about_a_memory_that_is_being_erased(db: DB, connect: Connect) -> None:
     older, _ = pair(db)
     eraser = connect()
     eraser.execute("begin")
@@ -76,7 +76,7 @@ def test_writers_go_on_while_questions_are_queued(db: DB, connect: Connect) -> N
 
 
 def test_erasing_what_a_worker_asks_again(db: DB, connect: Connect) -> None:
-    """A worker that finds one side merged asks about where it leads, without a lock on the scope."""
+    """A worker that finds one side merged asks about its root, without a lock on the scope."""
     model(db)
     root = ingest(db, "User likes tea")
     ingest(db, "Cats are fine", **vector(1.0))

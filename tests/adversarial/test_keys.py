@@ -1,4 +1,4 @@
-"""Keys that identify or lock: no name can be made that has another's."""
+"""Keys that identify or lock: no name can be crafted to collide with another's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUCKET = "zg74jxgmo9obv|u'65a~)^#~"
 
 
 @pytest.mark.core
-def test_a_crafted_subject_is_somebody_else(db: DB) -> None:
+def test_a_crafted_subject_does_not_collide(db: DB) -> None:
     db.execute("select set_predicate('lives_in', 'acme')")
     model(db)
     ingest(db, "Lives in Berlin", subject="Alice", predicate="lives_in", object="Berlin")

@@ -55,7 +55,7 @@ def test_linking_while_eight_writers_continue(db: DB, connect: Connect) -> None:
     check(db)
 
 
-def test_server_killed_while_links_are_taken_up(own_cluster: servers.Cluster) -> None:
+def test_the_server_is_killed_while_links_are_applied(own_cluster: servers.Cluster) -> None:
     """kill -9 in the middle, with concurrent writers: called again it continues, and no statement is lost."""
     dsn = own_cluster.dsn() + " options='-csearch_path=public,memfold'"
     facts = [{"content": f"fact {n}", "subject": name} for n in range(100) for name in NAMES]
@@ -112,7 +112,7 @@ BATCH = 'select ingest_memories(\'[{"content": "likes tea", "subject": "Georg"}]
     ids=["fast path", "slow path", "batch"],
 )
 @pytest.mark.parametrize("unlinked", [False, True])
-def test_writer_that_waited_while_its_name_was_linked_comes_again(
+def test_a_writer_retries_if_its_name_was_linked_while_it_waited(
     db: DB, connect: Connect, call: str, unlinked: bool
 ) -> None:
     """It resolved its names before it waited for the scope, so its result is no longer valid."""

@@ -1,4 +1,4 @@
-"""How many locks a transaction takes, of many facts and of batches."""
+"""How many locks a transaction with many facts takes, one by one and in batches."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_two_transactions_of_many_facts(db: DB, connect: Connect, about: str) ->
     check(db)
 
 
-def test_a_transaction_that_may_not_have_the_bucket(db: DB, connect: Connect) -> None:
+def test_a_transaction_that_cannot_lock_the_bucket(db: DB, connect: Connect) -> None:
     db.execute(
         "create or replace function memfold_internal._max_scope_locks() returns bigint"
         " language sql immutable as 'select 100::bigint'"
@@ -130,7 +130,7 @@ def test_a_scope_counts_once(db: DB, connect: Connect) -> None:
     writer.execute("rollback")
 
 
-def test_a_savepoint_that_is_rolled_back_lets_go(db: DB, connect: Connect) -> None:
+def test_rolling_back_a_savepoint_releases_its_locks(db: DB, connect: Connect) -> None:
     writer = connect()
     writer.execute("begin; savepoint s")
     facts(writer, 70)
@@ -164,7 +164,7 @@ def test_a_batch_counts_what_was_locked_before(db: DB, connect: Connect, beside:
 def test_a_batch_of_values_in_one_subtransaction(db: DB, connect: Connect) -> None:
     """Each value of a slot is decided by itself; with a sub-transaction each, 64 of them fill a backend's cache."""
     if db.info.server_version < 160000:
-        pytest.skip("pg_stat_get_backend_subxact() is of version 16")
+        pytest.skip("pg_stat_get_backend_subxact() needs version 16")
     db.execute("select set_predicate('status', 'acme')")
     writer = connect()
     writer.execute("begin")

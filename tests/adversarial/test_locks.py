@@ -27,13 +27,13 @@ def test_a_plain_insert_brings_in_a_text_of_the_batch(db: DB, connect: Connect) 
     check(db)
 
 
-# Of a row that may be an alias's.
+# For a row that may be an alias.
 HOLD = "select from memory_counters where memory_id = %s for no key update"
 TURNS = 20
 
 
 def test_a_replay_of_a_text_merged_in_the_meantime(db: DB, connect: Connect) -> None:
-    """It holds what has become an alias, so it may not wait for the root, which those hold who want the alias."""
+    """It holds a row that has become an alias, so it must not wait for the root, whose holder may wait for the alias."""
     root = ingest(db, "User likes tea")
 
     def comes_second(text: str) -> bool:
@@ -85,7 +85,8 @@ def test_a_batch_of_texts_merged_in_the_meantime(db: DB, connect: Connect) -> No
 
 
 def test_a_replay_of_a_text_superseded_in_the_meantime(db: DB, connect: Connect) -> None:
-    """It holds the row of a value that is history now, and makes it current again: not while that one is busy."""
+    """It holds the row of a value that has become history, and makes it current again only if nobody holds the current
+    value's row."""
     db.execute("select set_predicate('lives in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives in"}
     old = ingest(db, "Ann lives in Bonn", **slot)

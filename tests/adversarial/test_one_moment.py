@@ -1,4 +1,4 @@
-"""What a function reads is of one moment, whatever commits while it reads."""
+"""A function reads one moment's data, whatever commits while it reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANGES = {
 }
 
 
-def test_readers_are_of_one_snapshot(db: DB) -> None:
+def test_each_reader_uses_one_snapshot(db: DB) -> None:
     """A VOLATILE function takes a new one for each of its statements. search_memories() counts what it shows: see below."""
     found = db.execute(
         "select proname from pg_proc where pronamespace = 'memfold'::regnamespace and provolatile = 's' order by 1"
@@ -31,7 +31,7 @@ def test_readers_are_of_one_snapshot(db: DB) -> None:
 
 
 def search(db: DB) -> list[Any]:
-    """Of somebody who asks for what is near the first of the two."""
+    """A call that asks for memories near the first of the two."""
     query = "select * from search_memories(%s, 'm', 'acme', touch => false)"
     return db.execute(query, [vector(1.0)["embedding"]]).fetchall()
 
@@ -48,7 +48,9 @@ def pair(db: DB) -> tuple[Result, Result]:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_search_beside_a_change(db: DB, connect: Connect, pair: tuple[Result, Result], change: str) -> None:
+def test_a_search_concurrent_with_a_change(
+    db: DB, connect: Connect, pair: tuple[Result, Result], change: str
+) -> None:
     """The search waits between two of its statements until the change has committed."""
     before = search(db)
     assert len(before) == 2

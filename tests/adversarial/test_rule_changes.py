@@ -1,4 +1,4 @@
-"""Rules that change while a call waits: it goes by those that are valid when its turn comes."""
+"""Rules that change while a call waits: the call follows those in force when it gets the lock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_policy_changes_while_a_writer_waits(
     waiting = Call(db, connect(), write).waits_for(holder)
     holder.execute("commit")
     waiting.must_retry()
-    # what it says the second time is what preview says of the present rules
+    # the second answer is what preview returns by the present rules
     expected = ingest(db, function="preview_memory", **candidate).action
     assert expected == ("merged" if options == {"scope": "bucket"} else "inserted")
     assert write(db) == expected
@@ -143,7 +143,7 @@ def test_a_late_vector_follows_the_current_rules(db: DB, connect: Connect) -> No
 
 
 @pytest.mark.parametrize("change", ["replaced", "erased"])
-def test_a_late_vector_of_what_is_gone(db: DB, connect: Connect, change: str) -> None:
+def test_a_late_vector_of_a_memory_that_is_gone(db: DB, connect: Connect, change: str) -> None:
     model(db)
     model(db, "n")
     late = ingest(db, "The user likes tea")
@@ -171,7 +171,7 @@ def test_a_late_vector_of_what_is_gone(db: DB, connect: Connect, change: str) ->
 
 @pytest.mark.parametrize("run", ["sweep", "clean", "consolidate"])
 def test_the_policy_changes_while_a_run_waits(db: DB, connect: Connect, run: str) -> None:
-    """It has planned by the rules of before."""
+    """It has planned by the previous rules."""
     statement = {
         "sweep": "select action from sweep_duplicates('acme', 'default', dry_run => false)",
         "clean": "select content from clean_exact_duplicates('acme', 'default', dry_run => false)",
@@ -192,8 +192,8 @@ def test_the_policy_changes_while_a_run_waits(db: DB, connect: Connect, run: str
     check(db)
 
 
-def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None:
-    """It uses the rules and memories that are valid when its turn comes."""
+def test_end_session_reads_under_the_lock(db: DB, connect: Connect) -> None:
+    """It uses the rules and memories in force when it gets the lock."""
     policy(db, preset="robotics", lexical_threshold=1)
     set_columns(db, "options", "default", session_threshold=0.5)
     for text in (
@@ -214,8 +214,8 @@ def test_a_session_is_looked_at_under_the_lock(db: DB, connect: Connect) -> None
 
 
 @pytest.mark.parametrize("bucket", ["default", "*"])
-def test_two_set_options_of_a_bucket(db: DB, connect: Connect, bucket: str) -> None:
-    """The later one keeps what the earlier one has set."""
+def test_two_sessions_set_options_of_a_bucket(db: DB, connect: Connect, bucket: str) -> None:
+    """The second call keeps what the first one has set."""
     holder = connect()
     holder.execute("begin")
     set_options(holder, bucket, touch=True)

@@ -110,7 +110,7 @@ def test_pruning_waits_for_a_writer(db: DB, connect: Connect, writes: str) -> No
 
 
 @pytest.mark.parametrize("how", ["erase_memory(%(id)s, tenant_id => 'acme')", "erase_source('turn', 'acme')"])
-def test_erasure_locks_all_that_it_derives_in_order(db: DB, connect: Connect, how: str) -> None:
+def test_erasure_locks_derived_memories_in_order(db: DB, connect: Connect, how: str) -> None:
     """A memory that was merged with it once is derived too: its row is taken in the order of ids, as a batch takes it."""
     first = ingest(db, "User likes tea").memory_id
     second = ingest(db, "User likes milk", source_turn_ids=["turn"]).memory_id

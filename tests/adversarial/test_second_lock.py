@@ -80,7 +80,7 @@ CALLS: dict[str, list[str]] = {
     "unlink_subject": ["'Annie', 'acme', '*'"],
     "update_memory": ["%(pan_a)s, 'Ann owns two pans', 'acme'"],
 }
-# What a call needs to have something to do.
+# What a call needs in order to do something.
 PREPARED = {
     "ingest_plain_rows": PLAIN,
     "run_maintenance": PLAIN,
@@ -116,7 +116,7 @@ def test_a_call_meets_a_held_lock(db: DB, connect: Connect, function: str, argum
     wrong: set[str] = set()
 
     def beside(lock: str) -> Iterator[Call]:
-        """The call, while it waits for who holds that; nothing, if it does not."""
+        """The call while it waits for the holder, or nothing if it does not wait."""
         made = ids | {"new": str(uuid.uuid4())}
         cursor = psycopg.ClientCursor(db)
         if function in PREPARED:
@@ -148,7 +148,7 @@ def test_a_call_meets_a_held_lock(db: DB, connect: Connect, function: str, argum
             for other in held_keys(db, caller):
                 if other in known and (known[other].place, other) >= (key.place, key.key):
                     wrong.add(f"waits for {key.name}, holds {known[other].name}")
-    assert waited, "it takes none of the keys"
+    assert waited, "it takes no key"
     assert wrong == set()
     for place, memory_id in enumerate(order):
         for _ in beside(

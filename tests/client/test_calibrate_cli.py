@@ -43,7 +43,7 @@ def run(db: DB, dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ru
 
 
 def written(path: Path, seed: int = 0, **classes: tuple[int, float, float]) -> Path:
-    """Pairs of texts that the guard has nothing to say of, with cosines about a mean."""
+    """Pairs of texts on which the guard raises nothing, with cosines around a mean."""
     random = np.random.default_rng(seed)
     lines = [
         {"label": label, "cosine": c, "a": f"the {label} is a thing of {word(i)}", "b": f"some {label} for {word(i)}"}
@@ -96,7 +96,7 @@ def test_from_a_file_to_thresholds_in_force(db: DB, run: Run, tmp_path: Path) ->
 
 
 def test_a_fitted_score_in_force(db: DB, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the features of SQL to a function of SQL, which says what the model said."""
+    """From the features in SQL to a function in SQL, which returns what the model returned."""
     monkeypatch.setattr("memfold.tools.calibrate.score.MAX_TREES", 8)
     file = written(tmp_path / "pairs.jsonl", **APART)
     arguments = ("calibrate", "m", "--tenant", "acme", "--pairs", file, "--score", "fitted", "--apply")

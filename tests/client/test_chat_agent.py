@@ -128,7 +128,7 @@ def test_what_the_model_is_given_and_what_it_may_answer(memfold: Memfold) -> Non
 def test_the_block_of_the_page(
     dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/cookbook.md: what the user has said is in the profile, also if no message says who the user is."""
+    """docs/cookbook.md: what the user said is in the profile, even if no message names the user."""
 
     class OpenAI:
         def __init__(self) -> None:
@@ -159,7 +159,7 @@ def test_the_block_of_the_page(
 
 
 def test_with_a_judge_the_newest_of_undecided_values_stays_first(dsn: str) -> None:
-    """The client sorts what it has asked about; of values about as near as one another the server's order holds."""
+    """The client sorts what it has asked about; between about equally near values the server's order holds."""
     vectors = {
         "Bo lives in Lyon.": [1.0, 0.0, 0.0],
         "Bo lives in Paris.": [0.95, 0.312, 0.0],

@@ -120,7 +120,7 @@ def test_an_unreachable_database_gives_no_traceback(run: Callable[..., Result]) 
 # ingest ----------------------------------------------------------------------------------------------------
 
 
-def test_ingest_and_again(run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path) -> None:
+def test_ingest_twice(run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path) -> None:
     file = write(
         tmp_path / "m.jsonl", CAT, CAT | {"content": "alice has a CAT"}, {"content": "Bob has a dog."}
     )
@@ -263,7 +263,7 @@ def test_a_model_that_runs_here(run: Callable[..., Result], db: psycopg.Connecti
     [{"texts": np.array(["x"])}, {"texts": np.array(["x"]), "vectors": np.ones((2, 2))}],
     ids=["an array is missing", "they do not match"],
 )
-def test_vectors_that_are_none(run: Callable[..., Result], tmp_path: Path, arrays: dict[str, Any]) -> None:
+def test_invalid_vectors(run: Callable[..., Result], tmp_path: Path, arrays: dict[str, Any]) -> None:
     np.savez(tmp_path / "v.npz", **arrays)
     file = write(tmp_path / "m.jsonl", CAT)
     result = run("ingest", file, "--tenant", "t", "--vectors", tmp_path / "v.npz", "--embedding-model", "toy")
@@ -271,7 +271,7 @@ def test_vectors_that_are_none(run: Callable[..., Result], tmp_path: Path, array
     assert "v.npz" in result.stderr
 
 
-def test_an_endpoint_that_is_down_costs_no_line(
+def test_no_line_is_lost_while_an_endpoint_is_down(
     run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "m.jsonl", CAT)
@@ -282,7 +282,7 @@ def test_an_endpoint_that_is_down_costs_no_line(
     assert one(db, "select count(*) from memfold.pending_embeddings('t')") == 1
 
 
-# What survives is the state file; that the server knows a key again, tests/sql/test_ingest.py asks of each.
+# The state file survives; tests/sql/test_ingest.py covers the server's keys.
 @pytest.mark.one_server
 def test_a_run_that_was_killed_goes_on(
     run: Callable[..., Result], dsn: str, db: psycopg.Connection, tmp_path: Path
@@ -299,7 +299,7 @@ def test_a_run_that_was_killed_goes_on(
     process = subprocess.Popen(command, env={**os.environ, "MEMFOLD_DSN": dsn}, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not state.exists():
-        assert process.poll() is None, "it was through before it could be killed"
+        assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
     noted = next(iter(json.loads(state.read_text()).values()))["line"]
@@ -319,7 +319,7 @@ def test_a_run_that_was_killed_goes_on(
     assert f"1 of {total} lines were refused" in result.stderr
     found = table(result.stdout)
     assert sum(found.values()) == total
-    # What was committed after the last note is known by its key.
+    # Lines committed after the last state are known by their key.
     assert found.get(("replayed", "-", "-"), 0) == done + 1 - noted
     assert one(db, "select count(*) from memfold.memory_events") == total - 1
     assert one(db, "select count(*) from memfold.check_invariants('t')") == 0
@@ -368,7 +368,7 @@ def test_a_lost_database_stops_the_run_and_says_where(
     assert table(again.stdout) == {("inserted", "-", "-"): 5}
 
 
-# the others ------------------------------------------------------------------------------------------------
+# the other commands ----------------------------------------------------------------------------------------
 
 
 def test_explain_and_stats(run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path) -> None:
@@ -435,7 +435,7 @@ def test_doctor_finds_nothing_wrong(run: Callable[..., Result], tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("without_self_test")
-def test_doctor_says_whose_thresholds_are_not_measured(
+def test_doctor_names_models_without_measured_thresholds(
     run: Callable[..., Result], db: psycopg.Connection
 ) -> None:
     db.execute("select memfold.register_embedding_model('all-MiniLM-L6-v2', 3)")
@@ -550,7 +550,7 @@ ILLNESSES = {
 
 @pytest.mark.parametrize("illness", ILLNESSES)
 @pytest.mark.usefixtures("without_self_test")
-def test_doctor_finds(
+def test_doctor_finds_each_problem(
     run: Callable[..., Result], db: psycopg.Connection, tmp_path: Path, illness: str
 ) -> None:
     run("ingest", write(tmp_path / "m.jsonl", CAT), "--tenant", "t")

@@ -52,7 +52,7 @@ def observations(db: DB) -> dict[str, int]:
 # a line counts once --------------------------------------------------------------------------------------------
 
 
-def test_a_line_that_is_appended_counts_and_no_other(run: Run, db: DB, tmp_path: Path) -> None:
+def test_only_an_appended_line_counts(run: Run, db: DB, tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(jsonl(CAT, DOG, CAT))
     run("ingest", file, "--tenant", "t")
@@ -63,11 +63,11 @@ def test_a_line_that_is_appended_counts_and_no_other(run: Run, db: DB, tmp_path:
     assert observations(db) == {"Alice has a cat.": 3, "Alice has a dog.": 1, "Alice has a horse.": 1}
 
 
-def test_a_corrected_line_counts_and_no_other(run: Run, db: DB, tmp_path: Path) -> None:
+def test_only_a_corrected_line_counts(run: Run, db: DB, tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(jsonl(CAT, {"content": ""}, DOG))
     run("ingest", file, "--tenant", "t", code=1)
-    # in another order, with other line ends, and a mark that editors put first
+    # in another order, with other line ends, and a byte order mark
     lines = [json.dumps(line) for line in (DOG, HORSE, CAT)]
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
     assert "2 of 3 lines are replays" in run("ingest", file, "--tenant", "t").stdout
@@ -75,7 +75,7 @@ def test_a_corrected_line_counts_and_no_other(run: Run, db: DB, tmp_path: Path) 
 
 
 def test_another_file_is_another_source(run: Run, db: DB, tmp_path: Path) -> None:
-    """A fact that is in the file of each day was said on each day."""
+    """A fact in each day's file was said on each day."""
     for day in ("monday", "tuesday"):
         (tmp_path / day).mkdir()
         file = tmp_path / day / "m.jsonl"
@@ -202,7 +202,7 @@ def test_a_bucket_that_has_only_rules_is_exported(run: Run, db: DB) -> None:
 # status and undo -----------------------------------------------------------------------------------------------
 
 
-def test_status_says_what_waits(run: Run, db: DB) -> None:
+def test_status_lists_pending_work(run: Run, db: DB) -> None:
     db.execute("select register_embedding_model('toy', 3, 0.92, 0.85)")
     vector = {"tenant_id": "acme", "embedding_model": "toy", "embedding": "[1,0,0]"}
     ingest(db, "Bob has a cat.", **vector)
@@ -229,7 +229,7 @@ def test_status_says_what_waits(run: Run, db: DB) -> None:
     assert "maintenance last ended 2" in run("status").stdout
 
 
-def test_status_and_doctor_say_that_nobody_answers(run: Run, db: DB) -> None:
+def test_status_and_doctor_warn_that_nobody_judges(run: Run, db: DB) -> None:
     db.execute("select register_embedding_model('toy', 3)")
     for tenant in ("acme", "globex"):
         vector = {"tenant_id": tenant, "embedding_model": "toy"}
@@ -288,7 +288,7 @@ def test_status_as_an_application(run: Run, db: DB, dsn: str) -> None:
         db.execute(f"drop owned by {role}; drop role {role}")
 
 
-def test_undo_takes_back_an_event(run: Run, db: DB) -> None:
+def test_undo_undoes_an_event(run: Run, db: DB) -> None:
     kept = ingest(db, "Alice has a cat.", tenant_id="t")
     other = ingest(db, "Alice owns a cat.", tenant_id="t")
     merged = db.execute(

@@ -28,7 +28,7 @@ def run(dsn: str, *arguments: str, redirect: str = "", **env: str) -> subprocess
     )  # fmt: skip
 
 
-def test_a_closed_stdin_is_said(dsn: str) -> None:
+def test_a_closed_stdin_is_reported(dsn: str) -> None:
     done = run(dsn, "ingest", "-", "--tenant", "acme", redirect="<&-")
     assert (done.returncode, b"stdin is closed" in done.stderr) == (2, True), done.stderr
     assert b"Traceback" not in done.stderr
@@ -40,7 +40,7 @@ def test_a_closed_stdin_is_said(dsn: str) -> None:
     [("export", "--tenant", "acme"), ("stats",), ("status", "--json")],
     ids=lambda given: str(given[0]),
 )
-def test_a_full_disk_is_said(dsn: str, db: DB, command: tuple[str, ...]) -> None:
+def test_a_full_disk_is_reported(dsn: str, db: DB, command: tuple[str, ...]) -> None:
     ingest(db, TEXT)
     done = run(dsn, *command, redirect=">/dev/full")
     assert (done.returncode, b"No space left on device" in done.stderr) == (1, True), done.stderr
@@ -54,7 +54,7 @@ def test_a_reader_that_stops_early_is_not_an_error(dsn: str, db: DB) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
-def test_json_and_sql_are_utf_8_and_nothing_fails_for_a_character(dsn: str, db: DB, encoding: str) -> None:
+def test_json_and_sql_are_utf_8_in_any_locale(dsn: str, db: DB, encoding: str) -> None:
     memory = ingest(db, TEXT, bucket_id=TEXT)
     locale = {"PYTHONIOENCODING": encoding}
     exported = run(dsn, "export", "--tenant", "acme", "--bucket", TEXT, **locale)
@@ -95,9 +95,7 @@ def on_a_terminal(dsn: str, *command: str) -> tuple[int, bytes]:
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no pseudo-terminals")
 @pytest.mark.parametrize("command", ["ingest", "import"])
-def test_how_far_a_command_is_is_said_on_a_terminal_alone(
-    dsn: str, db: DB, tmp_path: Path, command: str
-) -> None:
+def test_progress_is_shown_only_on_a_terminal(dsn: str, db: DB, tmp_path: Path, command: str) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text('{"content": "Alice has a cat."}\n[]\n')
     code, shown = on_a_terminal(dsn, command, str(file), "--tenant", "acme")

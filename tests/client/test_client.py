@@ -30,7 +30,7 @@ def test_a_new_fact_and_its_replay(plain: Memfold) -> None:
     assert first.event_id != again.event_id
 
 
-def test_an_escalation_tells_of_the_neighbour(client: Memfold) -> None:
+def test_an_escalation_names_the_neighbour(client: Memfold) -> None:
     first = client.ingest("Alice has a cat.", subject="Alice")
     second = client.ingest("Alice has 2 cats.", subject="Alice")
     assert (second.action, second.tier, second.method) == ("escalated", 2, "vector")

@@ -37,7 +37,7 @@ DUPLICATE = Answer("duplicate", 0.9, "the same", usage=Usage("toy-judge", 400, 4
 
 
 class Vectors:
-    """An embedder that remembers what it was asked for."""
+    """An embedder that records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -146,7 +146,7 @@ def test_the_same_as_one_by_one(client: Memfold, db: DB) -> None:
     check(db)
 
 
-def test_what_all_share(plain: Memfold, db: DB) -> None:
+def test_arguments_shared_by_all_candidates(plain: Memfold, db: DB) -> None:
     candidates = [
         "a",
         {"content": "b", "subject": None},
@@ -167,11 +167,11 @@ def test_what_all_share(plain: Memfold, db: DB) -> None:
     assert lost.error.sqlstate == "MF003"
 
 
-def test_nothing_at_all(plain: Memfold) -> None:
+def test_an_empty_batch(plain: Memfold) -> None:
     assert list(plain.ingest_many([])) == []
 
 
-def test_it_reads_no_further_than_a_batch(plain: Memfold, db: DB) -> None:
+def test_the_source_is_read_one_batch_at_a_time(plain: Memfold, db: DB) -> None:
     read = 0
 
     def source() -> Iterator[str]:
@@ -335,7 +335,7 @@ def test_the_smallest_and_the_largest_batch(plain: Memfold, size: int) -> None:
         ({"metadata": {"a": object()}}, "MF007"),
     ],
 )
-def test_options_are_looked_at_at_once(plain: Memfold, options: dict[str, Any], code: str) -> None:
+def test_options_are_checked_immediately(plain: Memfold, options: dict[str, Any], code: str) -> None:
     with pytest.raises(errors.CLASSES[code]):
         plain.ingest_many(["a"], **options)
     for wrong in ({"batch_size": "many"}, {"colour": "black"}, {"content": "a"}, {"tenant_id": 5}):
@@ -343,8 +343,8 @@ def test_options_are_looked_at_at_once(plain: Memfold, options: dict[str, Any], 
             plain.ingest_many(["a"], **wrong)  # type: ignore[arg-type]
 
 
-def test_an_error_that_is_not_a_candidates(dsn: str, db: DB) -> None:
-    """It is raised, and not said of each candidate."""
+def test_an_error_that_concerns_no_candidate(dsn: str, db: DB) -> None:
+    """It is raised, not reported for each candidate."""
     role = f"agent_{db.info.dbname}"
     db.execute(f"drop role if exists {role}")
     db.execute(f"create role {role} login in role memfold_app")
@@ -385,7 +385,7 @@ def test_vectors_of_any_kind(plain: Memfold, db: DB, embedding: Any) -> None:
 # embedding -------------------------------------------------------------------------------------------------
 
 
-def test_only_what_is_not_known_is_embedded_and_once(client: Memfold, vectors: Vectors, db: DB) -> None:
+def test_only_unknown_texts_are_embedded_each_once(client: Memfold, vectors: Vectors, db: DB) -> None:
     client.ingest("Alice has a cat.", subject="Alice")
     vectors.asked.clear()
     candidates: list[Any] = [
@@ -424,7 +424,7 @@ def test_one_text_that_cannot_be_embedded(client: Memfold, vectors: Vectors, db:
 def test_one_text_alone_that_cannot_be_embedded(
     client: Memfold, vectors: Vectors, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That says nothing about the embedder: only the text is named."""
+    """That proves nothing about the embedder: only the text is reported."""
     vectors.spoilt = lambda texts: "bad" in texts
     assert actions(client.ingest_many(["bad"])) == ["inserted"]
     [said] = [line for line in caplog.messages if "DEDUP_FAIL" in line]
@@ -464,7 +464,7 @@ FACTS: list[Any] = ["a cat", "a dog", "a dog", "a bird", "a bird", {"content": "
 def test_a_batch_is_embedded_while_the_one_before_is_stored(
     dsn: str, client: Memfold, vectors: Vectors, db: DB
 ) -> None:
-    """And what the two have in common is embedded once."""
+    """Texts that the two have in common are embedded once."""
     stored: list[int] = []
     vectors.spoilt = told_of(dsn, stored)
     assert actions(client.ingest_many(FACTS, batch_size=2)) == [
@@ -537,7 +537,7 @@ class Slow:
     model = "toy-judge"
 
     def __init__(self, at_once: int = 1) -> None:
-        """Answers once ``at_once`` questions have been open at the same time, and no sooner than after ``seconds``."""
+        """Answers once ``at_once`` questions have been open at the same time, and not before ``seconds`` have passed."""
         self.running = self.most = self.asked = 0
         self.at_once = at_once
         self.seconds = 0.2
@@ -611,7 +611,7 @@ def test_interrupted_while_judges_are_asked(dsn: str, vectors: Vectors, db: DB) 
     assert rows(db, "memories") == 6
 
 
-# connections that go ---------------------------------------------------------------------------------------
+# lost connections ------------------------------------------------------------------------------------------
 
 TEXTS = [f"fact {n}" for n in range(40)]
 FAIL_ONCE = """
@@ -651,7 +651,7 @@ def test_a_batch_that_is_lost_is_sent_again(plain: Memfold, db: DB, what: str, w
     counted_once(db)
 
 
-def test_a_connection_that_is_gone_between_two_batches(plain: Memfold, db: DB) -> None:
+def test_the_connection_is_lost_between_two_batches(plain: Memfold, db: DB) -> None:
     done: list[BatchItem] = []
     for item in plain.ingest_many(TEXTS, batch_size=10):
         done.append(item)
@@ -699,7 +699,7 @@ def test_a_batch_costs_one_key(plain: Memfold, db: DB) -> None:
     assert one(db, "select count(*) from memfold.idempotency_keys where tenant_id = 'u'") == 2
 
 
-def test_an_outcome_that_nobody_can_tell(dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_outcome(dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch) -> None:
     with Memfold(dsn, "t", max_attempts=2) as client:
         answer_lost(monkeypatch)
         connect = psycopg.connect

@@ -1,4 +1,4 @@
-"""The Python client and embedders: when they are asked, and what becomes of a fact without a vector."""
+"""The Python client and embedders: when they are called, and what happens to a fact without a vector."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def test_an_embedder_that_lacks_something_is_refused(dsn: str, name: str) -> Non
         Memfold(dsn, "t", embedder)  # type: ignore[arg-type]
 
 
-def test_embed_pending_makes_up_for_it(client: Memfold, counting: Counting, db: psycopg.Connection) -> None:
+def test_embed_pending_adds_the_missing_vectors(
+    client: Memfold, counting: Counting, db: psycopg.Connection
+) -> None:
     counting.broken = True
     for content in ("Alice has a cat.", "Alice owns a cat.", "Alice has 2 cats."):
         client.ingest(content, subject="Alice")
@@ -112,7 +114,7 @@ def test_one_bad_text_does_not_hold_up_the_others(dsn: str, db: psycopg.Connecti
 
 
 def test_bad_texts_do_not_fill_the_window(dsn: str, db: psycopg.Connection) -> None:
-    """They stay pending, before the others: each call looks past those that it has had."""
+    """They stay pending, ahead of the others: each call skips those it has already tried."""
 
     def picky(texts: list[str]) -> list[list[float]]:
         if any("bad" in text for text in texts):

@@ -120,7 +120,7 @@ def test_the_judge_is_asked_at_once(client: Memfold, toy: Toy, db: DB) -> None:
     check(db)
 
 
-def test_what_was_judged_a_duplicate_is_known_from_then_on(
+def test_a_text_judged_a_duplicate_is_known_from_then_on(
     client: Memfold, vectors: Vectors, toy: Toy, db: DB
 ) -> None:
     """Must show 5: the paraphrase arrives again: tier 1, no embedding call, no model call."""
@@ -168,7 +168,7 @@ def test_every_verdict(
     check(db)
 
 
-def test_a_contradiction_that_is_for_a_person(client: Memfold, toy: Toy, db: DB) -> None:
+def test_a_contradiction_left_to_a_person(client: Memfold, toy: Toy, db: DB) -> None:
     db.execute("select memfold.set_policy('t', conflict => 'review')")
     toy.answer = Answer("contradiction", 0.9)
     _, second = pair(client, wait=True)
@@ -295,7 +295,7 @@ def test_a_model_behind_an_endpoint(dsn: str, vectors: Vectors, db: DB) -> None:
 # judges that fail ------------------------------------------------------------------------------------------
 
 FAILURES: dict[str, tuple[Any, int, str, float]] = {
-    # what it does, the attempts that count, what is noted, what it cost
+    # what the judge does, the attempts that count, the recorded error, the cost
     "the endpoint": (JudgeError("it is away", transient=True, retry_after=30), 0, "it is away", 0),
     "the pair": (JudgeError("nonsense", transient=False, usage=Usage("m", 1, 1, 0.5)), 1, "nonsense", 0.5),
     "any error": (RuntimeError("boom"), 1, "RuntimeError: boom", 0),
@@ -345,9 +345,7 @@ ABSURD = [
 
 
 @pytest.mark.parametrize("usage", ABSURD, ids=str)
-def test_what_no_call_can_cost_keeps_no_answer_from_being_written(
-    client: Memfold, toy: Toy, db: DB, usage: Any
-) -> None:
+def test_an_impossible_cost_does_not_block_an_answer(client: Memfold, toy: Toy, db: DB, usage: Any) -> None:
     toy.answer = Answer("duplicate", 0.9, usage=usage)
     resolution = pair(client, wait=True)[1].resolution
     assert resolution is not None
@@ -359,7 +357,7 @@ def test_what_no_call_can_cost_keeps_no_answer_from_being_written(
 
 @pytest.mark.parametrize("transient", [True, False])
 @pytest.mark.parametrize("usage", ABSURD, ids=str)
-def test_what_no_call_can_cost_keeps_no_failure_from_being_counted(
+def test_an_impossible_cost_does_not_hide_a_failure(
     client: Memfold, toy: Toy, db: DB, usage: Any, transient: bool
 ) -> None:
     toy.answer = JudgeError("nonsense", transient=transient, usage=usage, retry_after=math.nan)
@@ -420,7 +418,7 @@ def test_a_database_that_goes_away_while_it_is_judged(
     assert second.resolution.action == "merged", "the client has reconnected"
 
 
-def test_trouble_after_the_fact_is_stored_is_not_the_callers(
+def test_errors_after_the_fact_is_stored_do_not_reach_the_caller(
     client: Memfold, db: DB, caplog: pytest.LogCaptureFixture
 ) -> None:
     db.execute("alter function memfold.claim_judgements rename to gone")
@@ -429,13 +427,13 @@ def test_trouble_after_the_fact_is_stored_is_not_the_callers(
     assert f"DEDUP_FAIL: judgement {second.judgement_id} was not waited for" in caplog.text
 
 
-# somebody else ---------------------------------------------------------------------------------------------
+# other workers and callers ---------------------------------------------------------------------------------
 
 RESOLVE = "select * from memfold.resolve_judgement(%s, %s, confidence => 0.9, model => 'w', tenant_id => 't')"
 
 
 def claim_first(db: DB, lease: str = "1 minute") -> None:
-    """From now on a worker holds every judgement as soon as it is there."""
+    """From now on a worker claims every judgement as soon as it exists."""
     db.execute(
         f"""
         create function public.hold() returns trigger language plpgsql as $$
@@ -465,7 +463,7 @@ def answer_later(dsn: str, verdict: str, delay: float = 0.4) -> threading.Thread
     ("verdict", "action", "holds"),
     [("duplicate", "merged", VIM), ("refinement", "replaced", FOND), ("distinct", "judged", FOND)],
 )
-def test_a_worker_that_holds_it_is_waited_for(
+def test_the_client_waits_for_a_worker_that_holds_the_judgement(
     client: Memfold, toy: Toy, db: DB, dsn: str, verdict: str, action: str, holds: str
 ) -> None:
     claim_first(db)
@@ -511,7 +509,7 @@ def test_a_client_without_a_judge_waits_for_a_worker(dsn: str, vectors: Vectors,
         assert alone.resolution == Resolution("open")
 
 
-def test_what_waits_for_a_person_is_not_waited_for(
+def test_the_client_does_not_wait_for_a_person(
     client: Memfold, toy: Toy, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute("select memfold.set_policy('t', on_ambiguous => 'review')")

@@ -1,4 +1,4 @@
-"""The Python client sends again what failed in passing, and says so if it cannot know."""
+"""The Python client retries transient failures, and says so if it does not know the outcome."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_deadlock_is_tried_again(
     outcome: list[IngestResult] = []
     thread = threading.Thread(target=lambda: outcome.append(plain.ingest("Alice has a cat.")))
     with psycopg.connect(dsn) as other, caplog.at_level(logging.DEBUG, "memfold"):
-        # The client is to be the one that is told: it finds the deadlock first.
+        # The client must be the victim: it finds the deadlock first.
         other.execute("set deadlock_timeout = '1min'")
         other.execute("lock table memfold.memory_events in share mode")
         thread.start()
@@ -183,7 +183,7 @@ def test_a_session_that_is_ended_has_written_nothing(plain: Memfold, db: psycopg
 
 @pytest.fixture
 def answer_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first call is carried out, but nobody gets the answer."""
+    """The first call succeeds, but its answer is lost."""
     execute = psycopg.Connection.execute
     lost: list[Any] = []
 
@@ -207,7 +207,7 @@ def test_an_answer_that_is_lost_leaves_the_outcome_open(plain: Memfold, db: psyc
 
 
 @pytest.mark.usefixtures("answer_lost")
-def test_with_a_key_a_lost_answer_is_asked_for_again(plain: Memfold, db: psycopg.Connection) -> None:
+def test_a_lost_answer_is_requested_again_by_its_key(plain: Memfold, db: psycopg.Connection) -> None:
     assert plain.ingest("Alice has a cat.", idempotency_key="k").action == "inserted"
     assert one(db, "select count(*) from memfold.memory_events") == 1
 
@@ -233,7 +233,7 @@ def test_no_server(dsn: str) -> None:
         Memfold("postgresql://nobody@127.0.0.1:1/nothing").ingest("a fact", "t")
 
 
-def test_nothing_of_the_session_is_relied_upon(dsn: str, db: psycopg.Connection) -> None:
+def test_the_client_relies_on_no_session_state(dsn: str, db: psycopg.Connection) -> None:
     """Behind a pooler every call may meet another session, and none may leave a setting behind."""
     name = one(db, "select current_database()")
     db.execute(f"alter database {name} set search_path = pg_catalog".encode())
@@ -265,7 +265,7 @@ def test_async_survives_a_lost_connection_and_a_cancelled_call(dsn: str, db: psy
 
 
 @pytest.mark.usefixtures("dies_at_commit")
-def test_async_sends_again_what_has_a_key(dsn: str, db: psycopg.Connection) -> None:
+def test_async_resends_calls_that_have_a_key(dsn: str, db: psycopg.Connection) -> None:
     async def work() -> str:
         async with AsyncMemfold(dsn, "t", retry_safe=True) as client:
             return (await client.ingest("Alice has a cat.")).action
@@ -275,8 +275,8 @@ def test_async_sends_again_what_has_a_key(dsn: str, db: psycopg.Connection) -> N
 
 
 @pytest.mark.one_server
-def test_a_call_that_an_upgrade_overtakes_is_sent_once_more() -> None:
-    """It met functions of both versions, as a whole, and nothing of it is there."""
+def test_a_call_interrupted_by_an_upgrade_is_sent_once_more() -> None:
+    """It met functions of both versions; it failed as a whole, and nothing of it is stored."""
     steps = Core("acme", None, False, 8, None).query("select 1")
     assert isinstance(next(steps), Transact)
     assert isinstance(steps.throw(psycopg.errors.UndefinedFunction("gone")), Pause)

@@ -1,4 +1,4 @@
-"""link_subject and its like, of both clients."""
+"""link_subject and similar methods of both clients."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_predicates_and_texts_without_a_subject(client: Memfold, db: DB) -> None
     assert client.unlink_subject(None, "notes", subject="Georg Maier") == 1
 
 
-def test_all_that_is_left_is_taken_up(
+def test_texts_left_by_a_link_are_moved_later(
     client: Memfold, db: DB, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell(client)
@@ -86,7 +86,7 @@ def test_all_that_is_left_is_taken_up(
 
 
 class Certain:
-    """Says of names that they are one, and remembers what it was shown."""
+    """Answers that names are one, and remembers what it was shown."""
 
     def __init__(self) -> None:
         self.asked: list[Question] = []

@@ -63,7 +63,7 @@ def test_a_replay_is_one_a_new_fact_two(dsn: str, db: DB, retry_safe: bool) -> N
 
 
 def test_an_error_leaves_no_transaction(dsn: str) -> None:
-    """COMMIT is sent along, and after an error it is not carried out."""
+    """COMMIT is sent along, and is not executed after an error."""
     with Memfold(dsn, "t") as client:
         memory = client.ingest("Ann has a cat.")
         for refused in (lambda: client.ingest(""), lambda: client.merge(memory.memory_id, memory.memory_id)):

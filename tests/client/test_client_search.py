@@ -1,4 +1,4 @@
-"""Search through the clients: arguments, results, and what a judge makes of what is shown as one."""
+"""Search through the clients: arguments, results, and a judge's look at collapsed memories."""
 
 from __future__ import annotations
 
@@ -156,11 +156,11 @@ def test_feedback(client: Memfold) -> None:
         client.record_feedback(rum.memory_id, 1)  # type: ignore[arg-type]
 
 
-# A judge's look at what is shown as one ------------------------------------------------------------------------
+# A judge's look at collapsed memories --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verdict", ["duplicate", "refinement"])
-def test_what_the_judge_confirms_stays_hidden(client: Memfold, toy: Toy, verdict: Any) -> None:
+def test_confirmed_duplicates_stay_hidden(client: Memfold, toy: Toy, verdict: Any) -> None:
     toy.answer = Answer(verdict, 0.75)  # below it is in doubt
     assert client.search("tea?", verify=True) == client.search("tea?")
     assert len(toy.asked) == 2
@@ -170,7 +170,7 @@ def test_what_the_judge_confirms_stays_hidden(client: Memfold, toy: Toy, verdict
         assert (question.tenant_id, question.bucket_id, question.kind) == ("t", "default", "write")
 
 
-def test_what_the_judge_does_not_confirm_is_shown_by_itself(client: Memfold, toy: Toy) -> None:
+def test_unconfirmed_duplicates_are_shown_separately(client: Memfold, toy: Toy) -> None:
     for answer in (
         Answer("contradiction", 0.9),
         Answer("distinct", 0.9),
@@ -192,7 +192,7 @@ def test_what_the_judge_does_not_confirm_is_shown_by_itself(client: Memfold, toy
     assert found[0].score == max(memory.score for memory in client.search("tea?", deduplicate=False))
 
 
-def test_how_sure_the_judge_must_be_is_the_bucket_s_rule(client: Memfold, toy: Toy, db: DB) -> None:
+def test_the_bucket_sets_the_confidence_a_judge_needs(client: Memfold, toy: Toy, db: DB) -> None:
     toy.answer = Answer("duplicate", 0.8)
     assert len(client.search("tea?", verify=True)) == 2
     db.execute("select memfold.set_policy('t', confidence_floor => 0.85)")
@@ -210,7 +210,7 @@ def test_a_judge_that_does_not_answer_in_time(client: Memfold, dsn: str) -> None
     assert len(found) == 4
 
 
-def test_one_text_for_what_is_shown_as_one(client: Memfold, toy: Toy) -> None:
+def test_one_text_for_collapsed_memories(client: Memfold, toy: Toy) -> None:
     toy.answer = lambda question: Answer(
         "refinement", 0.9, merged_text=f" {question.other.content} + {question.memory.content} "
     )
@@ -221,13 +221,13 @@ def test_one_text_for_what_is_shown_as_one(client: Memfold, toy: Toy) -> None:
     assert {question.kind for question in toy.asked} == {"synthesis"}
     toy.asked.clear()
     assert client.search("tea?", merge_text=True, verify=True)[0].display_text == tea.display_text
-    assert len(toy.asked) == 3  # the first of the pairs holds both texts already
+    assert len(toy.asked) == 3  # not 4: verifying the first pair gave its merged text
     # shown, and stored nowhere
     assert [row["n"] for row in client._query("select count(*) as n from memfold.memories")] == [4]
     assert [row["n"] for row in client._query("select count(*) as n from memfold.judgements")] == [0]
 
 
-def test_without_a_text_it_is_the_memory_s_own(client: Memfold, toy: Toy) -> None:
+def test_without_a_merged_text_the_memory_s_own_is_shown(client: Memfold, toy: Toy) -> None:
     for answer in (
         Answer("duplicate", 0.9, merged_text=None),
         Answer("duplicate", 0.9, merged_text="  "),
@@ -258,7 +258,7 @@ def test_memories_are_data_to_the_model(client: Memfold, dsn: str) -> None:
         assert user["content"].count("<<<END") == 1
 
 
-def test_what_cannot_be_asked(client: Memfold, dsn: str) -> None:
+def test_invalid_searches(client: Memfold, dsn: str) -> None:
     with Memfold(dsn, "t") as plain:
         for by in ("vector", "both"):
             with pytest.raises(ValueError, match="embedder"):
@@ -304,7 +304,7 @@ def test_by_words_and_by_both(client: Memfold, dsn: str) -> None:
         assert plain.search("rum", bucket_ids=[]) == plain.search("rum", bucket_prefix="x") == ()
 
 
-def test_it_says_whether_it_is_complete(client: Memfold, db: DB, dsn: str) -> None:
+def test_a_search_says_whether_it_is_complete(client: Memfold, db: DB, dsn: str) -> None:
     found = client.search("tea?")
     assert (found.complete, found.reason, found.hint) == (True, None, None)
     assert client.search("tea?", bucket_id="empty").complete
@@ -332,7 +332,7 @@ def test_it_says_whether_it_is_complete(client: Memfold, db: DB, dsn: str) -> No
         assert "select memfold.vector_index_ddl('toy') \\gexec" in found.hint
     assert "text_index_ddl('simple')" in results[4].hint
     assert results[5] == ()
-    # who has turned notices off still has the column
+    # clients that have turned notices off still get the column
     with Memfold(f"{dsn} options='-csearch_path=public,memfold -cclient_min_messages=error'", "t") as quiet:
         found = quiet.search(embedding=[1, 0, 0], embedding_model="toy")
     assert (found.complete, found.hint) == (False, "Ask memfold doctor.")
@@ -375,7 +375,7 @@ def test_the_command(client: Memfold, dsn: str) -> None:
     assert "the embedding has the wrong number of dimensions" in failed.output
 
 
-def test_a_failing_embedder_leaves_the_words(dsn: str, db: DB) -> None:
+def test_a_failing_embedder_leaves_search_by_words(dsn: str, db: DB) -> None:
     def embed(texts: list[str]) -> list[list[float]]:
         if texts == ["rum"]:
             raise TimeoutError("no answer")

@@ -57,7 +57,7 @@ def test_get_a_memory_and_its_alias(client: Memfold) -> None:
     )
 
 
-def test_get_what_is_not_there(client: Memfold, dsn: str) -> None:
+def test_get_a_missing_memory(client: Memfold, dsn: str) -> None:
     kept = client.ingest("Alice has a cat.").memory_id
     with Memfold(dsn, "another") as other, pytest.raises(errors.MemoryNotFoundError, match="another"):
         other.get(str(kept))
@@ -319,13 +319,13 @@ def test_a_refused_login_is_not_a_lost_connection(monkeypatch: pytest.MonkeyPatc
         Memfold("host=db", "t").known("Alice has a cat.")
     assert not isinstance(caught.value, errors.ConnectionLostError)
     assert "user and password" in str(caught.value.hint)
-    assert len(tried) == 1, "what is refused is not tried again"
+    assert len(tried) == 1, "a refused call is not retried"
 
 
 @pytest.mark.parametrize(
     "message", ['database "agents" does not exist', "the database system is starting up"]
 )
-def test_other_failures_are_not_called_a_refusal(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
+def test_other_failures_are_not_reported_as_refusals(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
     monkeypatch.setattr(psycopg, "connect", Refusing(message))
     with pytest.raises(errors.ConnectionLostError):
         Memfold("host=db", "t").known("Alice has a cat.")

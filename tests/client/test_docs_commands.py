@@ -1,7 +1,7 @@
 """What the pages print below a command is what the command prints.
 
-A story has what comes before a block of a page; then the block's commands are run, and their output is compared. Ids, times,
-rates and what tells of the machine are left out. (SQL: tests/sql/test_docs_output.py.)
+A story sets up what a block of a page needs; then the block's commands are run, and their output is compared. Ids,
+times, rates and what depends on the machine are left out. (SQL: tests/sql/test_docs_output.py.)
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.support.servers import ROOT
 pytestmark = pytest.mark.one_server
 
 PROMPT = re.compile(r"(\$|assistant=#) (.*)")
-# How far a step is, which depends on the machine's speed; and which machine it is.
+# Progress, which depends on the machine's speed, and the machine's name.
 PROGRESS = re.compile(r"(step \d: [\d,]+ (of|rows of about) |restore: |database |server |time |m\.jsonl).*")
 
 
 def commands(block: str) -> Iterator[tuple[str, str, list[str]]]:
-    """What is typed, at which prompt, and what is printed below it. A statement ends with a semicolon."""
+    """The prompt, what is typed there, and what is printed below it. A statement ends with a semicolon."""
     found: list[tuple[str, str, list[str]]] = []
     for line in block.splitlines():
         if begin := PROMPT.fullmatch(line):
@@ -63,7 +63,7 @@ def is_shown(wanted: list[str], found: list[str]) -> bool:
 
 @dataclass(frozen=True)
 class Machine:
-    """Whose shell, in the directory that is current, and psql are those of the pages."""
+    """Runs a page's commands in the current directory, in a shell and in psql."""
 
     dsn: str
     bindir: Path
@@ -108,7 +108,7 @@ insert into links select id from memories where content like 'Likes%';
 insert into tags select id, 'tea' from memories where content like 'Likes%' and id % 36 = 0;
 analyze memories;
 """
-# Two lines that are one fact.
+# Two lines with one fact.
 LINES = r"""printf '%s\n' '{"content": "Alice has a cat."}' '{"content": "alice has a cat"}' >m.jsonl"""
 INES = """
 select register_embedding_model('toy', 3, 0.92, 0.85);

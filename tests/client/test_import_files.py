@@ -1,4 +1,4 @@
-"""`memfold import FILE`: the formats of others, found by looking, and what becomes of each of their fields."""
+"""`memfold import FILE`: other products' formats, detected from the content, and the mapping of each field."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ FILES: list[tuple[str, list[str], int, dict[str, int], dict[str, int], list[tupl
     FILES,
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_a_file_is_found_out_tried_imported_and_repeated(
+def test_a_file_is_detected_previewed_imported_and_repeated(
     db: DB,
     run: Run,
     name: str,
@@ -182,7 +182,7 @@ def test_times_sources_sessions_and_what_else_there_is(db: DB, run: Run) -> None
         "imported_from": {"format": "mem0", "id": "5f1c0d3e-7a52-4a0c-9a10-2f3b8f6f1a01"},
     }
     item = event(db, "Alice is a vegetarian.")
-    assert item["observed_at"] == datetime(2025, 5, 2, 8, tzinfo=UTC)  # when it was last written
+    assert item["observed_at"] == datetime(2025, 5, 2, 8, tzinfo=UTC)  # the time of the last change
     assert item["source_turn_ids"] == ["m-1"]
     assert item["metadata"]["topic"] == "food"
     assert item["metadata"]["namespace"] == "memories.alice"
@@ -295,9 +295,7 @@ def test_a_changed_record_is_another_observation(db: DB, run: Run, tmp_path: Pat
         ("One.", "--embed-model x --embedding-model y", 2, "not both"),
     ],
 )
-def test_what_is_refused(
-    db: DB, run: Run, tmp_path: Path, text: str, words: str, code: int, why: str
-) -> None:
+def test_refused_files(db: DB, run: Run, tmp_path: Path, text: str, words: str, code: int, why: str) -> None:
     file = tmp_path / "export"
     file.write_bytes(text.encode("latin-1"))
     result = run(file, *words.split(), code=code)

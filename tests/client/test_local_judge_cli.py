@@ -75,7 +75,7 @@ def test_a_waiting_question_is_answered(dsn: str, db: DB, tiny: Path) -> None:
 
 
 def test_as_a_process_with_the_pairs_that_come_with_memfold(dsn: str, db: DB, tmp_path: Path) -> None:
-    """Nothing is patched: what a model that knows nothing says is below the floor, so nothing changes."""
+    """Nothing is patched: the answers of a model that knows nothing are below the floor, so nothing changes."""
     model(db)
     older, newer = stated(db, "Tea at noon", "Tea at midday", cosine=0.9)
     done = subprocess.run(
@@ -89,9 +89,7 @@ def test_as_a_process_with_the_pairs_that_come_with_memfold(dsn: str, db: DB, tm
     assert one(db, "select verdict from memfold.judgements") == "unsure"
 
 
-def test_what_is_said_of_a_model_that_is_not_there(
-    dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_model_is_reported(dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "cannot judge\nDETAIL: It has no config.json" in run(dsn, "--local", tmp_path, exit_code=1).stderr
     asked: list[str] = []
 
@@ -128,7 +126,7 @@ def merged(dsn: str, db: DB) -> dict[str, Ingested]:
             "update memfold.memory_events set recorded_at = recorded_at - interval '2 days' where event_id = %s",
             [made["old"].event_id],
         )
-    # a person undid it and thought better of it; a person labelled it
+    # a person undid it and restored it; a person labelled it
     (undo,) = db.execute(
         "select distinct event_id from memfold.undo(%s, 'acme')", [made["confirmed"].event_id]
     ).fetchone() or (None,)
@@ -145,9 +143,7 @@ def in_force(db: DB, merged: dict[str, Ingested]) -> set[str]:
     }
 
 
-def test_a_second_look_undoes_what_is_wrong(
-    dsn: str, db: DB, tiny: Path, merged: dict[str, Ingested]
-) -> None:
+def test_a_review_undoes_wrong_merges(dsn: str, db: DB, tiny: Path, merged: dict[str, Ingested]) -> None:
     look = ("--local", tiny, "--review-merges", "--tenant", "acme")
     done = run(dsn, *look, "--dry-run", "--json")
     seen = json.loads(done.stdout)
@@ -209,7 +205,7 @@ def test_by_a_plugged_in_judge_that_fails_once(
 
 
 @pytest.mark.usefixtures("merged")
-def test_who_may_look(dsn: str, db: DB, tiny: Path) -> None:
+def test_who_may_review_merges(dsn: str, db: DB, tiny: Path) -> None:
     look = ("--local", tiny, "--review-merges")
     assert "needs --tenant" in run(dsn, *look, exit_code=2).stderr
     name = db.info.dbname

@@ -120,7 +120,7 @@ def test_no_text_is_hidden_from_the_user(dsn: str, db: DB) -> None:
     run(work)
 
 
-def test_what_tools_say_of_themselves(dsn: str) -> None:
+def test_tools_describe_themselves(dsn: str) -> None:
     async def work() -> None:
         async with over_stdio(dsn) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -175,7 +175,7 @@ def test_a_changed_value_replaces_the_old_one_and_time_is_kept(dsn: str, db: DB)
     run(work)
 
 
-def test_questions_are_answered_by_the_model_or_by_the_user(dsn: str, db: DB) -> None:
+def test_the_model_or_the_user_answers_questions(dsn: str, db: DB) -> None:
     model(db)
     pairs = {}
     for kind, place in (("judge", 1), ("review", 2)):
@@ -235,7 +235,7 @@ def test_questions_are_answered_by_the_model_or_by_the_user(dsn: str, db: DB) ->
     check(db)
 
 
-def test_another_value_is_said_and_the_user_decides(dsn: str, db: DB) -> None:
+def test_another_value_is_noted_and_the_user_decides(dsn: str, db: DB) -> None:
     home = {"subject": "Alice", "predicate": "lives_in"}
 
     async def work() -> None:
@@ -277,7 +277,7 @@ def test_recalled_text_raises_no_counter(dsn: str, db: DB) -> None:
             assert (made["action"], made["counted"]) == ("merged", False)
             assert observations(db) == 1
             await call(client, "recall", query="cat")
-            # what was shown comes back, in other letters, of another subject, of none
+            # shown text comes back in other spelling, about another subject, about none
             for change in (
                 {},
                 {"content": " alice HAS a\ncat"},
@@ -289,7 +289,7 @@ def test_recalled_text_raises_no_counter(dsn: str, db: DB) -> None:
                 assert "recalled=false" in made["note"]
             assert observations(db) == 1
             assert db.execute("select count(*) from memfold.memories").fetchone() == (1,)
-            # the user has said it again, and says something new
+            # the user repeats it, and says something new
             assert (await call(client, "remember", **CAT, recalled=False))["counted"] is True
             assert (await call(client, "remember", content="Alice has a cat and a dog."))["counted"] is True
             assert observations(db) == 3
@@ -304,7 +304,7 @@ def test_recalled_text_raises_no_counter(dsn: str, db: DB) -> None:
     check(db)
 
 
-def test_what_explain_and_undo_have_shown_does_not_count_either(dsn: str, db: DB) -> None:
+def test_text_shown_by_explain_and_undo_does_not_count_either(dsn: str, db: DB) -> None:
     quoted = 'Alice says "hm",\nand "yes".'
     first = ingest(db, quoted, subject="Alice")
     ingest(db, 'ALICE says "hm", and "yes"', subject="Alice")
@@ -323,7 +323,7 @@ def test_what_explain_and_undo_have_shown_does_not_count_either(dsn: str, db: DB
     assert observations(db) == 3
 
 
-def test_what_one_session_was_shown_another_one_may_say(dsn: str, db: DB) -> None:
+def test_text_shown_to_one_session_counts_from_another(dsn: str, db: DB) -> None:
     async def work() -> None:
         with http_server(dsn) as url:
             async with over_http(url, sessions=True) as one, over_http(url, sessions=True) as other:
@@ -336,7 +336,7 @@ def test_what_one_session_was_shown_another_one_may_say(dsn: str, db: DB) -> Non
     assert observations(db) == 2
 
 
-def test_only_so_much_is_remembered_of_what_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_shown_texts_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown, "MAX_TEXTS", 3)
     monkeypatch.setattr(shown, "MAX_SESSIONS", 2)
     known = Shown()
@@ -382,7 +382,7 @@ def test_no_caller_chooses_the_tenant(dsn: str, db: DB) -> None:
 
 
 @pytest.mark.parametrize("group", ["memfold_tenant", "memfold_agent"])
-def test_a_login_that_is_bound_to_a_tenant_needs_no_other_word(dsn: str, db: DB, group: str) -> None:
+def test_a_login_bound_to_a_tenant_needs_no_tenant_option(dsn: str, db: DB, group: str) -> None:
     role = f"agent_{db.info.dbname}"
     db.execute(f"create role {role} login in role {group}")
     try:
@@ -431,7 +431,7 @@ def _ends(dsn: str, *options: str, **env: str) -> subprocess.CompletedProcess[st
 # errors ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_keeps_it_from_starting_is_said_without_the_password(dsn: str, db: DB) -> None:
+def test_startup_errors_do_not_show_the_password(dsn: str, db: DB) -> None:
     assert _ends(dsn, MEMFOLD_TENANT="acme").returncode == 0
     secret = "hunter2-and-more"
     for where, part in (
@@ -456,7 +456,7 @@ def test_what_keeps_it_from_starting_is_said_without_the_password(dsn: str, db: 
         (["--embed-url", "http://localhost/v1"], {}, "--embed-model"),
     ],
 )
-def test_what_the_command_refuses(dsn: str, options: list[str], env: dict[str, str], message: str) -> None:
+def test_invalid_options_are_refused(dsn: str, options: list[str], env: dict[str, str], message: str) -> None:
     done = _ends(dsn, *options, MEMFOLD_TENANT="acme", **env)
     assert done.returncode in (1, 2)
     assert message in done.stderr
@@ -489,7 +489,7 @@ def test_errors_are_reported_in_memfolds_words(dsn: str) -> None:
             assert "pydantic" not in said
             made = await call(client, "remember", **CAT)
             assert "MF032: " in await refused(client, "undo", event_id=made["event_id"])
-            # as the other tools call it, which is what models guess
+            # the name other tools use, which models guess
             said = await refused(client, "forget", memory_id=made["memory_id"])
             assert said.endswith("\nHINT: Say what it is about, or give memory_ids, a list.")
 
@@ -515,7 +515,7 @@ def test_a_database_that_goes_away_and_comes_back(own_cluster: Cluster) -> None:
     run(work)
 
 
-def test_a_call_that_waits_keeps_no_other_waiting(dsn: str, db: DB) -> None:
+def test_a_waiting_call_does_not_block_others(dsn: str, db: DB) -> None:
     async def work() -> None:
         async with over_stdio(dsn) as client:
             await call(client, "remember", **CAT)
@@ -570,7 +570,7 @@ def test_without_the_token_nothing_is_served(dsn: str, db: DB, tmp_path: Path) -
         for wrong in (TOKEN, TOKEN[::-1][:-1], TOKEN[::-1] + "x", TOKEN[::-1].upper()):
             assert status(authorization=f"Bearer {wrong}") == 401
         assert status(authorization=f"Basic {TOKEN[::-1]}") == status(authorization=TOKEN[::-1]) == 401
-        # a page of another origin, and a name that leads here by a trick of DNS
+        # a page of another origin, and a name that resolves to this host (DNS rebinding)
         assert status(**good, origin="http://evil.example") == 403
         assert status(**good, origin="null") == 403
         assert status(**good, host="evil.example") == 421
@@ -585,7 +585,7 @@ def test_without_the_token_nothing_is_served(dsn: str, db: DB, tmp_path: Path) -
 
 @pytest.fixture(scope="session")
 def inspector(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The inspector's command. Where there is no npm, or it gets nothing, the run says so (conftest.py)."""
+    """The inspector's command. Without npm or its registry, the run says so (conftest.py)."""
     found, why = npm.install(npm.INSPECTOR, tmp_path_factory.mktemp("inspector"))
     if found is None:
         pytest.skip(why)
@@ -626,7 +626,7 @@ def test_with_an_embedding_model_it_recalls_by_meaning(dsn: str, db: DB) -> None
                 tools = {tool.name: tool for tool in (await client.list_tools()).tools}
                 assert "no embedding model" not in (tools["recall"].description or "")
                 await call(client, "remember", content="Alice has a cat", subject="Alice")
-                # what was stored without a vector gets one when the server starts
+                # memories stored without a vector get one when the server starts
                 pending = "select from memfold.pending_embeddings('acme')"
                 await asyncio.to_thread(until, lambda: not db.execute(pending).fetchall(), "vectors for all")
                 found = await call(client, "recall", query="alice has a feline", limit=1)

@@ -26,7 +26,7 @@ def contents(answer: dict[str, Any], name: str = "memories") -> list[str]:
 def test_a_conversation(dsn: str, db: DB) -> None:
     async def work() -> None:
         async with over_stdio(dsn) as client:
-            # remember and change: nobody has said that a home is one value at a time
+            # remember and change: no rule says that a home is one value at a time
             lyon = await call(client, "remember", **home("Lyon"))
             paris = await call(client, "remember", **home("Paris"))
             assert "open_questions" in paris["note"]
@@ -39,7 +39,7 @@ def test_a_conversation(dsn: str, db: DB) -> None:
                 client, "answer", question_id=question["question_id"], verdict="one", decided_by="user"
             )
             assert contents(await call(client, "recall", query="user")) == ["The user lives in Paris."]
-            # what was true on a day, as models write days
+            # what was true on a day, in the formats that models use
             assert contents(await call(client, "recall", query="user", as_of="2020-01-01")) == []
             # correct
             asthma = await call(

@@ -1,4 +1,4 @@
-"""The MCP server as a process: how it starts and ends, what it tells of errors, and calls that are given up."""
+"""The MCP server as a process: start and end, reported errors, and cancelled calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INITIALIZE = {
 
 
 class Raw:
-    """A server over stdio, and a client that says what it likes."""
+    """A server over stdio, and a client that sends arbitrary messages."""
 
     def __init__(self, dsn: str) -> None:
         self.process = subprocess.Popen(
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_it_although_a_client_is_connected(raw: Raw) -> None:
     assert raw.process.wait(timeout=60) == -signal.SIGINT
 
 
-def test_where_nothing_can_listen_is_said_without_a_traceback(dsn: str) -> None:
+def test_an_unusable_address_gives_no_traceback(dsn: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for options, part in (
@@ -130,11 +130,11 @@ def test_a_token_that_no_client_can_send_is_refused(dsn: str, tmp_path: Path) ->
         ([], 401),
         ([f"Basic {TOKEN}"], 401),
         (["Bearer another"], 401),
-        # a proxy in between may have looked at the other one
+        # a proxy in between may have checked the other one
         ([f"Bearer {TOKEN}", "Bearer another"], 401),
     ],
 )
-def test_one_header_has_the_token(sent: list[str], status: int | None) -> None:
+def test_exactly_one_header_must_have_the_token(sent: list[str], status: int | None) -> None:
     told: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -148,7 +148,7 @@ def test_one_header_has_the_token(sent: list[str], status: int | None) -> None:
     assert told[0]["status"] == status
 
 
-def test_what_clients_send_does_not_steer_the_log(dsn: str) -> None:
+def test_client_input_cannot_forge_log_lines(dsn: str) -> None:
     process = subprocess.Popen(
         [COMMAND, "mcp", "--http", "0"], env=environment(dsn, MEMFOLD_MCP_TOKEN=TOKEN), stderr=subprocess.PIPE
     )
@@ -178,7 +178,7 @@ SQL_NAMES = re.compile(r"\b\w+_\w+\(|\bmemfold\.\w|\bopen_judgements\b|\bMEMFOLD
 
 
 def test_hints_speak_of_tools(dsn: str, db: DB) -> None:
-    """Every error that a call can get: the model can call whatever its hint names."""
+    """Every error that a call can raise: the model can call whatever its hint names."""
     model(db)
     ingest(db, "Fact 1 holds", subject="s", **vector(1.0))
     question = {
@@ -223,7 +223,7 @@ def test_hints_speak_of_tools(dsn: str, db: DB) -> None:
         assert SQL_NAMES.search(text) is None, text
 
 
-def test_what_the_model_cannot_mend_is_logged_and_for_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_the_model_cannot_fix_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     for error, part in (
         (errors.WrongTenantError("not of this tenant", hint="Run SET memfold.tenant_id"), "MF002: not of"),
         (errors.UnknownModelError("unknown embedding model", hint="register_embedding_model()"), "MF013: "),
@@ -300,7 +300,7 @@ def test_a_query_has_an_end(dsn: str) -> None:
     run(work)
 
 
-# calls that are given up -----------------------------------------------------------------------------------------
+# cancelled calls -------------------------------------------------------------------------------------------------
 
 
 def test_a_cancelled_call_leaves_no_statement_behind(dsn: str, db: DB, raw: Raw) -> None:

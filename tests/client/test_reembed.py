@@ -36,7 +36,7 @@ def old_vector(text: str) -> list[float]:
     return [math.cos(digest[n]) for n in range(OLD)]
 
 
-# What is killed in mid-run: it says when it has stored a batch, and would take a minute.
+# The run to be killed: it reports each stored batch, and would take a minute.
 VICTIM = """
 import sys
 from memfold.tools.admin import reembed
@@ -98,7 +98,7 @@ def filled(db: DB, dsn: str, texts: int = 5) -> list[Any]:
     return stored
 
 
-def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -> None:
+def test_killed_and_resumed_with_concurrent_writers(db: DB, dsn: str, connect: Connect) -> None:
     models(db)
     db.execute(
         "select set_predicate('lives_in', 'acme', 'one'), set_policy('acme', on_refinement => 'merge')"
@@ -154,12 +154,12 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
                 continue
             with counting:
                 written[action] += 1
-            # agents have other things to do, too
+            # agents pause between calls
             if stop.wait(0.01):
                 return
 
     together([connect() for _ in range(5)], work)
-    # what was there when it was killed is not embedded again
+    # vectors stored before the kill are not computed again
     assert (
         len(embedded)
         == len(set(embedded))
@@ -171,7 +171,7 @@ def test_beside_writers_killed_and_resumed(db: DB, dsn: str, connect: Connect) -
     assert one(db, "select count(*) from memories as m where not exists (select from memory_vectors as v"
                " where v.tenant_id = m.tenant_id and v.memory_id = m.memory_id and v.model = 'new')") == 0  # fmt: skip
 
-    # nothing was decided but by the writers
+    # only the writers made decisions
     assert one(db, "select count(*) from memory_events") == ledger + written.total()
     assert one(db, "select count(*) from memory_events where action = 'embedded'") == 0
     # live is what the memory is; each vector is that of its text, at length 1
@@ -225,7 +225,7 @@ def test_both_models_side_by_side_until_cut_over(db: DB, dsn: str) -> None:
     reembed.cut_over(dsn, "old", "new", EMBEDDER)
     assert alone(db) == 0
 
-    # refused as a candidate, as a query, as a late vector; what comes without a vector, or known, is not
+    # refused in a candidate, a query, a late vector; texts without a vector, or known, are not
     given = "%s, 'acme', embedding => '[1,0,0,0]', embedding_model => 'old'"
     for call in (
         f"select ingest_memory({given})",
@@ -296,7 +296,7 @@ def test_dropping_in_batches(db: DB, dsn: str) -> None:
 
 
 def test_a_run_that_drops_is_done_once_nothing_is_left(db: DB, dsn: str) -> None:
-    """A call that drops as many as it may says nothing about the rest."""
+    """A call that reaches its limit does not say whether any are left."""
     filled(db, dsn, 4)
     reembed.cut_over(dsn, "old", "new", EMBEDDER)
     run_id = after = None
@@ -312,7 +312,7 @@ def test_a_run_that_drops_is_done_once_nothing_is_left(db: DB, dsn: str) -> None
     assert seen == [(2, ("open", True)), (2, ("open", True)), (0, ("done", False))]
 
 
-def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
+def test_each_memory_has_its_outcome(db: DB, dsn: str, connect: Connect) -> None:
     a, b, c, d = filled(db, dsn, 4)
     db.execute("delete from memory_vectors where model = 'new'")
     pending = ingest(db, "no vector yet")
@@ -352,7 +352,7 @@ def test_what_becomes_of_each(db: DB, dsn: str, connect: Connect) -> None:
         )
         == "fact 2"
     )
-    # its own vector, with tier 2, which finds a vector of the new model as well as those of the old
+    # its own vector, with tier 2, which finds vectors of the new model and of the old
     attached = db.execute("select action from attach_embedding(%s, '[0,0,0,0,0,1]', 'new', 'acme')",
                           [pending.memory_id]).fetchone()  # fmt: skip
     assert attached == ("embedded",)
@@ -416,13 +416,13 @@ def test_refusals(db: DB, dsn: str) -> None:
     refused(db, "MF022", "select drop_embeddings('old', max_results => 0)")
     dropping = one(db, "select run_id from drop_embeddings('old', max_results => 1)")
     refused(db, "MF039", "select end_reembedding(%s)", dropping)
-    # nor may a chain of replacements close in a circle, or what stands for another be forgotten
+    # nor may replacements form a cycle, or a model that replaces another be dropped
     refused(db, "MF047", "select replace_embedding_model('new', 'old')")
     db.execute("select register_embedding_model('third', 2, 0.92, 0.85), unregister_embedding_model('old')")
     assert one(db, "select count(*) from embedding_models") == 2
 
 
-def test_tenants_are_walls(db: DB, dsn: str, app: Connect) -> None:
+def test_tenants_are_isolated(db: DB, dsn: str, app: Connect) -> None:
     models(db)
     mine = store(db, "mine")
     theirs = store(db, "theirs", tenant="globex")

@@ -239,7 +239,7 @@ def test_a_sitting_that_ends_and_another(run: Run, db: DB) -> None:
 
 
 @pytest.mark.usefixtures("persons")
-def test_what_is_skipped_is_shown_once(run: Run, db: DB) -> None:
+def test_a_skipped_pair_is_shown_only_once(run: Run, db: DB) -> None:
     for subject in ("a", "b", "c"):
         pair(db, "User likes Vim.", "User likes Vim very much.", subject)
     shown = run("s\ns\nd\n")
@@ -265,7 +265,7 @@ def test_two_people_do_not_see_the_same_pair(run: Run, db: DB) -> None:
 
 
 @pytest.mark.usefixtures("persons")
-def test_all_shows_what_waits_for_a_model(run: Run, db: DB) -> None:
+def test_all_shows_pairs_that_wait_for_a_model(run: Run, db: DB) -> None:
     pair(db, "User likes Vim.", "User likes Vim very much.", "a")
     db.execute("select memfold.set_policy('acme', on_ambiguous => 'judge')")
     pair(db, "User likes Vim.", "User likes Vim very much.", "b")
@@ -365,12 +365,12 @@ def test_several_answers_are_undone_one_after_the_other(run: Run, db: DB) -> Non
     check(db)
 
 
-# what others do at the time ----------------------------------------------------------------------------------
+# concurrent changes ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def meanwhile(db: DB, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Has a statement run while the first pair is on the screen."""
+    """Runs a statement while the first pair is on the screen."""
     from memfold.tools.review.keys import Keys
 
     def prepare(statement: str) -> None:
@@ -389,7 +389,7 @@ def meanwhile(db: DB, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @pytest.mark.usefixtures("persons")
-def test_somebody_else_is_faster(run: Run, db: DB, meanwhile: Callable[[str], None]) -> None:
+def test_somebody_else_answers_first(run: Run, db: DB, meanwhile: Callable[[str], None]) -> None:
     pair(db, "User likes Vim.", "User likes Vim very much.")
     meanwhile(
         "select memfold.resolve_judgement(judgement_id, 'distinct', tenant_id => 'acme') from memfold.judgements"
@@ -455,7 +455,7 @@ class Terminal:
         self.read = 0
 
     def until(self, text: str, seconds: float = 30) -> str:
-        """Wait until that is shown, after what was waited for before; gives what came up to it."""
+        """Wait for this text after the previous one; returns the output up to it."""
         deadline = time.monotonic() + seconds
         os.set_blocking(self.master, False)
         while text not in self.shown[self.read :]:
@@ -468,7 +468,7 @@ class Terminal:
         return self.shown[begin : self.read]
 
     def press(self, keys: bytes) -> None:
-        time.sleep(0.3)  # what is typed before the prompt is ready for it is dropped
+        time.sleep(0.3)  # input typed before the prompt is ready is dropped
         os.write(self.master, keys)
 
     def end(self) -> int:
@@ -531,7 +531,7 @@ def test_one_key_without_enter(terminal: Callable[[], Terminal], db: DB) -> None
 
 @pytest.mark.usefixtures("persons")
 @pytest.mark.parametrize("how", ["ctrl-c", "ctrl-d", "sigint", "sigterm", "sighup"])
-def test_however_it_ends_the_pair_is_given_back(terminal: Callable[[], Terminal], db: DB, how: str) -> None:
+def test_the_pair_is_given_back_on_any_exit(terminal: Callable[[], Terminal], db: DB, how: str) -> None:
     pair(db, "User likes Vim.", "User likes Vim very much.")
     screen = terminal()
     screen.until(PROMPT)
@@ -630,7 +630,7 @@ def test_a_cluster_is_answered(run: Run, db: DB, keys: str, after: str, said: st
 )
 def test_an_answer_about_a_cluster_is_undone(run: Run, db: DB, first: str, then: str, after: str) -> None:
     cluster(db)
-    # what undoing a contradiction has queued, and what is left of the first answer, is put aside
+    # skip the judgement that undoing a contradiction queued, and the rest of the first answer
     shown = run(first + "u\n" + then + "s\n" * 6)
     assert "-> undone, both are kept" in shown
     assert " ".join(statuses(db).values()) == after
@@ -717,7 +717,7 @@ def test_a_predicate_with_several_values(run: Run, db: DB) -> None:
     assert active(db) == 2
 
 
-def test_what_was_forgotten_is_named_as_such(run: Run, db: DB) -> None:
+def test_a_forgotten_memory_is_marked_as_forgotten(run: Run, db: DB) -> None:
     """A person who answers that two say the same is told that this forgets the other one too."""
     model(db)
     told = ingest(db, "Bo earns 82,000", **vector(1.0))

@@ -59,7 +59,7 @@ class Ran:
             assert found is None, ascii(stream[max(0, found.start() - 80) : found.end() + 20])
             assert "\u2028" not in stream
             assert KEY not in stream
-            # what an error quotes goes on further in, and so do the columns of review
+            # quotations in errors, and the columns of review, continue indented
             assert not re.search("(?m)^ {0,3}FORGED", stream), stream
         assert says in result.output, result.output
         return result
@@ -85,7 +85,7 @@ def store(db: DB, text: str, vector: str, **more: Any) -> Any:
 
 
 def fill(db: DB) -> dict[str, Any]:
-    """A memory with an alias, one that is asked about, one rejected, and what a person said of them."""
+    """A memory with an alias, one that is asked about, one rejected, and a person's notes on them."""
     for model in (MODEL, OTHER_MODEL):
         db.execute("select register_embedding_model(%s, 3, 0.92, 0.85)", [model])
     db.execute("select set_policy(%s, %s, on_ambiguous => 'review')", [TENANT, BUCKET])
@@ -193,7 +193,7 @@ def test_every_command_that_prints_what_is_stored(
             says=f"tenant=judged{ESCAPED}",
         )
 
-    # what the server says of what it was given
+    # the server's messages about its input
     run("explain", HOSTILE, *here, code=2, says="is not a valid UUID")
     run("search", *there, "--embedding", "[1,0,0]", "--embedding-model", HOSTILE, code=1, says=ESCAPED[:30])
     run(
@@ -268,7 +268,7 @@ def test_no_command_repeats_what_an_endpoint_says(
             "--once",
             "--timeout",
             5,
-            # 3: it answered, but not one answer was of use
+            # 3: it answered, but no answer was usable
             code=3 if (mode, status) == ("page", 200) else 1,
         )
     assert rude.asked

@@ -1,4 +1,4 @@
-"""memfold.testing, as a project's own suite has it: the page's tests, run by pytest in a directory of their own."""
+"""memfold.testing in a project's own suite: the page's tests, run by pytest in a separate directory."""
 
 from __future__ import annotations
 

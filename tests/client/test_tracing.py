@@ -31,7 +31,7 @@ class Embedder:
 
 
 class Apart:
-    """A judge to whom everything is distinct."""
+    """A judge that answers distinct to everything."""
 
     model = "apart"
 
@@ -52,7 +52,7 @@ def spans() -> Iterator[InMemorySpanExporter]:
 
 
 def tree(exporter: InMemorySpanExporter) -> list[tuple[str, str | None]]:
-    """Each span with the one that it is in, as they ended."""
+    """Each span with its parent, in the order in which they ended."""
     done = exporter.get_finished_spans()
     names = {one.context.span_id: one.name for one in done}
     return [(one.name, names.get(one.parent.span_id) if one.parent else None) for one in done]

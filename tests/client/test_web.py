@@ -175,7 +175,7 @@ def test_statistics_tell_rates_warnings_costs_and_runaways(db: DB, login: str) -
 
 
 def age(db: DB, days: int) -> None:
-    """Let everything that was recorded a moment ago have happened on a day before."""
+    """Move everything recorded so far to an earlier day."""
     at = datetime.combine(datetime.now(UTC).date() - timedelta(days), time(12), UTC)
     new = "> now() - interval '1 minute'"
     with db.transaction():
@@ -191,7 +191,7 @@ def age(db: DB, days: int) -> None:
         db.execute(f"update memfold.judgements set resolved_at = %s where resolved_at {new}", [at])
 
 
-def test_each_day_has_what_was_said_merged_asked_and_paid_on_it(db: DB, app: Connect) -> None:
+def test_statistics_by_day(db: DB, app: Connect) -> None:
     model(db)
     ingest(db, "Bob has a dog.", tenant_id="globex")
     db.execute("select set_config('memfold.tenant_id', 'acme', false)")
@@ -275,7 +275,7 @@ def test_statistics_leave_out_what_a_login_may_not_read(db: DB, login: str) -> N
 
 def test_hostile_texts_are_text(db: DB, login: str) -> None:
     persons(db)
-    text = HOSTILE.replace("\x1b", "")  # which no bucket may be called
+    text = HOSTILE.replace("\x1b", "")  # no bucket may have this name
     bucket = "b<script>\u202e'\""
     first = ingest(
         db, HOSTILE, bucket_id=bucket, subject=text, session_id=text, source_turn_ids=[text], **vector(1)
@@ -295,7 +295,7 @@ def test_hostile_texts_are_text(db: DB, login: str) -> None:
         assert r"\u202eevil\u202c" in shown
         assert "{{ 7*7 }} {% raw %}" in shown
         assert "&amp; end" in shown
-        # what a link leads to is named exactly, whatever its name
+        # a link's target is named exactly, whatever its name
         links = {one for one in links_of(site.get("/buckets")) if "bucket=" in one and "sql" not in one}
         assert {link.partition("?")[0] for link in links} == {"/bucket", "/queue"}
         assert all("window.owned" in site.get(link) for link in links)
@@ -355,7 +355,7 @@ def test_an_answer_is_applied_and_undone(
         again = site.post(form_of(done, "/queue/undo"))
         assert "undone, all are kept" in text_of(again)
         assert (status(db, one), status(db, other)) == ("active", "active")
-        # the same pair, answered differently, and that undone as well
+        # the same pair, answered differently, and undone again
         done = site.post(form_of(again, "/queue/answer"), verdict="duplicate")
         assert "duplicate: merged, A stands for both" in text_of(done)
         assert status(db, other) == "merged"
@@ -364,7 +364,7 @@ def test_an_answer_is_applied_and_undone(
     check(db)
 
 
-def test_what_was_closed_in_the_meantime_is_reported(db: DB, login: str) -> None:
+def test_a_question_closed_in_the_meantime_is_reported(db: DB, login: str) -> None:
     persons(db)
     pairs(db, 2)
     with served(login) as site:
@@ -430,7 +430,7 @@ def test_each_row_of_the_ledger_can_be_undone(db: DB, login: str) -> None:
 # runs ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_tried_done_approved_and_undone(db: DB, login: str) -> None:
+def test_a_run_is_previewed_executed_approved_and_undone(db: DB, login: str) -> None:
     ids = cluster(db)
     db.execute("select memfold.undo_run(run_id, 'acme') from memfold.runs")
     db.execute("delete from memfold.judgements")
@@ -492,7 +492,7 @@ def test_a_login_sees_its_tenants_and_no_other(db: DB, dsn: str, login: str, app
         )
         site.get(f"/memory/{theirs.memory_id}?tenant=globex", 404)
         site.get(f"/memory/{mine.memory_id}?tenant=globex")
-    # who sees all chooses
+    # a login that sees all tenants chooses one
     with served(dsn, None) as site:
         page = site.get("/")
         assert [link for link in links_of(page) if "tenant=" in link and "sql" not in link] == [
@@ -501,7 +501,7 @@ def test_a_login_sees_its_tenants_and_no_other(db: DB, dsn: str, login: str, app
         assert "Eve has a secret." in text_of(site.get(f"/memory/{theirs.memory_id}?tenant=globex"))
         site.get(f"/memory/{mine.memory_id}?tenant=globex", 404)
         assert "Whose memories?" in text_of(site.get("/queue"))
-    # a pooled login has to say; a bound one has nothing to choose
+    # a pooled login must name its tenant; a bound one has no choice
     with pytest.raises(errors.TenantMissingError):
         resolve_tenant(Place(login))
     role = app().info.user

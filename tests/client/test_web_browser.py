@@ -51,7 +51,7 @@ def complaints(driver: webdriver.Chrome) -> list[Any]:
 
 
 def leads_on(driver: webdriver.Chrome, action: Callable[[], object]) -> None:
-    """Do what another page is to follow, and wait for that."""
+    """Run an action that leads to another page, and wait for the page."""
     driver.execute_script("document.querySelector('main').dataset.old = ''")
     action()
     busy = (
@@ -99,7 +99,7 @@ def test_twenty_pairs_are_judged_by_keys_and_the_last_is_undone(
             "return performance.getEntriesByType('resource').map(e => new URL(e.name).origin)"
         )
         assert set(loaded) == {site.url}
-        # of what was read nothing stays behind
+        # nothing that was read stays in the browser's storage
         kept = driver.execute_script("return [Object.keys(localStorage), Object.values(sessionStorage)]")
         assert "Alice" not in str(kept)
     assert complaints(driver) == []

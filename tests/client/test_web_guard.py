@@ -222,7 +222,7 @@ def test_listening_for_other_machines_gives_a_warning(db: DB, dsn: str) -> None:
             assert ("other machines can reach" in done.output) == warned
 
 
-def test_what_is_wrong_with_the_database_is_said(db: DB, dsn: str) -> None:
+def test_database_problems_are_reported(db: DB, dsn: str) -> None:
     for arguments, part in (
         (["--dsn", "host=/nowhere dbname=x"], "No such file or directory"),
         (

@@ -75,7 +75,7 @@ HURRY = "update memfold.judgements set next_attempt_at = now() where status = 'o
 """Not in the worker's own thread: it would wait for a claim that waits for it."""
 
 
-# who judges --------------------------------------------------------------------------------------------------
+# judges ------------------------------------------------------------------------------------------------------
 
 
 def once(worker: Worker) -> Summary:
@@ -121,7 +121,7 @@ def judging(dsn: str, url: str, *options: str) -> Iterator[subprocess.Popen[str]
 
 
 class Timed(Worker):
-    """Knows when it claimed and when what it claimed was applied."""
+    """Records when it claimed judgements, and when their answers were applied."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -267,7 +267,7 @@ def test_the_endpoint_is_down_for_a_while(
     assert any("endpoint is down: pause=" in line for line in said)
 
 
-def test_the_endpoint_asks_for_patience(dsn: str, db: DB) -> None:
+def test_the_endpoint_asks_for_a_pause(dsn: str, db: DB) -> None:
     pairs(dsn, 4)
     with ChatServer(retry_after="1.5") as server:
         server.script("429")  # the first of all calls
@@ -315,7 +315,7 @@ def test_useless_answers_are_not_an_endpoint_that_is_down(
     assert states(db) == {"open": count}
 
 
-def test_useless_answers_end_with_the_first_that_is_of_use(
+def test_one_useful_answer_ends_a_series_of_useless_ones(
     dsn: str, db: DB, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(limits, "FIRST_PAUSE", 0.05)
@@ -436,15 +436,15 @@ def test_stopped_at_once(dsn: str, db: DB) -> None:
         worker.stop(now=True)
 
     summary = work(worker, stop_twice())
-    assert summary.judged == 0, "no call was waited for"
+    assert summary.judged == 0, "it waited for no call"
     assert summary.given_back == 3
     assert db.execute("select distinct status, attempts from memfold.judgements").fetchall() == [("open", 0)]
 
 
-# what judges do ----------------------------------------------------------------------------------------------
+# faulty judges -----------------------------------------------------------------------------------------------
 
 
-def test_a_poisonous_pair_dies_is_seen_and_retried(dsn: str, db: DB) -> None:
+def test_a_pair_that_always_fails_dies_and_is_retried(dsn: str, db: DB) -> None:
     pairs(dsn, 1)
     with ChatServer(answer=lambda _: {"verdict": "maybe"}) as server:
         worker = Worker(dsn, OpenAIJudge("stand-in", base_url=server.base_url, input_price=1.0), poll=0.02)
@@ -464,7 +464,7 @@ def test_a_poisonous_pair_dies_is_seen_and_retried(dsn: str, db: DB) -> None:
         (stats,) = db.execute("select dead_judgements, warning, active from memfold.dedup_stats").fetchall()
         assert (stats[0], stats[2]) == (1, 2)
         assert "retry_judgements" in stats[1]
-        assert once(Worker(dsn, Toy())).judged == 0, "a dead one is not asked again"
+        assert once(Worker(dsn, Toy())).judged == 0, "a dead judgement is not asked again"
     with ChatServer() as server:
         arguments = ["--model", "stand-in", "--base-url", server.base_url, "--once", "--retry"]
         result = CliRunner().invoke(main, ["judge", "--dsn", dsn, *arguments])
@@ -592,7 +592,7 @@ def test_budget(
     assert min(in_any_hour) >= hour - 0.05, in_any_hour
     said = [line for line in caplog.messages if "budget" in line]
     # on a busy machine five calls may themselves take an hour of this test
-    assert len(said) in (1, 2, 3), "once in each hour that was spent"
+    assert len(said) in (1, 2, 3), "one message per hour with a spent budget"
     assert said[0].startswith("the budget of this hour is spent: the next call in ")
     assert db.execute("select sum(attempts) from memfold.judgements").fetchone() == (12,)
 
@@ -605,7 +605,7 @@ def test_a_run_with_an_end_does_not_wait_for_its_budget(dsn: str, db: DB) -> Non
 
 
 def test_no_call_is_begun_that_could_outlive_its_lease() -> None:
-    """The next to claim it has time for it; the attempt does not count."""
+    """The next worker has enough time for it; the attempt does not count."""
     now = time.monotonic()
     short, long = (
         Question(uuid4(), "acme", "default", "write", None, (), 1, Side(uuid4(), text, "fact"), Side(uuid4(), text, "fact"))
@@ -654,7 +654,7 @@ def test_a_flood_of_one_tenant_starves_no_other(dsn: str, db: DB) -> None:
 
 
 def test_a_worker_of_one_tenant(dsn: str, db: DB, app: Callable[..., DB]) -> None:
-    """An application may judge what is its own, and nothing else."""
+    """An application may judge its own tenant's pairs, and no others."""
     pairs(dsn, 2, "acme")
     pairs(dsn, 2, "globex")
     as_app = make_conninfo(dsn, user=app().info.user)
@@ -669,7 +669,7 @@ def test_a_worker_of_one_tenant(dsn: str, db: DB, app: Callable[..., DB]) -> Non
 
 
 @pytest.mark.core
-def test_the_role_of_a_judge_is_enough(dsn: str, db: DB) -> None:
+def test_the_judge_role_is_sufficient(dsn: str, db: DB) -> None:
     role = f"judge_{db.info.dbname}"
     db.execute(f"drop role if exists {role}".encode())
     db.execute(f"create role {role} login in role memfold_judge".encode())
@@ -687,8 +687,8 @@ def test_the_role_of_a_judge_is_enough(dsn: str, db: DB) -> None:
         db.execute(f"drop role {role}".encode())
 
 
-def test_who_may_not_answer_stops_at_the_first_answer(dsn: str, db: DB) -> None:
-    """Every further answer would be refused, too, and each of them has been paid for."""
+def test_a_worker_that_may_not_answer_stops_at_the_first_answer(dsn: str, db: DB) -> None:
+    """Every further answer would be refused too, and each costs a call."""
     role = f"judge_{db.info.dbname}"
     db.execute(f"drop role if exists {role}".encode())
     db.execute(f"create role {role} login in role memfold_judge".encode())
@@ -708,7 +708,7 @@ def test_who_may_not_answer_stops_at_the_first_answer(dsn: str, db: DB) -> None:
         db.execute(f"drop role {role}".encode())
 
 
-def test_a_notification_wakes_and_the_poll_finds(dsn: str, db: DB) -> None:
+def test_a_notification_wakes_the_worker_and_polling_finds_the_rest(dsn: str, db: DB) -> None:
     db.execute("select memfold.set_policy('acme', 'default', notify => true)")
     toy = Toy()
 
@@ -718,7 +718,7 @@ def test_a_notification_wakes_and_the_poll_finds(dsn: str, db: DB) -> None:
         await asyncio.to_thread(pairs, dsn, 1)
         await eventually(lambda: done(db) == 1)
 
-    # it would poll long after the test has given up
+    # its next poll would come after the test's time limit
     assert work(Worker(dsn, toy, poll=3600), woken()).judged == 1
 
     async def found() -> None:
@@ -735,7 +735,7 @@ where datname = current_database() and application_name = 'memfold judge' and qu
 """
 
 
-def test_nothing_of_the_session_is_relied_upon(dsn: str, db: DB) -> None:
+def test_the_worker_relies_on_no_session_state(dsn: str, db: DB) -> None:
     """As behind a transaction pooler: other defaults, no search_path, no prepared statement."""
     pairs(dsn, 4)
     db.execute(f"alter database {db.info.dbname} set search_path = pg_catalog".encode())
@@ -772,7 +772,7 @@ def test_no_database() -> None:
         (["--judge", "tests.client.test_worker:states"], "states"),
     ],
 )
-def test_what_the_command_refuses(dsn: str, options: list[str], message: str) -> None:
+def test_invalid_options_are_refused(dsn: str, options: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["judge", "--dsn", dsn, *options])
     assert result.exit_code == 2, result.output
     assert message in result.stderr

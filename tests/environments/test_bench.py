@@ -1,4 +1,4 @@
-"""Each question of the bench runs to its end, in sizes that show nothing else."""
+"""Each question of the bench runs to its end, with minimal sizes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ASKED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "storage": lambda ask, server, _: ask(server, rounds=1),
     "isolation": lambda ask, server, data: ask(server, data, rounds=1),
 }
-# Questions for servers that a suite does not have, or that need packages that it does not install.
+# Questions that need servers or packages that the suite does not have.
 ELSEWHERE = {"language", "peers"}
 
 
@@ -80,7 +80,7 @@ def bench() -> Iterator[Callable[[str], Any]]:
 @pytest.fixture(scope="module")
 def server(bench: Callable[[str], Any]) -> Iterator[Any]:
     harness = bench("harness")
-    # what a commit costs on a disk is not asked here
+    # the cost of a commit on disk is not measured here
     harness.PLACE = servers.place()
     with harness.server() as running:
         yield running
@@ -97,7 +97,7 @@ def data(bench: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("question", ASKED)
-def test_asked(
+def test_each_question_runs(
     question: str, bench: Callable[[str], Any], server: Any, data: Any, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -191,7 +191,7 @@ def test_updates_say_what_is_wrong(text: str, said: str, bench: Callable[[str], 
 
 
 class Words:
-    """Vectors by the words of a text, so that other words for a fact are near it and other facts are not."""
+    """Vectors made from a text's words: paraphrases of a fact are near it, other facts are not."""
 
     model = "words"
 
@@ -250,7 +250,7 @@ def test_with_an_older_pgvector() -> None:
 
 @pytest.mark.parametrize("script", ["citus", "adopting_peers"])
 def test_scripts_of_their_own_are_read(script: str) -> None:
-    """They need servers, or packages, that are not here."""
+    """They need servers or packages that are missing here."""
     code = f"import sys; sys.path.insert(0, sys.argv[1]); import {script}"
     done = subprocess.run([sys.executable, "-c", code, BENCH], capture_output=True, text=True, check=False)
     needed = {"adopting_peers": ("langchain_core", "langchain_postgres", "mem0")}.get(script, ())

@@ -103,7 +103,7 @@ def test_nothing_is_scanned(db: DB) -> None:
     """Each part has an index, no matter who asks: the indexes of pending work are small."""
     fill(db)
     with db.transaction(force_rollback=True):
-        # Most rows are not pending, and the statistics say so: else an index of all rows costs the same.
+        # Most rows are not pending, and the statistics know it: otherwise an index of all rows costs the same.
         db.execute("set local session_replication_role = replica; set local enable_seqscan = off")
         db.execute(
             """
@@ -152,7 +152,7 @@ def test_the_configuration_has_every_number(db: DB) -> None:
 
 @pytest.mark.skipif(prometheus() is None, reason="prometheus is not installed")
 def test_the_alerts_are_those_that_promtool_knows() -> None:
-    """promtool checks the rules, and runs their tests: with everything well, and with nothing well."""
+    """promtool checks the rules and runs their tests: with everything healthy, and with nothing healthy."""
     promtool = shutil.which("promtool")
     assert promtool is not None
     for command in ("check", "test"):
@@ -241,7 +241,7 @@ class TestPrometheus:
         number = 0
         while waiting:
             assert time.monotonic() < deadline, waiting
-            # rates need something that happens, and the statistics of it
+            # rates need events, and statistics about them
             ingest(db, f"Alice has {(number := number + 1)} fish")
             db.execute("select pg_stat_force_next_flush()")
             waiting = {query for query in waiting if not answer(scraped, query)}

@@ -25,7 +25,7 @@ from tests.support.waiting import until
 from tests.support.workers import Toy, done, eventually, work
 
 PORT = 6432
-# A pooler hands the same messages on to any server.
+# A pooler passes the same messages on to any server.
 pytestmark = [
     pytest.mark.one_server,
     # said in the last lines of the run too (LEFT OUT)
@@ -156,7 +156,7 @@ def test_many_clients_share_one_connection(db: DB, pooler: Pooler) -> None:
 
 
 def test_a_session_setting_goes_to_the_next_client(db: DB, pooler: Pooler) -> None:
-    """docs/security.md warns of this: SET without LOCAL stays in the server's session, no matter who gets it next."""
+    """docs/security.md warns of this: SET without LOCAL stays in the server's session, whichever client gets it next."""
     ingest(db, "said by acme")
     with pooler.connect() as careless, pooler.connect() as next_one:
         careless.execute("set memfold.tenant_id = 'acme'")
@@ -165,7 +165,7 @@ def test_a_session_setting_goes_to_the_next_client(db: DB, pooler: Pooler) -> No
         with pytest.raises(psycopg.Error) as error:
             ingest(next_one, "said by globex", tenant_id="globex")
         assert error.value.sqlstate == "MF002"
-        # who sets its own tenant for its transaction is not touched by it, before or after
+        # a client that sets its tenant for each transaction is not affected, before or after
         with next_one.transaction():
             next_one.execute("set local memfold.tenant_id = 'globex'")
             assert next_one.execute("select content from memfold.memories").fetchall() == []
@@ -208,7 +208,7 @@ def test_the_clients(db: DB, pooler: Pooler) -> None:
 
 
 def test_the_worker_polls(db: DB, pooler: Pooler) -> None:
-    """LISTEN does not outlive a transaction there; the poll finds what there is to judge."""
+    """LISTEN does not outlive a transaction there; polling finds open judgements."""
     model(db)
     db.execute("select memfold.set_policy('acme', notify => true)")
     ingest(db, "User prefers dark mode", **vector(1.0))

@@ -96,7 +96,7 @@ def texts_embedded(db: DB) -> int:
         "lexical_threshold => 0.7, segmenter => 'zh'",
     ],
 )
-def test_without_it_such_a_policy_is_refused(db: DB, options: str) -> None:
+def test_a_policy_that_needs_memfold_py_is_refused_without_it(db: DB, options: str) -> None:
     db.execute("select register_embedding_model('minilm', 3, 0.92, 0.85)")
     before = one(db, "select array_agg(p.*::text order by p.*::text) from policies as p")
     error = refused(db, "MF056", f"select set_policy('acme', {options})")
@@ -108,7 +108,7 @@ def test_without_it_such_a_policy_is_refused(db: DB, options: str) -> None:
 
 
 @pytest.mark.core
-def test_without_it_a_preset_says_so(db: DB) -> None:
+def test_a_preset_that_needs_memfold_py_says_so(db: DB) -> None:
     notices: list[str] = []
     db.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
     assert one(db, "select canonicalizer from set_policy('acme', preset => 'hash_first')") == "prose/1"
@@ -122,7 +122,7 @@ def test_without_it_nothing_is_tested_of_it(db: DB) -> None:
 
 @pytest.mark.full_server
 def test_dropping_it_is_noticed(py: DB) -> None:
-    """A bucket whose rules need it says so, loses nothing, and goes on when it is back."""
+    """A bucket whose rules need it raises an error that says so, loses nothing, and works again when it is back."""
     py.execute("select set_policy('acme', 'words', canonicalizer => 'lemma')")
     py.execute("select ingest_memory('User likes dogs', 'acme', 'words')")
     py.execute("drop extension memfold_py")
@@ -203,7 +203,7 @@ def test_another_version_of_the_lemmatiser_is_refused_before_it_splits_facts(py:
 @pytest.mark.parametrize(
     "profile", ["lemma:xx", "lemma:", "lemma:en:", "lemma/1:en", "lemma/2", "lemma/1:xx:simplemma-2.0.0"]
 )
-def test_a_profile_that_there_is_not(py: DB, profile: str) -> None:
+def test_an_unknown_profile(py: DB, profile: str) -> None:
     before = one(py, "select count(*) from policies")
     if profile == "lemma/1:en":
         assert one(
@@ -265,7 +265,7 @@ def test_batches_embed_each_new_text_once(py: DB) -> None:
 
 
 @pytest.mark.full_server
-def test_a_look_says_what_the_call_does(py: DB) -> None:
+def test_preview_predicts_ingest(py: DB) -> None:
     py.execute("select ingest_memory('The user''s favourite editor is Vim', 'acme')")
     for text in ("The favourite editor of the user is Vim", "User likes tea"):
         look = one(py, "select action, tier, method, similarity from preview_memory(%s, 'acme')", text)
@@ -282,8 +282,8 @@ def test_callers_with_a_vector_are_not_asked(py: DB) -> None:
 
 
 @pytest.mark.full_server
-def test_what_waits_is_embedded_later(py: DB, target: Target) -> None:
-    """As many sessions as are allowed hold a model: the next one stores without a vector, and loses nothing."""
+def test_pending_texts_are_embedded_later(py: DB, target: Target) -> None:
+    """When all allowed sessions hold a model, the next one stores without a vector, and loses nothing."""
     others = []
     for _ in range(2):  # MEMFOLD_MODEL_SESSIONS of the suite's server
         other = psycopg.connect(target.cluster.dsn(py.info.dbname), autocommit=True)
@@ -306,7 +306,7 @@ def test_what_waits_is_embedded_later(py: DB, target: Target) -> None:
     assert one(others[0], "select run_maintenance('acme') -> 'counts' ->> 'embed'") == "1"
     assert one(py, "select count(*) from pending_embeddings('acme')") == 0
     assert one(py, "select array_agg(status order by created_at) from memories") == ["active", "merged"]
-    # a place is free when a session ends
+    # a session's end frees its slot
     others[0].close()
     deadline = time.monotonic() + 10
     while True:
@@ -320,7 +320,7 @@ def test_what_waits_is_embedded_later(py: DB, target: Target) -> None:
 
 
 @pytest.mark.full_server
-def test_a_place_that_was_let_go_is_taken_again(py: DB) -> None:
+def test_a_released_model_slot_is_taken_again(py: DB) -> None:
     """DISCARD ALL, as poolers send it, releases advisory locks; the model stays, and is counted."""
     py.execute("select embed_text('x', %s)", [MODEL])
     py.execute("discard all")
@@ -336,7 +336,7 @@ def test_what_an_application_may_do(py: DB, app: Any) -> None:
     assert one(connection, "select action from ingest_memory('User likes tea', 'acme')") == "inserted"
     assert one(connection, "select vector_dims(embed_text('User likes tea', %s))", MODEL) == 384
     assert one(connection, "select model from loaded_models()") == MODEL
-    # not a model that a DBA has not registered, wherever it lies
+    # no model that a DBA has not registered, wherever its files are
     for name in ("/etc", "/root/model", "../minilm", "all-MiniLM-L6-v2", ""):
         refused(connection, "MF013", "select embed_text('x', %s)", name)
     for query in ("select model_sessions()", "create extension memfold_py"):
@@ -345,7 +345,7 @@ def test_what_an_application_may_do(py: DB, app: Any) -> None:
 
 
 @pytest.mark.full_server
-def test_a_model_that_cannot_be_had(py: DB) -> None:
+def test_an_unavailable_model(py: DB) -> None:
     py.execute("select register_embedding_model('absent', 384, 0.92, 0.85)")
     py.execute("select set_policy('acme', 'b', embed => 'in_database', embed_model => 'absent')")
     error = refused(py, "MF058", "select ingest_memory('User likes tea', 'acme', 'b')")
@@ -370,7 +370,7 @@ def test_a_model_of_another_size(py: DB, minilm: Path) -> None:
 
 
 @pytest.mark.full_server
-def test_the_same_as_outside(py: DB, minilm: Path) -> None:
+def test_results_equal_those_of_the_package(py: DB, minilm: Path) -> None:
     """1,000 texts: lemmas and vectors of the database are those of the package."""
     assert len(set(TEXTS)) == 1000
     for language in ("en", "de", "fr"):
@@ -435,7 +435,7 @@ def test_another_segmenter_rewrites_the_words(py: DB) -> None:
     assert one(py, written) == characters
 
 
-# --- the seam ----------------------------------------------------------------------------------------------------------
+# --- installation and upgrade ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full_server
@@ -457,7 +457,7 @@ def test_versions_are_compared(py: DB) -> None:
 
 @pytest.fixture
 def bare(target: Target) -> Iterator[servers.Cluster]:
-    """A full server whose Python knows nothing of memfold_py."""
+    """A full server whose Python does not have memfold_py."""
     cluster = servers.Cluster("own", target.cluster.bindir)
     cluster.start(extension=False)
     try:

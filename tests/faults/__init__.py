@@ -1,1 +1,1 @@
-"""Servers that are killed, clients that write down what they sent, and the questions to ask afterwards."""
+"""Servers that are killed, clients that record what they sent, and the checks afterwards."""

@@ -1,4 +1,4 @@
-"""What a client writes down of its calls, outside of the database."""
+"""A client's record of its calls, kept outside the database."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Deed:
 
 
 def lost(error: psycopg.Error) -> bool:
-    """Whether the connection went with it: then nobody knows."""
+    """Whether the connection was lost with it: then the outcome is unknown."""
     return errors.is_connection_lost(error)
 
 

@@ -72,7 +72,7 @@ class Audit:
         return wrong
 
     def compare(self, db: DB) -> list[str]:
-        """Every acknowledged call is there once, one in doubt once or not at all, and whole."""
+        """Every acknowledged call is stored once, one in doubt once or not at all, and completely."""
         calls = self.collect()
         wrong = self.read(db)
         for call in calls:
@@ -203,14 +203,14 @@ class Audit:
         ]
 
     def all(self, db: DB, tenants: list[str]) -> list[str]:
-        """Everything that must hold while nobody writes."""
+        """Everything that must hold once all writers have stopped."""
         wrong = [*self.world.faults, *self.compare(db), *self.hot_counters(db), *broken(db, tenants)]
         self.world.faults.clear()
         return wrong
 
 
 def drain(world: World, db: DB) -> int:
-    """Answer what waits, as leases end; gives how many. None is stuck: a lease ends by time, a dead one is revived."""
+    """Answer all open judgements as leases end; returns how many. None is stuck: leases end, dead ones are retried."""
     answered = 0
     end = time.monotonic() + PATIENCE
     db.execute("select memfold.retry_judgements(%s)", [None])

@@ -1,4 +1,4 @@
-"""What the clients say: candidates for buckets, each of which has its own rules."""
+"""What the clients submit: candidates for buckets with different rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prepare(db: DB, tenant: str) -> None:
     db.execute("select memfold.set_predicate('works_at', %s)", [tenant])
     for bucket in ("fold", "mess"):
         keeping(db, tenant, bucket)
-    # of paraphrases vectors decide alone: which words keep two apart is not what is shown here
+    # vectors alone decide about paraphrases: words that keep texts apart are tested elsewhere
     db.execute("select memfold.set_policy(%s, 'para', guard => 'off')", [tenant])
 
 

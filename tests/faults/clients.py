@@ -58,7 +58,7 @@ class Writer(Client):
                 self.pending = None
             case "doubt":
                 call.doubts += 1
-                # the same again, when there is a server: only with keys, else it would be counted twice
+                # send it again once there is a server: only with keys, or it would be counted twice
                 self.pending = call if call.keyed else None
             case "again":
                 self.pending = call
@@ -143,7 +143,7 @@ class Judge(Client):
 
 
 class Maintenance(Client):
-    """Consolidates, approves, sweeps, ends sessions, prunes; undoes events and whole runs."""
+    """Consolidates, approves, sweeps, ends sessions, prunes; undoes events and runs."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)

@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Deed:
-    """What a call did that can be undone, and the undos about it, each of which reverses the one before."""
+    """A call's event that can be undone, and its undos, each of which reverses the one before."""
 
     call: int
     what: str
@@ -44,7 +44,7 @@ class Deed:
 
 @dataclass(frozen=True)
 class Fact:
-    """What holds of a text."""
+    """The state of a text."""
 
     deeds: frozenset[Deed] = frozenset()
 
@@ -59,7 +59,7 @@ class Fact:
         return "active" if self.deeds else None
 
     def after(self, call: Call) -> tuple[Any, Fact]:
-        """The answer of a call, and what holds then."""
+        """The answer of a call, and the state after it."""
         match call.what, self.status:
             case "read", status:
                 return (status, self.statements), self
@@ -78,7 +78,7 @@ class Fact:
             return "MF029", self
         if deed.what == "stated first":
             return "MF032", self
-        # an event must hold; of the undos about it only the last can be undone
+        # an event must be in force; only the last of its undos can be undone
         if not deed.holds if call.of == deed.call else call.of != deed.undos[-1]:
             return "MF033", self
         return "undone", Fact(self.deeds - {deed})._with(
@@ -91,7 +91,7 @@ class Fact:
 
 @dataclass
 class Verdict:
-    """Whether there is such an order; if not, the longest one that there is, and the calls that it leaves out."""
+    """Whether there is such an order; if not, the longest partial one, and the calls that it leaves out."""
 
     explained: bool
     order: list[Call] = field(default_factory=list)
@@ -118,7 +118,7 @@ def explain(calls: Iterable[Call]) -> Verdict:
         if must <= done:
             return Verdict(True, order)
         left = [c for c in given if c.number not in done]
-        # nothing that began after another call had been answered comes before that
+        # a call that began after another was answered does not come before it
         first_answer = min((c.ended for c in left), default=NEVER)
         for call in left:
             if call.began > first_answer:

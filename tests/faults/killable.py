@@ -37,7 +37,7 @@ SETTINGS = {
 
 
 def children(pid: int) -> list[int]:
-    """The processes that one has started."""
+    """The child processes of a process."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -49,7 +49,7 @@ def children(pid: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether it is there, and more than an entry that nobody has read."""
+    """Whether it exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -69,7 +69,7 @@ class Server:
         return f"host={self.data.parent} port={PORT} user=postgres dbname=postgres connect_timeout=60"
 
     def start(self) -> None:
-        """Start it, and do not wait."""
+        """Start it without waiting."""
         account = self.cluster.account
         # a postmaster that was killed before it had written it: PostgreSQL leaves this one to its DBA
         lock = self.data / "postmaster.pid"
@@ -112,7 +112,7 @@ class Server:
         """SIGKILL for the postmaster and all its children; returns their number."""
         assert self.process is not None
         postmaster = self.process.pid
-        # nothing is started any more while the others are looked for
+        # stop it from starting processes while the others are found
         os.kill(postmaster, signal.SIGSTOP)
         pids = [*children(postmaster), postmaster]
         for pid in pids:
@@ -148,7 +148,7 @@ class Server:
 
     def complaints(self) -> list[str]:
         """Log lines that no intact server writes: panics, broken pages, internal errors."""
-        # (a LOG says that a segment of shared memory is gone already: that is what a crash leaves)
+        # (after a crash a LOG says that a shared memory segment is already gone)
         serious = re.compile(r"(XX|58)\w{3} \d+ (WARNING|ERROR|FATAL)|\w{5} \d+ PANIC")
         return [line for line in self.said().splitlines() if serious.match(line)]
 

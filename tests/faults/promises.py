@@ -7,7 +7,7 @@ import psycopg
 from tests.faults.clients import LEASE
 from tests.support.queries import DB
 
-# each must return no row; whatever it returns is a broken promise
+# each must return no row; a row is a broken promise
 PROMISES = {
     "one row per text": """
         select tenant_id, bucket_id, encode(content_hash, 'hex'), count(*) from memfold.memories
@@ -98,7 +98,7 @@ HELD = {
 
 
 def held(db: DB) -> list[str]:
-    """Locks and transactions that somebody who is gone has left."""
+    """Locks and transactions left by sessions that are gone."""
     return [
         f"{name}: {rows[:3]}"
         for name, query in HELD.items()

@@ -114,7 +114,7 @@ class Proxy:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         elif cut.kind == "orphan":
             client.close()
-            # what the server still says is read, so that it does not wait for its reader
+            # keep reading from the server, so that it does not block on a full socket
             end = time.monotonic() + cut.seconds
             while (left := end - time.monotonic()) > 0 and not self.closing:
                 if select.select([upstream], [], [], left)[0] and not upstream.recv(65536):
@@ -142,7 +142,7 @@ class Plans:
             kind = self.choice.choice(["close", "reset", "stall", "orphan"])
             # as often in the first bytes as in later ones: the start-up is short
             after = self.choice.randrange(1, self.choice.choice([500, 2500, self.longest]))
-            # the worst place: the work is done, and nobody gets the answer
+            # the worst place: the work is done, but the answer is lost
             word = self.choice.choice(self.words)
             if word:
                 after = self.choice.randint(1, 4)

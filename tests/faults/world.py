@@ -1,4 +1,4 @@
-"""The clients of a server: they stop where it goes and go on where it comes back."""
+"""The clients of a server: they stop when it goes down and continue when it is back."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class World:
             self.gate.notify_all()
 
     def halt(self) -> None:
-        """Let each finish what it does, or lose it, and wait for that."""
+        """Wait until each has finished or lost its current call."""
         with self.gate:
             self.open = False
             done = self.gate.wait_for(lambda: len(self.parked) == self.alive(), PATIENCE)
@@ -71,15 +71,15 @@ class World:
         assert done, f"stuck: {stuck}"
 
     def finish(self) -> None:
-        """Send again what is in doubt, until all is acknowledged, and nothing new; then halt."""
+        """Resend calls in doubt, and no new ones, until all are acknowledged; then halt."""
         self.finishing = True
         end = time.monotonic() + PATIENCE
         while True:
-            # what was under way may have been lost since: only those who stand still can tell
+            # running calls may have been lost since: only stopped clients know
             self.halt()
             if self.faults or all(c.pending is None or not c.is_alive() for c in self.clients):
                 return
-            assert time.monotonic() < end, "not all is acknowledged"
+            assert time.monotonic() < end, "not all calls are acknowledged"
             self.go()
             time.sleep(0.1)
 

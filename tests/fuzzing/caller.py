@@ -21,10 +21,10 @@ REPLACING = {"replace_embedding_model", "drop_embeddings", "unregister_embedding
 
 
 class Caller(Stage):
-    """Makes single calls, and takes note of what may not be."""
+    """Makes single calls, and records forbidden results."""
 
     def draw(self, function: Function) -> dict[str, Value]:
-        """The arguments of one call: all valid, one hostile, or all against one."""
+        """The arguments of one call: all valid, one hostile, or about half of them hostile."""
         mode = self.random.random()
         given = [
             a
@@ -72,7 +72,7 @@ class Caller(Stage):
             candidates = json.loads(values["candidates"][0] or b"[]")
             values["embeddings"] = (array_literal(self.values.vector() for _ in candidates).encode(), False)
         if function.name == "import_bucket":
-            # not what is there, because a bucket can only be imported into an empty one
+            # another tenant, because a bucket can only be imported into an empty one
             if "tenant_id" not in hostile:
                 values["tenant_id"] = (f"{self.tenant} copied".encode(), False)
             if "bucket_id" not in hostile and self.values.exported:
@@ -168,7 +168,7 @@ class Caller(Stage):
                 self.report.find(
                     f"{code} without DETAIL or HINT in {function.name}", f"{message} {example()}"
                 )
-        else:  # 40001 too: nobody else is there whom the call could have met
+        else:  # 40001 too: there is no concurrent call
             lines = [line for line in context.splitlines() if "memfold" in line or "function" in line]
             where = re.sub(r"\s+", " ", " <- ".join(lines[:3]))[:400]
             plain = re.sub(r'"[^"]*"|\d+', "#", message)[:120]

@@ -43,7 +43,7 @@ SELDOM = {
     "erase_bucket": 0.2,
     "import_bucket": 2.0,
 }
-# Who calls: of what each may call, and seldom of what it may not.
+# The roles: each calls mostly what it may, and seldom what it may not.
 SHARES = {"app": 12.0, "bound": 3.0, "judge": 2.0, "auditor": 1.0, "owner": 2.0, "superuser": 1.0}
 TENANTS = ["acme'; --", 'a"b', "%I", "$$", "тест", "🦊\u202e", "a\\b", "{x}", "memfold_app", "pg_catalog"]
 
@@ -52,11 +52,11 @@ class Fuzzer(Caller):
     """Episodes of calls; each has a new tenant, with new models."""
 
     def begin(self) -> None:
-        """A new tenant, with a name that is not kind either."""
+        """A new tenant, with a hostile name."""
         number = len(self.report.tenants)
         self.tenant = f"{self.random.choice(TENANTS)} {self.report.seed}.{number}"
         self.report.tenants.append(self.tenant)
-        # a name that is kind half of the time: what has to be quoted must be, and what is long must be hashed
+        # names are mostly hostile: quotes must be escaped, long names hashed
         strange = self.random.choice(["", " '\"; --", " $$ %I", " \\", " ж🦊"])
         models = [f"{letter}{self.report.seed}.{number}{strange}" for letter in "abc"]
         buckets = ["default", "b2", self.random.choice(["'; --", '"', "%s", "🦊", "a" * 512])]

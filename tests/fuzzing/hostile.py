@@ -1,4 +1,4 @@
-"""The words and numbers that values are drawn from: plausible ones, and those that nobody should hand in."""
+"""The words and numbers that values are drawn from, plausible and hostile."""
 
 from __future__ import annotations
 

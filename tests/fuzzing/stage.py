@@ -1,4 +1,4 @@
-"""Who calls, on which sessions, and a tenant that nobody calls for."""
+"""The calling roles with their sessions, and a bystander tenant."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Stage:
         return session
 
     def _bystander(self) -> None:
-        """A tenant that nobody calls for."""
+        """A tenant that no call is about."""
         self.admin.execute("select memfold.register_embedding_model('bystander', 4, 0.92, 0.85)")
         for i in range(DIMENSIONS):
             self.admin.execute(

@@ -76,7 +76,7 @@ def test_the_package_of_debian_has_the_files_of_make_install(deb: Path, tmp_path
     assert "requires = 'vector'" in control
     assert (fields["Version"], fields["Depends"]) == (f"{servers.PRESENT}-1", "postgresql-17")
     assert fields["Recommends"] == "postgresql-17-pgvector (>= 0.8.0)"
-    # nobody's address, least of all this machine's
+    # no address, in particular not this machine's
     assert re.fullmatch(r"The memfold developers <\w+@memfold\.invalid>", fields["Maintainer"])
 
 

@@ -44,7 +44,7 @@ def move(target: Target, source: str, copy: str, place: Path) -> None:
         done = subprocess.run([*restore, "-d", copy, dump], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr[-2000:]
         return
-    # a dump asks for no version: the server's default, which is the present one here
+    # a dump names no version: the server installs its default, here the present one
     script = Path(dump).with_suffix(".sql")
     subprocess.run([*restore, "-f", str(script), dump], check=True)
     text, found = re.subn(
@@ -161,7 +161,7 @@ def test_a_copy_is_equal_and_can_be_written_to(
     with psycopg.connect(source) as connection:
         profiles = connection.execute("select distinct canonicalizer from memfold.memories").fetchall()
     assert set(profiles) == {("code/1",), ("prose/1",), ("exact/1",), (None,)}
-    # (who has claimed a text is gone with its transaction)
+    # (claims of texts end with their transactions)
     assert [name for name in was if len(was[name]) == 1] == ["adoption_claims"]
     assert ask(source, "select count(*) from memfold.judgements where status = 'done'") == [1]
 
@@ -181,10 +181,10 @@ def test_a_copy_is_equal_and_can_be_written_to(
         assert ask(copy, MEMBERS) == ask(source, MEMBERS)
     servers.fill_on(copy)
     assert broken(copy) == []
-    # ids go on in order of time
+    # new ids follow in order of time
     latest = "select event_id from memfold.memory_events order by {} desc limit 1"
     assert ask(copy, latest.format("event_id")) == ask(copy, latest.format("recorded_at"))
-    # of an extension, the dump holds rows, and what was granted to others: objects are its script's to make
+    # of an extension, a dump holds rows and grants to others; its script makes the objects
     if way == "extension":
         schema = subprocess.run(
             [str(target.cluster.bindir / "pg_dump"), "-s", "-d", copy],
@@ -241,7 +241,7 @@ def test_restore_needs_memfold_py_before_the_rows(make: Make, target: Target, tm
 def test_a_dump_of_a_released_version(
     make: Make, way: str, target: Target, tmp_path: Path, release: str
 ) -> None:
-    """pg_dump names no version: the extension's tables come back as the version makes them that the server has."""
+    """pg_dump names no version: the extension's tables are made by the version that the server has."""
     source, copy = make(way, release=release), make()
     was = servers.contents(source)
     move(target, source, copy, tmp_path)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.each_server
 REPOSITORY = Path(__file__).parents[2]
 HEAD = ScriptDirectory(str(REPOSITORY / "migrations")).get_current_head()
 
-# What there is in the schema, by identity: an object that was dropped and made again has another oid.
+# The schema's objects by oid: an object that was dropped and made again has another one.
 OBJECTS = """
 select 'relation', c.oid::bigint, c.relname::text, c.relacl::text from pg_class as c
 where c.relnamespace = any('{memfold,memfold_internal}'::regnamespace[])
@@ -96,7 +96,7 @@ def test_plain_alembic_does_the_same(empty: str) -> None:
     alembic = [sys.executable, "-m", "alembic"]
     environment = {**os.environ, "MEMFOLD_DSN": empty}
     subprocess.run([*alembic, "current"], cwd=REPOSITORY, env=environment, check=True, capture_output=True)
-    assert rows(empty, "select to_regnamespace('memfold')") == [(None,)], "looking installs nothing"
+    assert rows(empty, "select to_regnamespace('memfold')") == [(None,)], "alembic current installs nothing"
     subprocess.run([*alembic, "upgrade", "head"], cwd=REPOSITORY, env=environment, check=True)
     current = subprocess.run(
         [*alembic, "current"], cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True
@@ -163,7 +163,7 @@ def test_it_gives_way_and_tries_again(installed: str) -> None:
 
 @pytest.mark.one_server
 def test_nothing_new_locks_no_table(installed: str) -> None:
-    """Those who write go on, and nobody waits for them."""
+    """Writers continue, and nobody waits for them."""
     with psycopg.connect(installed) as writer:
         writer.execute("select memfold.ingest_memory('Alice has a cat.', 't')")
         writer.execute("lock table memfold.memories, memfold.memory_events in share row exclusive mode")
@@ -255,7 +255,7 @@ def test_an_owner_without_superuser(make: Make, db: psycopg.Connection) -> None:
 
 
 def test_a_fresh_server_and_an_owner_without_superuser() -> None:
-    """No role of memfold's is there yet: CREATEROLE is enough."""
+    """memfold's roles do not exist yet: CREATEROLE is enough."""
     place = servers.directory("memfold-test-")
     place.chmod(0o755)
     try:
@@ -300,7 +300,7 @@ def test_a_database_of_the_extension_is_refused(empty: str, extension_available:
         assert rows(empty, OBJECTS) == before
         assert rows(empty, "select to_regclass('memfold_internal.alembic_version')") == [(None,)]
     else:
-        # this checkout's extension could not be put on the server (another one may lie there): the other path works
+        # this checkout's extension could not be installed on the server (another may be there): use alembic
         assert migrate.install(empty) == HEAD
 
 
@@ -328,7 +328,7 @@ def test_cascade_puts_pgvector_where_create_would(empty: str, extension_availabl
     assert rows(empty, where) == [("extensions",)]
 
 
-# What memfold's roles have to do with the database of the session.
+# The links between memfold's roles and the session's database.
 OF_ROLES = """
 select d.classid::regclass::text, d.refobjid::regrole::text from pg_shdepend as d
 where d.refclassid = 'pg_authid'::regclass and d.refobjid::regrole::text like 'memfold%'
@@ -434,7 +434,7 @@ def test_drift_sees_what_only_schema_files_make(installed: str) -> None:
 
 @pytest.mark.one_server
 def test_drift_makes_nobody_wait(installed: str) -> None:
-    """Nor does it wait for a transaction that has written and goes on."""
+    """Nor does it wait for an open transaction that has written."""
     with psycopg.connect(installed) as writer:
         writer.execute("select memfold.ingest_memory('Alice has a cat.', 't')")
         writer.execute("lock table memfold.memories, memfold.memory_events in share row exclusive mode")
@@ -524,7 +524,7 @@ def test_a_role_that_is_called_like_the_schema(installed: str, db: psycopg.Conne
 
 
 def test_each_schema_file_belongs_to_one_revision() -> None:
-    """A file that no revision names would be in the extension only."""
+    """A file that no revision names would be only in the extension."""
     named = "".join(path.read_text() for path in (REPOSITORY / "migrations" / "versions").glob("*.py"))
     releases = {path.name[:8] for path in (REPOSITORY / "sql" / "schema").glob("*.sql")}
     assert releases

@@ -1,4 +1,4 @@
-"""`make install` puts the files where extensions are, and nothing anywhere else; `make uninstall` removes them."""
+"""`make install` puts files only into the extension directory; `make uninstall` removes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPTS = {f"memfold--{servers.PRESENT}.sql"} | {
 
 
 def pgxs() -> Path | None:
-    """A pg_config whose server brings what extensions are built with."""
+    """A pg_config whose server has PGXS."""
     found = [shutil.which("pg_config"), *Path("/usr/lib/postgresql").glob("*/bin/pg_config")]
     for path in filter(None, found):
         said = subprocess.run([path, "--pgxs"], capture_output=True, text=True, check=False).stdout.strip()
@@ -37,7 +37,7 @@ def without_pgxs(place: Path) -> Path:
 
 
 def make(goal: str, pg_config: Path, to: Path) -> None:
-    # a make that calls the tests leaves what it was called with
+    # without the variables of a make that calls the tests
     environment = {
         name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
     }

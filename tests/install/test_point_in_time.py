@@ -1,4 +1,4 @@
-"""Recovery to a moment in the middle of writers, from a base backup and archived WAL, as docs/faults.md says."""
+"""Point-in-time recovery with concurrent writers, from a base backup and archived WAL, as docs/faults.md says."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = "select idempotency_key from memfold.idempotency_keys where tenant_id = '
 
 
 class Writer(threading.Thread):
-    """States facts, known and new, until it is told to end; keeps when each call was sent and acknowledged."""
+    """States known and new facts until stopped; records when each call was sent and acknowledged."""
 
     def __init__(self, dsn: str, number: int, end: threading.Event) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def cluster(target: Target) -> Iterator[servers.Cluster]:
     for name in ("wal", "restored"):
         (cluster.base / name).mkdir()
         os.chown(cluster.base / name, cluster.account.uid, cluster.account.gid)
-    # under its name when it is complete
+    # renamed once it is complete
     archive = f"cp %p {cluster.base}/wal/part && mv {cluster.base}/wal/part {cluster.base}/wal/%f"
     cluster.start(extension=False, archive_mode="on", archive_command=archive)
     try:
@@ -80,7 +80,7 @@ def cluster(target: Target) -> Iterator[servers.Cluster]:
 
 
 def restore(cluster: servers.Cluster, moment: str) -> str:
-    """Start a server from the backup, up to that moment; where it is."""
+    """Start a server from the backup, recovered to that moment; returns its directory."""
     base = cluster.base / "restored"
     (base / "data" / "recovery.signal").touch()
     with (base / "data" / "postgresql.auto.conf").open("a") as conf:
@@ -98,7 +98,7 @@ def restore(cluster: servers.Cluster, moment: str) -> str:
 
 
 def test_a_moment_amid_writers_is_restored(cluster: servers.Cluster) -> None:
-    """It has what was acknowledged before, and nothing that was sent later; calls that are sent again count once."""
+    """It has calls acknowledged before, and none sent later; calls that are sent again count once."""
     migrate.install(cluster.dsn())
     run(cluster.dsn(), "select memfold.set_predicate('lives_in', 'acme', cardinality => 'one')")
     end = threading.Event()
@@ -139,7 +139,7 @@ def test_a_moment_amid_writers_is_restored(cluster: servers.Cluster) -> None:
     assert len(after) >= 20 * WRITERS
     assert rows(copy, "select * from memfold.check_invariants('acme')") == []
     with psycopg.connect(copy, autocommit=True) as connection:
-        # what is not there, and some of what is
+        # missing calls, and some stored ones
         for _, _, call in [*calls[:20], *(call for call in calls if call[2]["key"] not in there)]:
             connection.execute(CALL, call)
     assert len(rows(copy, KEYS)) == len(calls)

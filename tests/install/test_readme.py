@@ -1,4 +1,4 @@
-"""The code of README.md, and of the page that goes on from it, runs in one database and prints what the pages say."""
+"""The code of README.md and docs/client.md runs in one database and prints what the pages show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memfold.tools.cli import main
 from tests.support import servers
 
 README = (servers.ROOT / "README.md").read_text()
-# Where docs/client.md goes on from it.
+# The section where docs/client.md continues it.
 MORE = (
     (servers.ROOT / "docs" / "client.md").read_text().partition("## In more detail")[2].partition("\n## ")[0]
 )
@@ -59,7 +59,7 @@ def test_python_and_sql_of_the_readme(dsn: str, target: Any, monkeypatch: pytest
             assert printed == text.splitlines()
             compared += 1
         elif not any(word in text for word in ELSEWHERE):
-            # the whole block, as a reader pastes it: what is not SQL in it would be an error
+            # the whole block, as a reader pastes it: anything but SQL in it would be an error
             psql = target.cluster.bindir / "psql"
             done = subprocess.run(
                 [psql, "-XqAt", "-F", " | ", "-v", "ON_ERROR_STOP=1", "-d", dsn],

@@ -91,7 +91,7 @@ def test_subscriber_has_every_row_and_takes_over(cluster: servers.Cluster) -> No
     )
     assert found == [("merged", 1, "hash")]
     assert rows(copy, "select * from memfold.check_invariants('busy')") == []
-    # a new id is above all that came
+    # a new id is above all replicated ones
     above = (
         "select memory_id::text = max(memory_id::text) over () from memfold.memories where tenant_id = 'busy'"
     )

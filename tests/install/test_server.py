@@ -81,7 +81,7 @@ def gone(pid: int) -> None:
         if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
             return
         time.sleep(0.02)
-    raise AssertionError(f"process {pid} does not go")
+    raise AssertionError(f"process {pid} does not end")
 
 
 def kill(pid: int) -> None:
@@ -96,7 +96,7 @@ def start_up(home: Path) -> subprocess.Popen[str]:
 
 
 def as_account(name: str, work: Callable[[], object]) -> str:
-    """Run `work` as another account, in a fork: the interpreter may lie where that account cannot look."""
+    """Run `work` as another account, in a fork: that account may have no access to the interpreter."""
     account = pwd.getpwnam(name)
     reading, writing = os.pipe()
     child = os.fork()
@@ -117,7 +117,7 @@ def as_account(name: str, work: Callable[[], object]) -> str:
     return answer
 
 
-def test_life(home: Path) -> None:
+def test_start_status_and_stop(home: Path) -> None:
     assert server.status(home) == server.Status(home, running=False)
     assert server.down(home) is False
     assert not home.exists()
@@ -291,7 +291,7 @@ def test_a_half_made_cluster_is_made_again(home: Path) -> None:
     assert ask(server.up(home), "select 1") == 1
 
 
-def test_process_ids_that_others_have_now(home: Path) -> None:
+def test_process_ids_reused_by_others(home: Path) -> None:
     """After a crash and a reboot the ids in the lock files may belong to anyone, even of the same account."""
     dsn = server.up(home)
     kill(pid_of(home))
@@ -400,15 +400,15 @@ def test_the_login_that_up_prints_is_not_a_superuser(home: Path, port: int) -> N
     assert ask(dsn, "select count(*) from notes") == 2
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(dsn.replace("memfold_local", "postgres"))
-    # and the other way round
+    # and the reverse
     admin = CliRunner().invoke(cli.main, [*up, "--superuser"], catch_exceptions=False).stdout.strip()
     assert ask(admin, "select current_user::text") == "postgres"
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(dsn)
 
 
-def test_what_was_told_to_another_program_on_the_port_opens_nothing(home: Path, port: int) -> None:
-    """While the server is down, clients send the password to anybody who asks for it on its port."""
+def test_a_password_sent_to_another_program_is_useless(home: Path, port: int) -> None:
+    """While the server is down, clients send the password to any program that listens on its port."""
     stolen = server.up(home, port=port)
     assert ask(stolen, "select 1") == 1
     server.down(home)
@@ -419,7 +419,7 @@ def test_what_was_told_to_another_program_on_the_port_opens_nothing(home: Path, 
 
 
 def test_up_changes_nothing_if_nothing_has_changed(home: Path) -> None:
-    """It executes no file, and waits for nobody who reads."""
+    """It executes no file, and does not wait for readers."""
     up = ["up", "--superuser", "--data", str(home)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
     state = (
@@ -452,7 +452,7 @@ def test_up_prints_the_dsn_if_only_the_upgrade_fails(home: Path, monkeypatch: py
 
 
 def test_a_login_cannot_hold_up_the_start(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that has the key of installations is named, after a limited time; the start itself needs no key."""
+    """After a limited time the error names the login that holds the installation lock; the start itself needs no lock."""
     up = ["up", "--superuser", "--data", str(home)]
     dsn = CliRunner().invoke(cli.main, up, catch_exceptions=False).stdout.strip()
     ask(
@@ -597,7 +597,7 @@ def test_a_server_that_does_not_answer(home: Path) -> None:
 
 
 def test_moved_while_it_runs(home: Path) -> None:
-    """Its process is recognised by where it works, not by the name it was started with."""
+    """Its process is recognised by its working directory, not by the path it was started with."""
     server.up(home)
     moved = home.rename(home.with_name("moved"))
     assert server.status(moved).running is True
@@ -614,7 +614,7 @@ def test_ordinary_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own.mkdir()
     entry = pwd.getpwnam("nobody")
     os.chown(own, entry.pw_uid, entry.pw_gid)
-    # The wheel may lie where only root can look, and with it all that Python would import later.
+    # Only root may have access to the wheel, and thus to all that Python would import later.
     server.up(place / "first")
     server.down(place / "first")
     monkeypatch.setattr(host, "SYSTEM_DIR", place / "system")
@@ -628,7 +628,7 @@ def test_ordinary_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ServerError, match="belongs to nobody"):
         server.up(own / "pg")
     assert as_account("nobody", lambda: server.down(own / "pg", crash=True)) == "True"
-    # And the other way round: root's server is closed to it.
+    # And the reverse: root's server is closed to that account.
     dsn = server.up(place / "roots")
     assert "ermission denied" in as_account("nobody", lambda: ask(dsn, "select 1"))
     assert "belongs to root" in as_account("nobody", lambda: server.up(place / "roots"))
@@ -676,7 +676,7 @@ def test_root_with_a_wheel_that_only_root_can_read(
 
 @root_only
 def test_root_keeps_the_account_of_the_cluster(place: Path, home: Path) -> None:
-    """The account that owns the files runs them, whatever account a new cluster would get today."""
+    """The account that owns the files runs the server, whatever account a new cluster would get."""
     server.up(home)
     server.down(home)
     for path in (home / "data", home / "run", *(home / "data").rglob("*")):

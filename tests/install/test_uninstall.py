@@ -42,7 +42,7 @@ union all select 'publication', pubname::text from pg_publication
 
 @pytest.mark.one_server
 def test_uninstall_leaves_nothing(own_cluster: servers.Cluster) -> None:
-    """In an own cluster: what it was before, roles and search_path included."""
+    """In a separate cluster: it is as before, including roles and search_path."""
     dsn = own_cluster.dsn()
     first = CliRunner().invoke(main, ["uninstall", "--dsn", dsn, "--drop", "postgres", "--json"])
     assert first.exit_code == 0, first.output
@@ -60,7 +60,7 @@ def test_uninstall_leaves_nothing(own_cluster: servers.Cluster) -> None:
     assert uninstall(dsn, database="postgres").kept_roles == ()
     after = rows(dsn, LEFT)
     assert [line for line in after if "memfold" in str(line[1])] == []
-    # alone has no path left, and none of its own
+    # the role "alone" has no search_path left
     assert [name for kind, name in after if kind == "setting"] == [
         '- search_path="$user", public', "agent search_path=public",
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def test_uninstall_keeps_roles_of_other_databases(make: Make, extension_availabl
 
 @pytest.mark.one_server
 def test_second_owner_in_one_cluster(make: Make, db: psycopg.Connection[Any]) -> None:
-    """Two databases, two owners without superuser: what one takes out of its database leaves the other's as it was."""
+    """Two databases, two owners without superuser: uninstalling one leaves the other unchanged."""
     one, two = (f"{name}_{uuid.uuid4().hex[:8]}" for name in ("anna", "bert"))
     for role in (one, two):
         db.execute(f"create role {role} login createrole".encode())
@@ -121,7 +121,7 @@ def test_second_owner_in_one_cluster(make: Make, db: psycopg.Connection[Any]) ->
 
 
 def test_uninstall_refuses(installed: str) -> None:
-    """Another database than was meant, an adopted table, or what others have built: nothing is dropped."""
+    """The wrong database, an adopted table, or others' dependent objects: nothing is dropped."""
     name = str(conninfo_to_dict(installed)["dbname"])
     with pytest.raises(errors.InstallError, match=f"this database is {name}, not agents"):
         uninstall(installed, database="agents")

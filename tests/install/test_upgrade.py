@@ -39,7 +39,7 @@ from tests.support.waiting import until
 # They install memfold themselves.
 pytestmark = pytest.mark.each_server
 
-# --- what is frozen ----------------------------------------------------------------------------------------------
+# --- frozen releases ---------------------------------------------------------------------------------------------
 
 
 def checksums(tree: Path) -> dict[str, str]:
@@ -50,7 +50,7 @@ def checksums(tree: Path) -> dict[str, str]:
 
 @pytest.mark.one_server
 def test_schema_files_of_a_release_never_change(target: Target) -> None:
-    """Neither here nor where the present version has been frozen."""
+    """Neither in this tree nor where the present version has been frozen."""
     assert checksums(target.cluster.later)
     for tree in (servers.ROOT, target.cluster.later):
         schema, frozen = tree / "sql" / "schema", checksums(tree)
@@ -64,7 +64,7 @@ def test_schema_files_of_a_release_never_change(target: Target) -> None:
 
 @pytest.mark.one_server
 def test_a_release_is_frozen_once(target: Target, tmp_path: Path) -> None:
-    """And not while a file of an earlier one is not what it was."""
+    """Nor while a file of an earlier release differs."""
     tree = tmp_path / "tree"
     shutil.copytree(target.cluster.later, tree, symlinks=True)
     frozen = tree / "tests" / "data" / "released"
@@ -101,7 +101,7 @@ def test_a_released_schema_file_that_was_changed_is_refused(
     assert ask(empty, "select to_regnamespace('memfold')") == [None]
 
 
-def test_what_is_frozen_makes_what_was_released(make: Make, way: str) -> None:
+def test_frozen_files_reproduce_the_release(make: Make, way: str) -> None:
     """`make freeze` keeps all files that make up the current version."""
     frozen = make(way, release=servers.PRESENT)
     assert sorted(set(catalog(frozen)) ^ set(catalog(make(way)))) == []
@@ -109,10 +109,10 @@ def test_what_is_frozen_makes_what_was_released(make: Make, way: str) -> None:
 
 @pytest.mark.one_server
 def test_what_a_later_release_adds_is_linted(target: Target, tmp_path: Path) -> None:
-    """Its schema files change what is in use: some statements that the first one may hold are refused there."""
+    """Its schema files change tables in use: some statements that the first release may contain are refused there."""
     for name in ("tools", "migrations", "sql/schema"):
         shutil.copytree(target.cluster.later / name, tmp_path / name)
-    # style, which takes its time, is not what this is about
+    # skip the style checks, which take long
     (tmp_path / "sqlfluff").symlink_to(shutil.which("true") or "/bin/true")
     path = os.pathsep.join([str(tmp_path), sysconfig.get_path("scripts"), os.environ["PATH"]])
 
@@ -174,7 +174,7 @@ def test_an_upgraded_database_is_like_a_new_one(
     assert broken(old) == []
     still_callable(signatures, ask(old, SIGNATURES))
     assert columns - set(ask(old, COLUMNS)) == set()
-    # and it goes on
+    # and it still works
     servers.fill_on(old)
     assert broken(old) == []
 
@@ -215,7 +215,7 @@ where p.pronamespace = 'memfold'::regnamespace and p.proname !~ '^_' and p.prona
 
 
 def still_callable(before: list[Any], after: list[Any]) -> None:
-    """Every call by name that the old version took, the new one takes: new arguments have defaults."""
+    """The new version accepts every call by name that the old one accepted: new arguments have defaults."""
     present = dict(after)
     for name, arguments in before:
         assert name in present, f"{name} is gone"
@@ -225,7 +225,7 @@ def still_callable(before: list[Any], after: list[Any]) -> None:
 
 
 def test_what_the_later_release_changes(make: Make, target: Target, way: str) -> None:
-    """Something of each kind, or the tests here would show nothing."""
+    """The later release has a change of each kind, or the tests here would show nothing."""
     old = make(way, release=servers.PRESENT)
     before = set(catalog(old))
     target.cluster.upgrade(old, way)
@@ -254,7 +254,7 @@ def test_what_the_later_release_changes(make: Make, target: Target, way: str) ->
 
 
 def test_a_client_works_with_a_later_database(make: Make, way: str) -> None:
-    """docs/stability.md: so the database is upgraded first."""
+    """docs/stability.md: the database is upgraded first."""
     dsn = make(way, release=servers.LATER)
     run(dsn, "select memfold.register_embedding_model('toy', 3, 0.92, 0.85)")
     vectors = {"Alice has a cat.": [0.9, 0.1, 0.4], "Alice owns a cat.": [0.9, 0.1, 0.41]}
@@ -272,7 +272,7 @@ def test_a_client_works_with_a_later_database(make: Make, way: str) -> None:
     assert "newer" in question.output
 
 
-def test_two_upgrades_are_as_one(make: Make, target: Target, way: str) -> None:
+def test_upgrading_twice_changes_nothing(make: Make, target: Target, way: str) -> None:
     old = make(way, release=servers.PRESENT)
     target.cluster.upgrade(old, way)
     first = catalog(old)
@@ -292,7 +292,7 @@ def test_a_database_of_a_newer_version_is_refused(make: Make) -> None:
 
 
 @pytest.mark.one_server
-def test_part_of_the_way_is_refused(make: Make, target: Target) -> None:
+def test_a_partial_upgrade_is_refused(make: Make, target: Target) -> None:
     """An old schema with the present functions would be no version at all."""
     config = Config()
     config.set_main_option("script_location", str(target.cluster.later / "migrations"))
@@ -302,7 +302,7 @@ def test_part_of_the_way_is_refused(make: Make, target: Target) -> None:
     assert ask(empty, "select to_regnamespace('memfold')") == [None]
 
 
-# --- what is not memfold's own -----------------------------------------------------------------------------------
+# --- objects that are not memfold's ------------------------------------------------------------------------------
 
 # What `memfold adopt run` made, by identity, with owner and privileges.
 ADOPTED = """
@@ -429,7 +429,7 @@ def test_the_printed_script_does_the_same(make: Make, target: Target, tmp_path: 
 
 @pytest.mark.one_server
 def test_the_printed_script_needs_no_psql(make: Make) -> None:
-    """Plain SQL: any client can run it, and a person can read what it is."""
+    """Plain SQL: any client can run it, and a person can review it."""
     script = migrate.script()
     assert not re.search(r"(?m)^\\", script)
     assert script.startswith("-- memfold ")
@@ -448,7 +448,7 @@ def test_the_command_line_prints_it(make: Make) -> None:
         done = CliRunner().invoke(cli.main, arguments)
         assert done.exit_code == 0
         assert done.stdout.split("\n", 2)[2] == by_alembic
-    assert ask(empty, "select to_regnamespace('memfold')") == [None], "looking installs nothing"
+    assert ask(empty, "select to_regnamespace('memfold')") == [None], "init --sql installs nothing"
     done = CliRunner().invoke(cli.main, ["init"])
     assert done.exit_code == 2
     assert "memfold init DSN" in done.stderr
@@ -537,7 +537,7 @@ class Writers:
 
 
 def test_ten_upgrades_while_writers_write_and_a_reader_goes_on(make: Make, target: Target) -> None:
-    """A transaction that has read blocks the upgrades: nobody queues behind those that wait for it."""
+    """An open transaction that has read blocks the upgrades: nobody queues behind them."""
     old = make("alembic", release=servers.PRESENT)
     with psycopg.connect(old) as reader, Writers(old, 2) as writers:
         reader.execute("select count(*) from memfold.memory_events, memfold.dedup_stats")
@@ -614,7 +614,7 @@ def test_an_upgrade_that_gives_up_says_who_is_in_the_way(make: Make, target: Tar
     ids=["function", "view"],
 )
 def test_objects_built_on_dropped_ones_are_named(make: Make, target: Target, way: str, built: str) -> None:
-    """The upgrade does not take it with it: it fails, whole, and says what is in the way."""
+    """The upgrade does not drop it: it fails as a whole, and names the object in the way."""
     old = make(way, release=servers.PRESENT)
     run(old, f"create view public.mine as {built}")
     before = catalog(old)

@@ -176,7 +176,7 @@ def test_a_deleted_memory_stays_away(dsn: str, db: DB) -> None:
         with pytest.raises(ValueError, match="memory_id is None"):
             await service.delete_memory(**ALICE)
         await service.delete_memory(**ALICE, memory_id=memory_id)
-        # the runner adds the session again after the next turn; and another session says it
+        # the runner adds the session again after the next turn; another session states it too
         await service.add_session_to_memory(session)
         await service.add_session_to_memory(await session_of(said("alice has a cat")))
         assert (set(memories(db)), await found(service, "cat")) == ({"The train leaves at noon."}, [])
@@ -214,7 +214,7 @@ def test_a_retraction_and_a_correction(dsn: str, db: DB) -> None:
     run(dsn, work)
 
 
-def test_what_cannot_be_stored_is_reported_and_costs_nothing_else(dsn: str, db: DB) -> None:
+def test_an_event_that_cannot_be_stored_is_reported_and_the_rest_is_stored(dsn: str, db: DB) -> None:
     async def work(service: MemfoldMemoryService) -> None:
         session = await session_of(said("x " * 60_000), said("Alice has a cat."))
         with pytest.raises(errors.ContentTooLongError):
@@ -253,7 +253,7 @@ def test_a_runner_runs_an_agent_with_it(dsn: str, db: DB) -> None:
     run(dsn, work)
 
 
-def test_an_event_of_the_past_says_when(dsn: str, db: DB) -> None:
+def test_a_past_event_keeps_its_time(dsn: str, db: DB) -> None:
     async def work(service: MemfoldMemoryService) -> None:
         await service.add_session_to_memory(
             await session_of(said("Alice has a cat.", timestamp=time.time() - 86_400))

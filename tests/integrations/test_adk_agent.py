@@ -22,7 +22,7 @@ from tests.integrations.toys import embedder, memories
 from tests.support.memories import check
 from tests.support.queries import DB
 
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 
@@ -106,7 +106,7 @@ def test_eight_sessions_of_an_agent(dsn: str, db: DB) -> None:
         assert ("Alice lives in Paris." in answer, "Alice lives in Lyon." in answer) == (True, False)
         assert set(memories(db, "superseded")) == {"Alice lives in Lyon."}
 
-        # a retraction holds, no matter who says it again
+        # a retraction holds, no matter who states the fact again
         await talk("forget: Alice has a cat")
         assert list(memories(db, "rejected")) == ["Alice has a cat."]
         await talk("alice has a CAT")

@@ -1,4 +1,4 @@
-"""CrewAI's storage backend: what its own backends are asked for, and a real ``Memory`` over it."""
+"""CrewAI's storage backend: the interface of its own backends, and a real ``Memory`` on top."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def found(storage: MemfoldStorage, query: str, **options: Any) -> list[str]:
     return [one.content for one, _ in storage.search(vector(query), **options)]
 
 
-def test_it_is_a_backend(storage: MemfoldStorage) -> None:
+def test_it_implements_the_storage_backend(storage: MemfoldStorage) -> None:
     assert isinstance(storage, StorageBackend)
     assert (storage.search(vector("cat")), storage.list_records(), storage.count()) == ([], [], 0)
     assert (storage.list_scopes(), storage.list_categories(), storage.get_record("none")) == ([], {}, None)
@@ -120,7 +120,7 @@ def test_scopes_categories_and_counts(storage: MemfoldStorage, db: DB) -> None:
     check(db)
 
 
-def test_one_fact_is_one_record_and_goes_with_all_that_say_it(storage: MemfoldStorage, db: DB) -> None:
+def test_one_fact_is_one_record_and_is_deleted_as_one(storage: MemfoldStorage, db: DB) -> None:
     same = [
         record(text, categories=["pets"])
         for text in ("Alice has a cat.", "alice has a CAT", "Alice  has a cat!")
@@ -128,7 +128,7 @@ def test_one_fact_is_one_record_and_goes_with_all_that_say_it(storage: MemfoldSt
     storage.save([*same, record("The train leaves at noon.")])
     assert memories(db) == {"Alice has a cat.": 3, "The train leaves at noon.": 1}
     assert storage.count() == 2
-    # an id forgets what that id said
+    # deleting an id forgets what that id stated
     assert storage.delete(record_ids=[same[0].id]) == 1
     assert storage.count() == 2
     assert storage.delete(categories=["pets"]) == 2
@@ -136,7 +136,7 @@ def test_one_fact_is_one_record_and_goes_with_all_that_say_it(storage: MemfoldSt
     check(db)
 
 
-def test_what_is_old_is_deleted(storage: MemfoldStorage) -> None:
+def test_old_records_are_deleted(storage: MemfoldStorage) -> None:
     old, new = (
         record("Alice has a cat.", created_at=datetime(2026, 1, 1)),
         record("The train leaves at noon."),
@@ -188,7 +188,7 @@ def test_threads_and_loops(storage: MemfoldStorage, db: DB) -> None:
 
 
 class Silent:
-    """A model that is not to be asked."""
+    """A model that must not be called."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(name)

@@ -1,4 +1,4 @@
-"""LangChain's vector store: its own suite of tests, and what only this one does."""
+"""LangChain's vector store: LangChain's own test suite, and what only this store does."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_one_fact_under_many_ids_is_found_once(store: MemfoldVectorStore, db: DB
     check(db)
 
 
-def test_what_is_known_is_not_embedded(store: MemfoldVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_texts_are_not_embedded(store: MemfoldVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_items, "BATCH", 50)
     asked = store.embeddings.asked  # type: ignore[attr-defined]
     store.add_texts([f"Customer number {n} pays in advance." for n in range(120)])
@@ -92,13 +92,13 @@ def test_what_is_known_is_not_embedded(store: MemfoldVectorStore, monkeypatch: p
 
 def test_an_id_that_is_added_again_stands_for_the_new_text(store: MemfoldVectorStore, db: DB) -> None:
     store.add_texts(["Alice has a cat.", "Bob has a dog."], ids=["a", "b"])
-    # of two with one id the later one counts
+    # the later of two texts with one id counts
     store.add_texts(
         ["Alice has a horse.", "The train leaves at noon.", "Bob has a dog."], ids=["a", "a", "c"]
     )
     assert memories(db) == {"Bob has a dog.": 2, "The train leaves at noon.": 1}
     assert set(memories(db, "superseded")) == {"Alice has a cat."}
-    # what another id states stays its
+    # texts of other ids stay
     store.add_texts(["It rains."], ids=["b"])
     assert {document.id for document in store.similarity_search("it", k=9)} == {"a", "b", "c"}
     check(db)
@@ -126,7 +126,7 @@ def test_slots_filters_and_scores(store: MemfoldVectorStore, dsn: str, db: DB) -
     assert [one.metadata["n"] for one in retriever.invoke("Alice")] == [7]
 
 
-def test_what_is_opposite_has_no_relevance(store: MemfoldVectorStore) -> None:
+def test_an_opposite_vector_has_relevance_zero(store: MemfoldVectorStore) -> None:
     """LangChain wants relevance in [0, 1]; a cosine may be negative."""
     relevance = store._select_relevance_score_fn()
     assert (relevance(-0.25), relevance(0.25), relevance(1.0)) == (0.0, 0.25, 1.0)
@@ -166,7 +166,7 @@ def test_texts_of_others_are_found(store: MemfoldVectorStore, db: DB) -> None:
     ).memory_id
     assert found(store.similarity_search("dog", k=1)) == [(str(memory_id), "Bob has a dog.")]
     assert found(store.get_by_ids([str(memory_id)])) == [(str(memory_id), "Bob has a dog.")]
-    # of another bucket, not: not even of one below it by name
+    # not of another bucket, even one below it by name
     for bucket in ("docs.old", "other"):
         ingest(db, "It rains.", bucket_id=bucket, embedding=str(vector("It rains.")), embedding_model="words")
     assert {one.page_content for one in store.similarity_search("rains", k=9)} == {
@@ -227,7 +227,7 @@ def test_the_page_prints_what_it_says(dsn: str) -> None:
     assert printed == said_so
 
 
-def test_what_is_stored_takes_few_transactions(
+def test_adding_texts_takes_few_transactions(
     store: MemfoldVectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
@@ -238,7 +238,7 @@ def test_what_is_stored_takes_few_transactions(
         return transact(driver, step)
 
     monkeypatch.setattr(Memfold, "_transact", counted)
-    store.add_texts(["Alice has a cat.", "Zoe skis."])  # what a connection asks once
+    store.add_texts(["Alice has a cat.", "Zoe skis."])  # statements that a connection runs once
 
     def statements(texts: list[str], ids: list[str] | None = None) -> int:
         sent.clear()
@@ -248,7 +248,7 @@ def test_what_is_stored_takes_few_transactions(
     assert statements(["Bob has a dog."]) == 2
     assert queries.INGEST_MANY not in sent
     assert statements(["Carol sails on Sundays.", "Dave plays the organ."]) == 2
-    # keys of the caller's: whether they are in use, once for all of them
+    # keys of the caller: one check for all whether they are in use
     assert statements(["Eve reads Kafka.", "Frank lives in Oslo."], ["e", "f"]) == 3
     assert statements(["Grace brews beer."], ["g"]) == 2
     assert _queries.OTHERS_OF_TURN not in sent

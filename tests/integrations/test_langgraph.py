@@ -1,4 +1,4 @@
-"""LangGraph's store: what any store of LangGraph's is asked for, and search by meaning."""
+"""LangGraph's store: the interface of every LangGraph store, and search by meaning."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def keys(items: Any) -> list[str]:
     return [item.key for item in items]
 
 
-# what any store does ---------------------------------------------------------------------------------------------
+# the interface ---------------------------------------------------------------------------------------------------
 
 
 def test_it_is_a_store(store: MemfoldStore) -> None:
@@ -117,20 +117,20 @@ def test_reading_extends_a_time_to_live(store: MemfoldStore, db: DB) -> None:
     check(db)
 
 
-def test_reading_makes_nothing_last_less_long(store: MemfoldStore, db: DB) -> None:
+def test_reading_never_shortens_a_time_to_live(store: MemfoldStore, db: DB) -> None:
     value = {"content": "Alice has a cat."}
     store.put(ALICE, "short", value, ttl=30)
     store.put(ALICE, "long", value)
     assert store.get(ALICE, "short")
     assert db.execute("select valid_until from memfold.memory_totals").fetchall() == [(None,)]
-    # each is a row of the ledger: not one a read
+    # extending writes a ledger row: not on every read
     store.put(ALICE, "long", value, ttl=60)
     count = db.execute("select count(*) from memfold.memory_events").fetchone()
     assert [bool(store.get(ALICE, key)) for key in ("short", "long", "long")] == [True] * 3
     assert db.execute("select count(*) from memfold.memory_events").fetchone() == count
 
 
-def test_what_is_erased_while_it_is_read_stays_erased() -> None:
+def test_a_memory_erased_while_it_is_read_stays_erased() -> None:
     now = datetime.now(UTC)
     item = Item("k", "memories.alice", uuid4(), "A cat.", None, None, None, None, now, now, ttl=30)
     step = next(Items("lg").put_off(Core("acme", None, False, 1), [item]))
@@ -230,7 +230,7 @@ def test_filters(store: MemfoldStore) -> None:
     assert found(absent=None) == ""
     assert found(deep={"er": "c"}) == "c"
     assert found(tag={"$ne": "red"}) == "cd"
-    # by value, not by their letters; another type is none of it
+    # compared by value, not as text; another type does not match
     assert found(score={"$gt": 3}) == "ac"
     assert found(score={"$gte": 3, "$lt": 10}) == "ab"
     assert found(score={"$lte": 3}) == "b"
@@ -336,7 +336,7 @@ def test_search_by_meaning(near: MemfoldStore) -> None:
     assert len(near.search(ALICE, query="")) == 3
 
 
-def test_fields_say_where_the_text_is(dsn: str, db: DB) -> None:
+def test_the_fields_option_locates_the_text(dsn: str, db: DB) -> None:
     store = MemfoldStore(dsn, tenant_id="acme", embedder=embedder(), fields=["note", "parts[*].text"])
     store.put(ALICE, "a", {"note": "red apple", "parts": [{"text": "sweet"}, {"text": "small"}]})
     store.put(ALICE, "b", {"note": "red apple", "title": "Blue car."}, index=["title"])

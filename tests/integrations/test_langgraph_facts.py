@@ -1,4 +1,4 @@
-"""LangGraph's store: what it does with facts, for many writers at once, and below graphs and langmem's tools."""
+"""LangGraph's store: facts, concurrent writers, graphs and langmem's tools."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def keys(items: Any) -> list[str]:
     return [item.key for item in items]
 
 
-# what memfold does -----------------------------------------------------------------------------------------------
+# facts -----------------------------------------------------------------------------------------------------------
 
 
 def test_one_fact_under_many_keys_is_one_memory(store: MemfoldStore, db: DB) -> None:
@@ -44,7 +44,7 @@ def test_one_fact_under_many_keys_is_one_memory(store: MemfoldStore, db: DB) -> 
     assert [store.get(ALICE, key).value["by"] for key in "ab"] == ["a", "b"]  # type: ignore[union-attr]
     assert keys(store.search(ALICE)) == ["a"]
     store.delete(ALICE, "a")
-    # the other key supports it still
+    # the other key still supports it
     assert store.get(ALICE, "a") is None
     assert [item.value for item in store.search(ALICE)] == [{"content": "alice  has a CAT", "by": "b"}]
     store.delete(ALICE, "b")
@@ -63,7 +63,7 @@ def test_another_text_makes_the_former_fact_history(store: MemfoldStore, db: DB)
     assert db.execute("select count(*) from memfold.memories").fetchone() == (0,)
 
 
-def test_what_other_keys_state_stays_theirs(store: MemfoldStore, db: DB) -> None:
+def test_texts_under_other_keys_are_kept(store: MemfoldStore, db: DB) -> None:
     store.put(ALICE, "a", {"text": "Alice has a cat."})
     store.put(ALICE, "b", {"text": "Alice has a cat."})
     store.put(ALICE, "a", {"text": "The train leaves at noon."})
@@ -89,7 +89,7 @@ def test_a_slot_says_what_a_later_value_replaces(store: MemfoldStore, dsn: str, 
         {"Alice lives in Lyon.": 2},
     )
     assert keys(store.search(ALICE)) == ["c"]
-    # a key keeps what was put under it
+    # a key keeps its own value
     assert store.get(ALICE, "a") is not None
     row = db.execute(
         "select subject, predicate, object from memfold.memories where status = 'active'"
@@ -98,12 +98,12 @@ def test_a_slot_says_what_a_later_value_replaces(store: MemfoldStore, dsn: str, 
     check(db)
 
 
-def test_a_slot_alone_is_a_text(store: MemfoldStore, db: DB) -> None:
+def test_a_slot_without_a_text_is_rendered_as_one(store: MemfoldStore, db: DB) -> None:
     store.put(ALICE, "a", {"content": {"subject": "Alice", "predicate": "lives_in", "object": "Lyon"}})
     assert memories(db) == {"Alice lives in Lyon": 1}
 
 
-def test_what_a_person_rejects_is_gone_and_stays_away(store: MemfoldStore, dsn: str, db: DB) -> None:
+def test_a_rejected_text_disappears_and_stays_rejected(store: MemfoldStore, dsn: str, db: DB) -> None:
     store.put(ALICE, "a", {"text": "Alice has a cat."})
     with Memfold(dsn, "acme") as client:
         (memory,) = client.list(bucket_id="memories.alice")
@@ -117,7 +117,7 @@ def test_what_a_person_rejects_is_gone_and_stays_away(store: MemfoldStore, dsn: 
     check(db)
 
 
-def test_what_others_store_is_found_by_its_id(store: MemfoldStore, db: DB) -> None:
+def test_memories_stored_by_others_are_found_by_id(store: MemfoldStore, db: DB) -> None:
     memory_id = ingest(db, "Alice has a cat.", bucket_id="memories.alice").memory_id
     (item,) = store.search(ALICE)
     assert (item.key, item.value) == (str(memory_id), {"content": "Alice has a cat."})
@@ -159,7 +159,7 @@ def test_tenants_do_not_meet(store: MemfoldStore, dsn: str) -> None:
 
 
 def test_it_works_as_an_application(app: Any, dsn: str, db: DB) -> None:
-    """A login that may do no more than memfold_app."""
+    """A login with the rights of memfold_app only."""
     user = app().info.user
     store = MemfoldStore(f"{dsn} user={user}", tenant_id="acme", connections=2)
     store.put(ALICE, "a", {"text": "Alice has a cat."})
@@ -171,7 +171,7 @@ def test_it_works_as_an_application(app: Any, dsn: str, db: DB) -> None:
     store.close()
 
 
-# at the same time ------------------------------------------------------------------------------------------------
+# concurrency -----------------------------------------------------------------------------------------------------
 
 
 def test_sixteen_threads_leave_a_row_a_fact(store: MemfoldStore, db: DB) -> None:
@@ -311,7 +311,7 @@ def test_langmem_with_slots(near: MemfoldStore, dsn: str, db: DB) -> None:
     assert set(memories(db, "superseded")) == {"Alice lives in Lyon."}
 
 
-def test_what_is_not_memfold(db: DB, target: Any, make: Any) -> None:
+def test_databases_without_memfold_and_invalid_dsns(db: DB, target: Any, make: Any) -> None:
     store = MemfoldStore(make(""), tenant_id="acme")
     with pytest.raises(errors.NotInstalledError):
         store.put(ALICE, str(uuid4()), {"text": "Alice has a cat."})

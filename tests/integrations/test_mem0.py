@@ -1,4 +1,4 @@
-"""mem0 as it is: over memfold through its provider ``langchain``, and on its own table, adopted. No model is asked."""
+"""Unmodified mem0: over memfold through its provider ``langchain``, and on its own adopted table. No model is called."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integrations.toys import DIMENSIONS, at_once, memories, run_page, vec
 from tests.support.memories import check
 from tests.support.queries import DB
 
-# Python: what the server has to do with it, the tests of the functions show on each.
+# Python: the tests of the SQL functions cover each server.
 pytestmark = pytest.mark.one_server
 
 
@@ -105,11 +105,11 @@ def test_its_own_table_is_adopted_and_absorbs(dsn: str, db: DB) -> None:
     added = {text: add(memory, text) for text in [*given, *(f"  {text.upper()}" for text in given[:5])]}
     assert db.execute("select count(*) from public.mem0").fetchone() == (46,)
     assert db.execute("select sum(repeats) from memfold.adoption_repeats").fetchone() == (5,)
-    # what it cannot know: the id of an absorbed add is of no row
+    # mem0 cannot know: the id of an absorbed add belongs to no row
     assert Counter(memory.get(key) is None for key in added.values()) == {False: 45, True: 5}
     with pytest.raises(ValueError, match="not found"):
         memory.update(added[f"  {given[0].upper()}"], "Alice likes coffee.")
-    # another user's is another's; a text that was changed, or deleted, is free again
+    # users are separate; a text that was changed or deleted can be added again
     add(memory, "alice plays the cello", "bob")
     memory.update(kept, "Alice plays the harp.")
     memory.delete(add(memory, "Alice plays the cello."))

@@ -146,7 +146,7 @@ GIVEN = {
 
 
 class UnknownError(Exception):
-    """Nobody has said what to pass for an argument."""
+    """CALLS has no value for an argument."""
 
 
 def value(function: Function, argument: Argument, side: Side) -> Any:
@@ -184,7 +184,7 @@ def _typed(kind: str) -> str:
 
 
 def base(function: Function, side: Side, *, everything: bool = False) -> dict[str, Any]:
-    """Arguments of a call for the side: all that are of it, and of the others what cannot be left out."""
+    """Arguments of a call for the side: all of its own, and required ones of the others."""
     own = {a.name for a in sided(function)}
     given = {}
     for argument in function.arguments:
@@ -211,7 +211,7 @@ def owns(function: Function, side: Side) -> list[dict[str, Any]]:
     return [given for n, given in enumerate(calls) if given not in calls[:n]]
 
 
-# What refuses every call, by its nature, without a rehash under way, or without memfold_py.
+# Functions that refuse every call: by nature, without a rehash under way, or without memfold_py.
 REFUSING = {
     "_fail", "_unknown_profile", "_other_profile", "_require_python", "_rehash_batch", "_require_autocommit",
     "_bound_role",
@@ -219,7 +219,7 @@ REFUSING = {
 
 
 def arrangements(function: Function, own: Side, other: Side) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Calls that name things of the other: one of them, all of them, with either tenant's name or none."""
+    """Calls that name the other's things: one of them, all of them, with either tenant's name or none."""
     names = [a.name for a in sided(function)]
     for name in names:
         argument = next(a for a in function.arguments if a.name == name)

@@ -26,12 +26,12 @@ from tests.support.queries import DB, one
 def probe_functions(
     db: DB, session: Session, own: Side, other: Side, nobody: Side, *, only: Sequence[Function] | None = None
 ) -> tuple[list[str], int]:
-    """Call whatever the session's role may execute with the other's things; what is wrong, and how many calls."""
+    """Call every function that the role may execute with the other's things; returns findings and the number of calls."""
     wrong: list[str] = []
     calls = 0
     hidden = secrets(db, other)
     asked: list[tuple[Function, dict[str, Any]]] = []
-    # first what is rolled back, so that all calls see one state
+    # first calls that are rolled back, so that all see one state
     for function in only or functions(db, session.connection.info.user):
         try:
             found = list(arrangements(function, own, other))
@@ -92,7 +92,7 @@ def probe_functions(
     return wrong, calls
 
 
-# What answers anyone who asks, in whatever name: from its arguments and the rules of '*' alone.
+# Functions that answer any caller, for any tenant: from their arguments and the rules of '*' alone.
 ANYBODY = {"_decay", "_options", "_policy", "_specificity", "_explain_pair", "_shown_link"}
 
 
@@ -108,7 +108,7 @@ HOSTILE = [
 
 
 def probe_names(db: DB, session: Session, own: Side, other: Side) -> tuple[list[str], int]:
-    """Tenants that are no tenants, in the call and in the setting: everything stays shut for both."""
+    """Invalid tenant names, in the call and in the setting: both tenants stay isolated."""
     wrong: list[str] = []
     calls = 0
     before = snapshot(db, own.tenant, other.tenant)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.isolation_prober.sides import Side
 from tests.support.queries import DB
 
-# Not of a tenant: models and their thresholds, what an administrator adopts, alembic's own.
+# Tables that belong to no tenant: models and their thresholds, adoptions, alembic's own.
 SHARED = {
     "embedding_models", "calibrations", "calibration_changes", "adoptions", "adoption_archive", "adoption_repeats",
     "adoption_claims", "alembic_version",
@@ -73,7 +73,7 @@ def snapshot(db: DB, *tenants: str) -> dict[str, str]:
 
 
 def secrets(db: DB, side: Side) -> set[str]:
-    """What nobody else may see: the word, and every id, hash and key of the side's rows."""
+    """The side's secrets: its word, and every id, hash and key of its rows."""
     if side.hidden:
         return side.hidden
     found = {side.word}

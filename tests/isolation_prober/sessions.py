@@ -1,4 +1,4 @@
-"""A session that acts for a tenant, and all that it gets to see."""
+"""A session that acts for a tenant, and everything that it receives."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Session:
         return psycopg.ClientCursor(self.connection).mogrify(statement.encode(), parameters)
 
     def listen(self, statements: str, *, before: int = 0) -> Outcome:
-        """The result of the statement that follows so many others."""
+        """The result of the last statement of several."""
         self.heard.clear()
         try:
             cursor = self.connection.execute(statements.encode())

@@ -27,7 +27,7 @@ class Side:
         return f"{self.word} {text}"
 
     def id(self, name: str) -> uuid.UUID:
-        # made up: after every id of the database, for some functions go on from one
+        # invented: above every id of the database, because some functions continue from an id
         return self.ids.setdefault(name, uuid.UUID(int=uuid.uuid4().int | 0xF << 124))
 
 

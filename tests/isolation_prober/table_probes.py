@@ -46,7 +46,7 @@ WRITES = (
 def probe_reads(
     db: DB, session: Session, own: Side, other: Side, *, only: str | None = None, most: int = 99
 ) -> tuple[list[str], int]:
-    """Read every relation in every way; nothing of the other comes back, and what is one's own does."""
+    """Read every relation in every way; only the session's own rows come back."""
     wrong: list[str] = []
     calls = 0
     hidden = secrets(db, other)
@@ -101,7 +101,7 @@ def owned(db: DB, own: Side, only: str | None = None) -> dict[str, int]:
 
 
 def intruder(db: DB, relation: str, other: Side) -> tuple[str, list[str]]:
-    """An INSERT of a row that the other has."""
+    """An INSERT of one of the other's rows."""
     columns = one(
         db,
         "select string_agg(quote_ident(attname), ', ') from pg_attribute where attrelid = %s::text::regclass"
@@ -137,7 +137,7 @@ def probe_writes(db: DB, session: Session, other: Side) -> tuple[list[str], int]
                 done = outcome.state or "done"
                 wrong.append(f"{session.name}: {write.format(r=full(relation), c=column)}: {done}")
         if isolated and may:
-            # what may be written at all (staging), in one's own name only; the same row again is not a conflict
+            # writable tables (staging) accept only the session's own tenant; the same row again is not a conflict
             outcome = session.run(*intruder(db, relation, other))
             calls += 1
             if outcome.state != "MF002":
@@ -149,7 +149,7 @@ def probe_writes(db: DB, session: Session, other: Side) -> tuple[list[str], int]
 
 @contextmanager
 def acting(db: DB, role: str, tenant: str | None) -> Iterator[Session]:
-    """The superuser's connection as a role that nobody logs in as, and back."""
+    """Switch the superuser's connection to a role without login, and back."""
     db.execute("set role " + role)
     session = Session(role, db, tenant)
     try:

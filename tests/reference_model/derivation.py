@@ -60,7 +60,7 @@ def spelling(text: Text, content: str, profile: str) -> str:
 
 @dataclass(frozen=True)
 class Statement:
-    """From when on a root was said to hold, and until when."""
+    """The validity of a root."""
 
     root: int
     value: object
@@ -78,7 +78,7 @@ class Statement:
 def last_words(
     s: State, events: list[Event], gone: dict[int, Event], value: Callable[[int], object]
 ) -> dict[Any, str]:
-    """Of each two values about whose memories somebody has decided: whether they contradict each other, or are apart."""
+    """For each pair of values that was decided about: whether they contradict each other, or are distinct."""
     words: list[tuple[int, Event, str]] = []
     for e in events:
         if e.number in gone:
@@ -109,7 +109,7 @@ def derive(memories: list[Memory], events: list[Event]) -> State:
     for m in memories:
         s.trees.setdefault(s.root(m.number), []).append(m.number)
 
-    # a person who retires a memory states the one that takes its place
+    # a person who supersedes a memory states the one that replaces it
     stated = [
         *observed(events),
         *(e for e in in_force if e.action == "superseded" and e.tier == 3 and e.at is not None),

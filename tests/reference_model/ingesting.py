@@ -23,7 +23,7 @@ class Ingesting(Storage):
         at: float | None,
         **given: Any,
     ) -> Event:
-        # what is told now is late for nothing
+        # a statement made now is never late
         at = NOW if at is None else at
         counts = origin != "recalled"
         event = Event("inserted", None, content=content, at=at, observation=counts, **given)
@@ -123,7 +123,7 @@ class Ingesting(Storage):
         return event
 
     def kind(self, scope: Scope, other: int) -> str:
-        """Of a question about another memory."""
+        """The result of a question about another memory."""
         if self.forgot(other):
             return "forgotten"
         return "write" if scope.on_ambiguous == "judge" else "review"
@@ -148,7 +148,7 @@ class Ingesting(Storage):
         return any(self.pair(a, b, ("open", "done")) for a, b in pairs)
 
     def compare(self, m: Memory, otherwise: str | None) -> Event | None:
-        """Tier 2 for a memory that is there already."""
+        """Tier 2 for an existing memory."""
         root = self.state.root(m.number)
         asks = root == m.number and self.alive(root)
         event = self.found(m, otherwise) if asks else Event(otherwise or "", m.number)

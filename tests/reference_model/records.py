@@ -9,7 +9,7 @@ MERGE = 0.92
 JUDGE = 0.85
 FLOOR = 0.75
 NEIGHBOURS = 20
-# What is told of a memory that is near: its similarity, and where an alias is nearer, which one, and its similarity.
+# What is reported of a near memory: its similarity, and where an alias is nearer, which one, and its similarity.
 Told = tuple[int, float | None, int | None, float | None]
 NOW = float("inf")
 
@@ -20,7 +20,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Text:
-    """One text that may be submitted: its object, its vector, and what the guard tells it apart by."""
+    """One text that may be submitted: its object, its vector, and what the guard distinguishes it by."""
 
     content: str
     vector: tuple[float, ...]
@@ -57,7 +57,7 @@ class Memory:
     content: str
     object: str | None
     embedded: bool
-    # What its hash is made by; None: it has none. Read from the database, for a rehash meets texts in the order of hashes.
+    # The rules of its hash; None: it has none. Read from the database: a rehash processes texts in the order of hashes.
     profile: str | None = "prose"
 
 
@@ -90,7 +90,7 @@ class Event:
     extractor: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     at: float | None = None
-    # from when it holds, and until when; None: no bound
+    # its validity; None: no bound
     valid: tuple[float | None, float | None] = (None, None)
     similar: list[Told] = field(default_factory=list)
     # of maintenance: its rows are taken over from the database
@@ -174,7 +174,7 @@ class State:
     # from when until when (None: for ever) a root is current; only of those whose times are told apart from what they hold
     intervals: list[tuple[float, int, float | None]] = field(default_factory=list)
     on_timeline: set[int] = field(default_factory=set)
-    # pairs of roots about which somebody has decided
+    # pairs of roots that were decided about
     decided: set[frozenset[int]] = field(default_factory=set)
     # pairs of roots that cannot both be current
     exclusions: set[frozenset[int]] = field(default_factory=set)

@@ -32,9 +32,9 @@ class Storage:
     state: State = field(default_factory=State)
     clock: float = 0
     rules: dict[str, Rules] = field(default_factory=lambda: defaultdict(Rules))
-    # what a rehash did within the next call, as the database tells it
+    # what a rehash did within the next call, read from the database
     rehashed: list[Event] = field(default_factory=list)
-    # of a run: what was told apart from what
+    # by run: the pairs recorded as distinct
     parted: set[tuple[str | int, int, int]] = field(default_factory=set)
 
     def record(self, event: Event) -> Event:
@@ -53,7 +53,7 @@ class Storage:
         return max([self.clock, *(self.last_said(root) for root in concerned)])
 
     def last_said(self, root: int) -> float:
-        """When it, or one that excludes it, was last stated."""
+        """When it, or a memory that excludes it, was last stated."""
         seen = self.state.counters.get(root, {}).get("last_seen")
         return max(self.state.last_said.get(root, 0.0), 0.0 if seen is None else seen)
 
@@ -95,7 +95,7 @@ class Storage:
         return memory != ancestor and ancestor in above
 
     def take_over(self, event: Event) -> None:
-        """A row of a rehash. In which order it meets texts is its own affair; what it may do to them is not."""
+        """A row of a rehash. It may process texts in any order, but only as the rules allow."""
         if event.action == "merged":
             folded, into = event.fold or (-1, -1)
             one, other = self.memories[folded], self.memories[into]
@@ -214,7 +214,7 @@ class Storage:
         return current, seen
 
     def rivals(self, root: int) -> list[int]:
-        """Those that exclude it."""
+        """The memories that exclude it."""
         return [r for r in self.state.trees if r != root and frozenset((root, r)) in self.state.exclusions]
 
     def in_slot(self, scope: Scope) -> list[int]:

@@ -35,7 +35,7 @@ class World(Ingesting):
             j.state = "obsolete"
             return "obsolete", None
         if (newer, older) != (j.memory, j.other):
-            # asked again about where the two lead; a person may be asked again about what was judged
+            # asked again about the two roots; a person may be asked again about a judged pair
             j.state = "obsolete"
             if self.pair(newer, older, ("open",) if j.kind == "review" else ("open", "done")):
                 return "obsolete", None
@@ -76,7 +76,7 @@ class World(Ingesting):
         return "done", event
 
     def against_the_slot(self, a: int, b: int, method: str, verdict: str) -> bool:
-        """Two values of a slot, and it is not a person who has told them apart."""
+        """Two values of a slot that no person has recorded as distinct."""
         one, other = self.memories[a], self.memories[b]
         same = one.object is not None and canonical(one.object) == canonical(other.object)
         return (
@@ -197,7 +197,7 @@ class World(Ingesting):
         return event
 
     def restore(self, undo: Event) -> Event:
-        """The undo of an undo, or of that: what held before it holds again."""
+        """The undo of an undo (or of that): restores the state before it."""
         assert undo.undoes is not None
         e = self.events[undo.undoes]
         about = [u for u in self.events if u.undoes == undo.undoes]
@@ -217,7 +217,7 @@ class World(Ingesting):
         return event
 
     def told_together(self, e: Event) -> None:
-        """What told the texts of a merge apart, because it was undone, no longer counts."""
+        """The record that the texts of an undone merge are distinct no longer counts."""
         assert e.fold is not None
         for mark, child, top in [p for p in self.parted if p[:2] == (e.run or e.number, e.fold[0])]:
             self.parted.discard((mark, child, top))

@@ -24,7 +24,7 @@ def hash_first(db: DB) -> DB:
 
 
 def test_monday_and_thursday(hash_first: DB) -> None:
-    """The second store does nothing but return the first memory's id; another bucket's equal fact is another fact."""
+    """The second store only returns the first memory's id; an equal fact in another bucket is another fact."""
     monday = ingest(hash_first, "User prefers dark mode")
     thursday = ingest(hash_first, "user prefers   dark mode!", subject="User", predicate="theme")
     assert (thursday.action, thursday.tier, thursday.memory_id) == ("merged", 1, monday.memory_id)
@@ -99,7 +99,7 @@ def test_distinct_facts_that_embed_close(hash_first: DB) -> None:
 
 
 def test_metadata_that_diverges(hash_first: DB) -> None:
-    """From a settings screen, then from a chat: the richer metadata of the second store is not dropped."""
+    """From a settings screen, then from a chat: the richer metadata of the second store is kept."""
     first = ingest(hash_first, "user prefers dark mode", metadata={"from": "settings", "by": "user"})
     ingest(hash_first, "user prefers dark mode", metadata={"from": "chat", "turn": 7})
     assert hash_first.execute(

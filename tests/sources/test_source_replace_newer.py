@@ -164,7 +164,7 @@ def test_a_judge_that_never_came_back(replace_newer: DB) -> None:
 
 
 def test_a_judge_that_fails_replaces_no_text_that_only_an_alias_is_near_to(replace_newer: DB) -> None:
-    """Both stay: nobody has looked at the pair, and the text that is shown says something else."""
+    """Both stay: the pair was never judged, and the shown text says something else."""
     older, newer = pair(replace_newer, 0.97)
     assert newer.action == "replaced"
     # 14 degrees from the text that is shown, which has an alias on the other side
@@ -202,7 +202,7 @@ def test_metadata_of_the_newest_and_the_largest_intensity(replace_newer: DB) -> 
         return row[0]
 
     assert metadata() == {"intensity": 0.9, "place": "home"}
-    # added to on the hot path, and derived again: the same
+    # the fast path and a derivation give the same result
     ingest(replace_newer, "Alice owns some cat", metadata={"intensity": 0.95, "mood": "calm"})
     assert metadata() == {"intensity": 0.95, "mood": "calm"}
     ingest(replace_newer, "Alice has a cat", metadata={"intensity": "high"})
@@ -236,11 +236,11 @@ def test_only_the_closest_is_replaced(replace_newer: DB) -> None:
 
 
 def test_alice_and_bob(replace_newer: DB) -> None:
-    """The document compares with the nearest memory of all; here, with those of the same subject, if there is one."""
+    """The document compares with the nearest memory of all; here, only with those of the same subject, if one is given."""
     alice = ingest(replace_newer, "Alice has a cat", subject="Alice", **vector(1.0))
     bob = ingest(replace_newer, "Bob has a cat", subject="Bob", **vector(0.96))
     assert (bob.action, bob.similar) == ("inserted", None)
-    # and where nobody names a subject, the guard tells the names apart
+    # without a subject, the guard distinguishes the names
     ingest(replace_newer, "Alice has a cat", **vector(1.0))
     assert ingest(replace_newer, "Bob has a cat", **vector(0.96)).action == "escalated"
     assert status(replace_newer, alice) == "active"

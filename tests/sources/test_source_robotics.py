@@ -90,7 +90,7 @@ def test_stop_words(robotics: DB) -> None:
     ):
         expected = 0.0 if "revert" in b else 1.0
         assert jaccard(robotics, a, b) == expected, (a, b)
-    # memories that share only such words are not alike
+    # memories that share only such words are not similar
     ingest(robotics, "preference constraint decision gripper")
     assert ingest(robotics, "preference constraint decision camera").similar is None
 
@@ -113,7 +113,7 @@ def test_top_5_by_shared_words(robotics: DB) -> None:
     [(0.86, "merged"), (0.85, "merged"), (0.8499, "inserted"), (0.4, "inserted"), (0.3999, "inserted")],
 )
 def test_layer_3_cosine(robotics: DB, cosine: float, action: str) -> None:
-    """The document's table says > 0.85, its code >= 0.85: the code holds. From 0.40 on it is reported as similar."""
+    """The document's table says > 0.85, its code >= 0.85: the code is followed. From 0.40 on it is reported as similar."""
     first = ingest(robotics, "red objects need force", **vector(1.0))
     second = ingest(robotics, "crimson things want power", **vector(inside(cosine, 0.85, 0.4)))
     assert second.action == action
@@ -135,9 +135,8 @@ def test_an_opposite_is_not_a_duplicate(robotics: DB) -> None:
 
 
 def test_layer_3b_the_session(robotics: DB) -> None:
-    """The three nearest are looked at; of the own session the twenty nearest.
-
-    It matters where the nearest are kept apart by the guard.
+    """The three nearest are compared; of its own session the twenty nearest. It matters where the guard keeps the
+    nearest apart.
     """
     for bucket, session in (("a", "now"), ("b", "later")):
         for i in range(3):
@@ -203,7 +202,7 @@ def test_the_five_stay_five(robotics: DB) -> None:
     assert statuses(robotics, *memories) == ["active"] * 5
 
 
-# what the document means to show, in words that its own formula finds alike
+# what the document means to show, in words that its own formula finds similar
 CORRECTED = [
     ("grip force 12.5N works for cups", "observation", 0.85),
     ("grip force 12.5N optimal for cups", "observation", 0.80),
@@ -389,7 +388,7 @@ def test_confidence_is_the_source_s(robotics: DB) -> None:
 
 @pytest.mark.parametrize(("scope", "action"), [("predicate", "inserted"), ("bucket", "merged")])
 def test_words_of_another_subject(robotics: DB, scope: str, action: str) -> None:
-    """The document compares the whole memory; a policy may have each subject compared for itself."""
+    """The document compares the whole memory; a policy may compare each subject separately."""
     robotics.execute("select set_policy('acme', scope => %s)", [scope])
     ingest(robotics, "holds red cups with steady force", subject="Left arm")
     found = ingest(robotics, "holds red cups with steady force today", subject="Right arm")

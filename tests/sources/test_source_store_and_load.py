@@ -157,7 +157,7 @@ def three_stored(store_and_load: DB) -> DB:
 def test_search_shows_two_facts(three_stored: DB) -> None:
     """Three memories of one fact and one of another: two entries; the most complete one represents its cluster."""
     assert shown(three_stored, [1, 0, 0, 0.5]) == [(COFFEE[1], 2), (BROKEN, 0)]
-    assert len(current(three_stored)) == 4  # nothing is changed by looking
+    assert len(current(three_stored)) == 4  # searching changes nothing
 
 
 def test_per_request_overrides(three_stored: DB) -> None:
@@ -175,7 +175,7 @@ def test_the_load_time_threshold(store_and_load: DB, distance: float, entries: i
 
 
 def test_feedback_weighs(three_stored: DB) -> None:
-    """Helpful and harmful: counted, and seen in the order."""
+    """Helpful and harmful feedback is counted, and changes the order."""
     query = [0.72, 0, 0, 0.694]
     before = [content for content, _ in shown(three_stored, query)]
     assert before == [COFFEE[1], BROKEN]

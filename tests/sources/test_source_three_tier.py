@@ -111,7 +111,7 @@ def test_the_three_zones(three_tier: DB) -> None:
     # "Alice reports to Bob" and "Alice is Bob's direct report" is the same at 0.93: names in the same order
     ingest(three_tier, "Alice reports to Bob", bucket_id="reports", **vector(1.0))
     turned = ingest(three_tier, "Bob reports to Alice", bucket_id="reports", **vector(0.986))
-    assert turned.action == "escalated"  # turned round it is another fact, at a higher cosine
+    assert turned.action == "escalated"  # reversed it is another fact, at a higher cosine
     check(three_tier)
 
 

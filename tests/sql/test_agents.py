@@ -1,4 +1,4 @@
-"""What an agent may change, how much of it, and how what one role did is undone: docs/security.md."""
+"""What an agent may change, how often, and how one role's actions are undone: docs/security.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLES = {"agent": "memfold_agent", "helper": "memfold_agent", "anna": "memfold_t
 
 @dataclass
 class People:
-    """Two agents and a person of the tenant acme, each a role that the connection can take."""
+    """Two agents and a person of tenant acme, each a role that the connection can assume."""
 
     db: DB
     names: dict[str, str]
@@ -71,7 +71,7 @@ def people(db: DB) -> Iterator[People]:
 
 
 class Shared(History):
-    """A history of several roles: questions come from maintenance, which is nobody's."""
+    """A history of several roles: questions come from maintenance, which belongs to no role."""
 
     def ask(self) -> None:
         self.db.execute("reset role")
@@ -102,7 +102,7 @@ def take_back(db: DB, actor: str, since: Any, *, dry_run: bool = False) -> list[
 
 
 class TestRank:
-    def test_what_a_person_stated_is_not_an_agents_to_change(self, people: People) -> None:
+    def test_an_agent_may_not_change_what_a_person_stated(self, people: People) -> None:
         tea = people.ingest("anna", "User likes tea")
         people.ingest("agent", "User likes tea")
         error = people.refused("agent", "42501", "reject_memory(%s, 'acme')", tea.memory_id)
@@ -110,20 +110,20 @@ class TestRank:
         people.refused("agent", "42501", "update_memory(%s, 'User likes gin', 'acme')", tea.memory_id)
         assert people.call("anna", "reject_memory(%s, 'acme')", tea.memory_id)[0][0] == "rejected"
 
-    def test_also_by_an_alias(self, people: People) -> None:
+    def test_an_alias_stated_by_a_person_protects_too(self, people: People) -> None:
         model(people.db)
         root = people.ingest("agent", "User prefers dark mode", **vector(1.0))
         alias = people.ingest("anna", "The user likes dark mode best", **vector(0.95))
         assert alias.memory_id == root.memory_id
         people.refused("agent", "42501", "reject_memory(%s, 'acme')", root.memory_id)
 
-    def test_also_what_a_person_reworded(self, people: People) -> None:
+    def test_a_text_reworded_by_a_person_is_protected_too(self, people: People) -> None:
         tea = people.ingest("agent", "User likes tea")
         people.call("anna", "update_memory(%s, 'User likes green tea', 'acme')", tea.memory_id)
         people.refused("agent", "42501", "reject_memory(%s, 'acme')", tea.memory_id)
 
-    def test_what_agents_stated_is(self, people: People) -> None:
-        """Also another's; and an undo of it is an agent's too."""
+    def test_agents_may_change_what_agents_stated(self, people: People) -> None:
+        """Including other agents' memories; agents may undo it too."""
         tea = people.ingest("agent", "User likes tea")
         made = people.call("helper", "reject_memory(%s, 'acme')", tea.memory_id)
         assert status(people.db, tea) == "rejected"
@@ -140,7 +140,7 @@ class TestRank:
         people.call("anna", "undo(%s, 'acme')", again.event_id)
         assert people.call("agent", "reject_memory(%s, 'acme')", tea.memory_id)[0][0] == "rejected"
 
-    def test_what_a_person_decided_is_not_undone_by_an_agent(self, people: People) -> None:
+    def test_an_agent_may_not_undo_what_a_person_decided(self, people: People) -> None:
         a, b = (people.ingest("agent", text) for text in ("Item 1 is blue", "The colour of item 1: blue"))
         merge = people.call("anna", "merge_memories(%s, %s, 'acme')", b.memory_id, a.memory_id)[0]
         people.refused("agent", "42501", "undo(%s, 'acme')", merge[7])
@@ -164,7 +164,7 @@ class TestRank:
 
 
 class TestLimit:
-    def test_so_many_an_hour(self, people: People, db: DB) -> None:
+    def test_actions_per_hour_are_limited(self, people: People, db: DB) -> None:
         db.execute("select set_policy('acme', agent_actions_per_hour => 3)")
         facts = [people.ingest("agent", f"Fact number {n} of the team") for n in range(8)]
         made = people.call("agent", "reject_memory(%s, 'acme')", facts[0].memory_id)
@@ -177,7 +177,7 @@ class TestLimit:
         people.refused("agent", "MF066", "update_memory(%s, 'Fact no. 2', 'acme')", facts[2].memory_id)
         restated = people.ingest("agent", "Fact number 5 of the team")
         people.refused("agent", "MF066", "undo(%s, 'acme')", restated.event_id)
-        # what it states is not limited, nor are others, nor another bucket
+        # statements are not limited, nor are other roles, nor another bucket
         people.ingest("agent", "Fact number 9 of the team")
         people.call("helper", "reject_memory(%s, 'acme')", facts[3].memory_id)
         people.call("anna", "reject_memory(%s, 'acme')", facts[4].memory_id)
@@ -192,7 +192,7 @@ class TestLimit:
         people.refused("agent", "MF066", "resolve_judgement(%s, 'duplicate', 'acme')", asked.judgement_id)
         assert people.call("anna", "resolve_judgement(%s, 'duplicate', 'acme')", asked.judgement_id)
 
-    def test_an_hour_later_it_may_again(self, people: People, db: DB) -> None:
+    def test_the_limit_resets_after_an_hour(self, people: People, db: DB) -> None:
         db.execute("select set_policy('acme', agent_actions_per_hour => 1)")
         facts = [people.ingest("agent", f"Fact number {n} of the team") for n in range(2)]
         people.call("agent", "reject_memory(%s, 'acme')", facts[0].memory_id)
@@ -206,7 +206,7 @@ class TestLimit:
         assert people.call("agent", "reject_memory(%s, 'acme')", facts[1].memory_id)
 
     @pytest.mark.parametrize("wrong", [-1, 1_000_001])
-    def test_of_a_number(self, db: DB, wrong: int) -> None:
+    def test_invalid_limits_are_refused(self, db: DB, wrong: int) -> None:
         with pytest.raises(psycopg.Error) as error:
             db.execute("select set_policy('acme', agent_actions_per_hour => %s)", [wrong])
         assert error.value.sqlstate == "MF017"
@@ -214,7 +214,7 @@ class TestLimit:
 
 class TestUndoActor:
     def test_it_is_as_if_the_role_had_done_nothing(self, people: People, db: DB) -> None:
-        """What it stated, superseded, rejected, reworded, answered and undid; nothing of the others."""
+        """Its statements, supersessions, rejections, updates, answers and undos; nothing of the others."""
         model(db)
         db.execute(f"grant memfold_tenant to {people.names['agent']}".encode())
         db.execute("select set_predicate('lives_in', 'acme')")
@@ -273,7 +273,7 @@ class TestUndoActor:
         assert one(db, "select observations from memory_totals") == 1
         check(db)
 
-    def test_what_somebody_has_said_since_remains(self, people: People, db: DB) -> None:
+    def test_statements_of_others_since_then_remain(self, people: People, db: DB) -> None:
         a, b = (people.ingest("anna", text) for text in ("Item 1 is blue", "The colour of item 1: blue"))
         since = now(db)
         db.execute(f"grant memfold_tenant to {people.names['agent']}".encode())
@@ -282,7 +282,7 @@ class TestUndoActor:
         twice = people.call("agent", "undo(%s, 'acme')", undone[0])[0]
         last = people.call("anna", "undo(%s, 'acme')", twice[0])
         assert {row[2] for row in last} == {"active"}
-        # nothing of what the agent did is in force any more
+        # nothing that the agent did is in force
         assert take_back(db, people.names["agent"], since) == []
         rejected = people.call("anna", "reject_memory(%s, 'acme')", a.memory_id)[0]
         freed = people.call("agent", "undo(%s, 'acme')", rejected[7])[0]
@@ -292,7 +292,7 @@ class TestUndoActor:
         assert status(db, a) == "active"
         check(db)
 
-    def test_only_from_then_on_and_only_that_tenant(self, people: People, db: DB) -> None:
+    def test_only_events_since_then_of_that_tenant(self, people: People, db: DB) -> None:
         early = people.ingest("agent", "User likes tea")
         since = now(db)
         ingest(db, "User likes tea", tenant_id="globex")
@@ -302,8 +302,8 @@ class TestUndoActor:
         assert take_back(db, "nobody at all", "-infinity") == []
         check(db)
 
-    def test_answers_count_no_more(self, people: People, db: DB) -> None:
-        """Neither for the memories nor for later questions about them."""
+    def test_undone_answers_no_longer_count(self, people: People, db: DB) -> None:
+        """For the memories and for later questions about them."""
         model(db)
         people.ingest("anna", "User prefers dark mode", **vector(1.0))
         people.ingest("anna", "The user likes dark mode best", **vector(0.89))
@@ -319,8 +319,8 @@ class TestUndoActor:
         assert {row[0] for row in db.execute("select status from judgements")} == {"done"}
         check(db)
 
-    def test_what_was_withdrawn_stays_so_when_others_are_erased(self, people: People, db: DB) -> None:
-        """Also a merge whose other side is gone: what is left of it is a statement, and it was withdrawn."""
+    def test_undone_statements_stay_undone_when_others_are_erased(self, people: People, db: DB) -> None:
+        """Including a merge whose other side is gone: its remaining statement was withdrawn."""
         model(db)
         root = people.ingest("anna", "User prefers dark mode", **vector(1.0))
         since = now(db)
@@ -373,7 +373,7 @@ class TestUndoActor:
         "given",
         ["null, now(), 'acme'", "'a', null, 'acme'", "'a', 'infinity', 'acme'", "'a', now(), 'acme', null"],
     )
-    def test_it_must_be_clear_what_is_meant(self, db: DB, given: str) -> None:
+    def test_ambiguous_arguments_are_refused(self, db: DB, given: str) -> None:
         with pytest.raises(psycopg.Error) as error:
             db.execute(f"select * from memfold.undo_actor({given})".encode())
         assert error.value.sqlstate == "MF022"

@@ -71,7 +71,7 @@ def rows(db: DB) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("function", ["ingest_memory", "preview_memory"])
-def test_refused(db: DB, function: str) -> None:
+def test_bad_candidates_are_refused(db: DB, function: str) -> None:
     model(db)
     model(db, "replaced")
     db.execute("select replace_embedding_model('replaced', 'm')")
@@ -100,8 +100,8 @@ def test_refused(db: DB, function: str) -> None:
         "insert into memfold.memories (tenant_id, content) values (%(tenant)s, 'x')",
     ],
 )
-def test_a_long_tenant_is_refused_on_every_road(db: DB, app: Connect, statement: str) -> None:
-    """Also where an application has set it: nothing could maintain or erase what it stored."""
+def test_a_long_tenant_is_refused_by_every_function(db: DB, app: Connect, statement: str) -> None:
+    """Even if an application has set it: nothing could maintain or erase such rows."""
     tenant = "t" * 512
     session = db if "insert" in statement else app(tenant)
     session.execute("set search_path = memfold, public")
@@ -277,7 +277,7 @@ def test_what_a_call_of_a_judge_costs(db: DB) -> None:
 
 
 def test_a_plain_row_is_superseded(db: DB) -> None:
-    """It has no counters yet: the person's word comes before maintenance."""
+    """It has no counters yet: a person acts before maintenance does."""
     for text in ("User likes Vim", "User likes Emacs"):
         db.execute("insert into memfold.memories (tenant_id, content) values ('acme', %s)", [text])
     found = db.execute(
@@ -288,7 +288,7 @@ def test_a_plain_row_is_superseded(db: DB) -> None:
     check(db)
 
 
-def test_next_to_nothing(db: DB) -> None:
+def test_the_smallest_positive_numbers(db: DB) -> None:
     """The least number above 0, wherever it is allowed: a product of two would underflow, which is an error."""
     model(db)
     db.execute(
@@ -319,7 +319,7 @@ def test_next_to_nothing(db: DB) -> None:
 
 
 def test_thresholds_that_a_policy_inherits(db: DB) -> None:
-    """One rule for what a policy says itself, has from a less specific one, and leaves to the embedding model."""
+    """One rule for values that a policy sets, inherits, or leaves to the embedding model."""
 
     def refused(call: str) -> str:
         with pytest.raises(psycopg.Error) as error:

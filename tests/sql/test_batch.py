@@ -207,7 +207,7 @@ def act_manually(db: DB, rnd: random.Random, tenants: list[str]) -> None:
 def test_batches_equal_singles(db: DB) -> None:
     model(db)
     model(db, "m2")
-    # what is told now is told at one time
+    # statements without a time share one time
     db.execute(
         "create or replace function memfold_internal._clock() returns timestamptz language plpgsql stable as"
         " 'begin return pg_catalog.now(); end'"
@@ -221,7 +221,7 @@ def test_batches_equal_singles(db: DB) -> None:
         size = rnd.choice([1, 2, 40, 60, 120, 120])
         candidates = retried(rnd, [candidate(rnd) for _ in range(size)], keyed)
         if seed % 3 == 2:
-            # others come in with them one by one, so not in each batch
+            # makes the batch ingest others one by one too, so not in each batch
             limited(candidates)
         with db.transaction():  # one transaction, in which the clock does not advance
             singles = one_by_one(db, "single", candidates)
@@ -235,7 +235,7 @@ def test_batches_equal_singles(db: DB) -> None:
             check(db)
         with db.transaction():
             act_manually(db, rnd, ["single", "batch"])
-    # each kind of decision was among them
+    # each kind of decision occurred
     assert BATCHES < 20 or {
         "inserted None", "merged hash", "merged alias", "merged vector", "merged timeline", "superseded object",
             "superseded predicate", "superseded timeline", "escalated vector", "historical object",
@@ -300,7 +300,7 @@ def test_null_stands_for_the_default_but_not_of_a_bucket(db: DB) -> None:
 
 
 def test_a_memory_that_was_contradicted(db: DB) -> None:
-    """It has no predicate, but it is on a timeline: a restatement of it is not just an addition."""
+    """It has no predicate, but it is on a timeline: restating it is not a plain addition."""
     one, other = ingest(db, "User likes tea"), ingest(db, "User hates tea")
     db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [one.memory_id, other.memory_id])
     for content in ("User hates tea", "User likes tea", "User likes tea", "User hates tea"):
@@ -311,7 +311,7 @@ def test_a_memory_that_was_contradicted(db: DB) -> None:
 
 
 def test_the_last_candidate_is_not_there_for_those_before_it(db: DB) -> None:
-    """By the rules of its own type it has no neighbour, and is written first; by theirs it would be their nearest."""
+    """By its own type's rules it has no neighbour, and is written first; by the others' rules it would be their nearest."""
     model(db)
     db.execute("select set_policy('acme', scope => 'bucket', merge_threshold => 1, judge_threshold => 0.8)")
     db.execute(
@@ -382,7 +382,7 @@ def test_keys(db: DB) -> None:
 
 
 def test_a_key_belongs_to_one_candidate(db: DB) -> None:
-    """Whatever else is wrong with the other one: in the batch, in an earlier one, and where the first error aborts."""
+    """Whatever else is wrong with the second candidate: in the batch, in an earlier one, and if the first error aborts."""
     candidates: list[Candidate] = [
         {"content": "User likes tea", "idempotency_key": "a", "metadata": {"n": 1}},
         {"content": "User likes coffee", "idempotency_key": "a", "metadata": {"n": 1}},
@@ -406,7 +406,7 @@ def test_a_key_belongs_to_one_candidate(db: DB) -> None:
 
 @pytest.mark.new_database
 def test_a_batch_of_one_is_a_single_call(db: DB) -> None:
-    """Unless something is to be said about its candidate: that is the batch's own work."""
+    """Unless its candidate has an error to report: that is the batch's own work."""
     model(db)
     db.execute("select set_policy('acme', 'limited', max_session_repeats => 1, max_content_length => 20)")
     db.execute("select set_policy('acme', 'exact', canonicalizer => 'exact')")

@@ -203,7 +203,7 @@ def test_erasing_an_example_erases_the_question(db: DB) -> None:
 
 
 def test_the_question_is_the_tenants_and_not_exported_with_a_bucket(db: DB) -> None:
-    """There it may have been asked already, and it is asked again with the next value."""
+    """The other tenant may have asked already, and the next value asks again."""
     homes(db)
     homes(db, tenant_id="globex", bucket_id="other")
     lines = [row[0] for row in db.execute("select export_bucket('acme')").fetchall()]
@@ -277,7 +277,7 @@ def test_a_value_that_comes_back_counts_against_one_at_a_time(db: DB) -> None:
 
 
 def test_only_the_newest_hundred_of_a_scope_are_looked_at(db: DB) -> None:
-    """So that a call costs the same with thousands of texts of one value."""
+    """A call's cost does not depend on the number of texts of one value."""
     say(db, "Alice lives in Lyon.", "Lyon")
     for number in range(99):
         say(db, f"Alice lives in Paris, report {number}.", "Paris")
@@ -321,7 +321,7 @@ def test_the_prompts_names_are_listed(db: DB) -> None:
 
 
 def test_the_starter_list_is_one_run_and_undone_as_one(db: DB) -> None:
-    """Reads what is stored once, not once for each name; what was set since stays."""
+    """It reads the stored memories once, not once per name; later settings stay."""
     homes(db)
     say(db, "Ida drives a Fiat.", "Fiat", subject="Ida", predicate="drives")
     assert one(db, "select set_common_predicates('acme')") > 150

@@ -84,7 +84,7 @@ def test_public_functions_are_pinned(db: DB) -> None:
 
 @pytest.mark.core
 def test_private_functions_run_beneath_a_pinned_one(db: DB) -> None:
-    """Those that are not pinned themselves: nobody else may call them, or they write names that need no path."""
+    """Functions that pin nothing: nobody else may call them, or they write names that need no path."""
     loose = db.execute(
         f"select proname, prosrc {FUNCTIONS} and proname ~ '^_' and prosqlbody is null and proconfig is null"
         " and has_function_privilege('memfold_app', p.oid, 'execute')"
@@ -141,7 +141,7 @@ def test_nothing_is_public(db: DB) -> None:
 
 @pytest.mark.core
 def test_only_the_owners_roles_make_objects_in_the_schemas(db: DB) -> None:
-    """A role that could create a function in memfold's schema might have it called as the owner."""
+    """A role that could create a function in memfold's schema could have it run as the owner."""
     makers = db.execute(
         "select n.nspname::text, r.rolname::text from pg_namespace as n cross join pg_roles as r"
         " where n.nspname in ('memfold', 'memfold_internal') and r.rolname ~ '^memfold_'"
@@ -305,7 +305,7 @@ def test_plpgsql_check(db: DB, target: Target) -> None:
     assert complaints == []
 
 
-# Whose tenant has to be said: a slip would erase one.
+# The tenant is required: a mistake would erase one.
 WITHOUT_SETTING = {"erase_tenant": None}
 ARGUMENTS = """
 select p.proname, a.name, pg_get_function_arg_default(p.oid, a.place::integer), p.prokind::text

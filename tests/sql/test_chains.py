@@ -137,7 +137,7 @@ def test_a_chain_of_replacements(db: DB) -> None:
     check(db)
 
 
-def test_words_that_slide(db: DB) -> None:
+def test_words_that_drift(db: DB) -> None:
     """Preset robotics: ten words, one of them another each time. Jaccard 9/11 to the last one, 8/12 to the one before."""
     # words of no language, which the guard would ask about
     db.execute("select set_policy('acme', preset => 'robotics', guard => 'off')")
@@ -159,7 +159,7 @@ def test_words_that_slide(db: DB) -> None:
 
 
 def test_a_synthesised_text_is_not_replaced_through_an_alias(db: DB) -> None:
-    """Preset replace_newer: near to one of the texts that the shown one was written from, is not near to that."""
+    """Preset replace_newer: a text near one of the texts that the shown one was written from, but not near the shown one."""
     model(db)
     db.execute("select set_policy('acme', preset => 'replace_newer')")
     poor = ingest(db, "Eva hat eine Katze", **angle(0))
@@ -178,7 +178,7 @@ def test_a_synthesised_text_is_not_replaced_through_an_alias(db: DB) -> None:
     check(db)
 
 
-# What is told -------------------------------------------------------------------------------------------------------
+# What is reported ---------------------------------------------------------------------------------------------------
 
 
 def test_the_ledger_names_the_text_that_matched(db: DB) -> None:
@@ -279,7 +279,7 @@ def test_the_result_always_names_its_memory(db: DB) -> None:
     assert ingest(db, "Ann lives in Berlin", object="Berlin", **slot).similar is None
 
 
-def test_an_escalation_by_a_score_tells_what_it_is_about(db: DB) -> None:
+def test_an_escalation_by_a_score_names_its_neighbour(db: DB) -> None:
     model(db)
     db.execute(
         "create function memfold_internal._score_of_a_test(features double precision[]) returns double precision"
@@ -324,8 +324,7 @@ def test_a_score_merges_by_the_text_that_is_shown(db: DB) -> None:
 
 
 def test_the_guard_looks_at_the_text_that_is_shown(db: DB) -> None:
-    """A person has merged texts that the guard tells apart; a text that says the same as that alias is still asked
-    about."""
+    """A person has merged texts that the guard distinguishes; a paraphrase of that alias is still asked about."""
     model(db)
     root = ingest(db, "Ann has 2 cats", **angle(0))
     other = ingest(db, "Ann has 3 cats", **angle(5))
@@ -356,7 +355,7 @@ def test_the_best_own_text_wins_where_another_alias_is_nearer(db: DB) -> None:
 
 
 @pytest.mark.parametrize("scope", ["predicate", "bucket"])
-def test_aliases_crowd_out_nobody(db: DB, scope: str) -> None:
+def test_aliases_do_not_crowd_out_other_memories(db: DB, scope: str) -> None:
     """Eighty aliases are nearer than the root, and nearer than another memory, whose own text decides."""
     model(db)
     policy(db, guard="off", scope=scope, on_ambiguous="insert")
@@ -379,7 +378,7 @@ def test_aliases_crowd_out_nobody(db: DB, scope: str) -> None:
     check(db)
 
 
-def test_aliases_crowd_out_nobody_by_words(db: DB) -> None:
+def test_aliases_do_not_crowd_out_other_memories_by_words(db: DB) -> None:
     """Eight aliases of another memory share more words; five (lexical_neighbours) are looked at."""
     db.execute("select set_policy('acme', preset => 'robotics', guard => 'off')")
     names = [f"w{chr(97 + i)}x" for i in range(10)]
@@ -403,7 +402,7 @@ def test_aliases_crowd_out_nobody_by_words(db: DB) -> None:
 
 
 def test_a_root_older_than_the_newest_is_found_through_its_alias(db: DB) -> None:
-    """Its own vector is looked up, not only looked for among the newest."""
+    """Its own vector is looked up directly, not only among the newest."""
     model(db)
     policy(db, guard="off")
     root = ingest(db, "User likes tea", **angle(0))
@@ -472,7 +471,7 @@ def test_without_a_vector_of_its_own_a_root_is_asked_about(db: DB) -> None:
     check(db)
 
 
-def test_search_tells_both_similarities(db: DB) -> None:
+def test_search_reports_both_similarities(db: DB) -> None:
     """It ranks by the nearest text of a memory; the similarity is that of the text it shows."""
     model(db)
     root = ingest(db, "User likes tea", **angle(0))
@@ -500,7 +499,7 @@ def test_search_tells_both_similarities(db: DB) -> None:
 
 
 def test_no_more_are_found_than_were_asked_for(db: DB) -> None:
-    """The nearest memory by any text, and the nearest by its own, are two: of these the nearer counts."""
+    """The nearest memory by any text and the nearest by its own text differ: the nearer one counts."""
     model(db)
     far = ingest(db, "User likes tea", **angle(60))
     alias = ingest(db, "User enjoys tea", subject="elsewhere", **angle(0))
@@ -573,7 +572,7 @@ HOW = ("single", "batch", "late")
 @pytest.mark.one_server
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_walks(db: DB, kind: str) -> None:
-    """However texts drift: nothing merges by itself but into a text that is itself as near as the policy asks."""
+    """However texts drift, nothing merges automatically unless the shown text itself is as near as the policy demands."""
     model(db)
     rng = random.Random(SEED)
     merged = escalated = 0

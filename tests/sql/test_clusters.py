@@ -1,4 +1,4 @@
-"""One question about several memories that are near one another: found, claimed, answered once, undone, erased."""
+"""One question about several memories near one another: found, claimed, answered once, undone, erased."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_eight_near_memories_are_one_question(db: DB, function: str, guard: str)
             calls += 1
             assert [m["memory_id"] for m in asked.members or []] == list(map(str, made))
             resolve(db, asked.judgement_id, "distinct", model="m")
-    assert calls == 1, "and a cluster that was judged is not asked about again"
+    assert calls == 1, "a judged cluster is not asked about again"
     assert statuses(db, made) == ["active"] * 8
     runs_are_quiet(db)
     check(db)
@@ -149,7 +149,7 @@ def test_the_members_of_a_cluster_are_mutually_near(db: DB) -> None:
             assert len({m for members in larger for m in members}) == sum(map(len, larger))
 
 
-def test_what_waits_in_a_cluster_is_not_asked_about_again(db: DB) -> None:
+def test_pending_members_are_not_asked_about_again(db: DB) -> None:
     made = asking(db, 4)
     runs_are_quiet(db)
     # one that comes now is compared with the oldest, which waits for nothing
@@ -237,7 +237,7 @@ def test_the_newest_value_is_the_one_stated_last(db: DB) -> None:
 
 
 @pytest.mark.parametrize(("verdict", "confidence"), [("distinct", 0.9), ("duplicate", 0.5)])
-def test_what_is_kept_is_not_asked_about_again(db: DB, verdict: str, confidence: float) -> None:
+def test_members_that_were_kept_are_not_asked_about_again(db: DB, verdict: str, confidence: float) -> None:
     made = asking(db, 4)
     found = resolve(db, the_question(db), verdict, confidence=confidence, model="m")
     assert (found.status, found.action) == ("done", "judged")
@@ -292,7 +292,7 @@ def test_answers_that_do_not_fit(db: DB) -> None:
         raises("MF028", resolve, db, asked, "duplicate", member_ids=wrong)
     raises("MF028", resolve, db, asked, "refinement", richer_memory_id=other)
     raises("MF028", resolve, db, asked, "refinement", richer_memory_id=made[2], member_ids=made[:2])
-    # what belongs to it is not a separate question
+    # pairs in a cluster are not separate questions
     [part, _] = rows(db, "select judgement_id from judgements where status = 'part' order by memory_id")
     raises("MF026", resolve, db, part["judgement_id"], "duplicate")
     raises("MF026", fail, db, part["judgement_id"])
@@ -300,7 +300,7 @@ def test_answers_that_do_not_fit(db: DB) -> None:
     raises("MF027", resolve, db, asked, "duplicate")
 
 
-# --- what changes while they wait -------------------------------------------------------------------------------
+# --- changes while a question waits -----------------------------------------------------------------------------
 
 
 def drop(db: DB, made: list[UUID], how: str) -> None:
@@ -333,7 +333,7 @@ def test_a_member_drops_out_while_the_judge_thinks(db: DB, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_text_is_not_taken_that_may_say_what_is_gone(db: DB, how: str) -> None:
+def test_a_merged_text_is_refused_if_a_member_is_gone(db: DB, how: str) -> None:
     made = asking(db, 4, on_ambiguous="synthesise")
     [asked] = claim(db)
     drop(db, made, how)
@@ -356,7 +356,7 @@ def test_a_member_drops_out_before_it_is_claimed(db: DB, how: str) -> None:
     first = the_question(db)
     drop(db, made, how)
     [asked] = claim(db)
-    assert asked.judgement_id != first, "so that a late answer to the old question finds it closed"
+    assert asked.judgement_id != first, "a late answer to the old question finds it closed"
     assert [m["memory_id"] for m in asked.members or []] == [str(made[n]) for n in (0, 2, 3)]
     raises("MF027", resolve, db, first, "duplicate")
     check(db)
@@ -395,7 +395,7 @@ def fail_for_good(db: DB) -> str:
     return said
 
 
-def test_where_its_judge_fails_for_good_all_stay(db: DB) -> None:
+def test_all_members_stay_if_the_judge_fails_for_good(db: DB) -> None:
     made = asking(db, 4)
     assert fail_for_good(db) == "dead"
     assert statuses(db, made) == ["active"] * 4
@@ -408,7 +408,7 @@ def test_where_its_judge_fails_for_good_all_stay(db: DB) -> None:
 
 
 @pytest.mark.parametrize("by", ["fail_judgement", "maintenance"])
-def test_or_the_newest_replaces_them_all(db: DB, by: str) -> None:
+def test_the_newest_member_replaces_all_if_the_judge_fails_for_good(db: DB, by: str) -> None:
     """replace_newer: the document's fallback, in a cluster."""
     model(db)
     storing(db)
@@ -520,7 +520,7 @@ def test_each_merge_of_a_cluster_can_be_undone(db: DB) -> None:
 # --- looking, erasing, moving -----------------------------------------------------------------------------------
 
 
-def test_what_is_shown_of_it(db: DB) -> None:
+def test_clusters_are_shown_by_views_and_explain_memory(db: DB) -> None:
     made = asking(db, 3)
     [shown] = rows(db, "select * from open_judgements")
     assert shown["member_ids"] == made
@@ -546,7 +546,7 @@ def test_search_shows_what_was_told_apart(db: DB) -> None:
 @pytest.mark.parametrize("which", [0, 1, 3])
 @pytest.mark.parametrize("when", ["open", "leased", "done"])
 def test_a_member_is_erased(db: DB, which: int, when: str) -> None:
-    """Its question is deleted, because an answer could quote the erased text; answers about the others stay."""
+    """Its question is deleted, because an answer could quote the erased text; other answers stay."""
     made = asking(db, 4)
     asked = the_question(db)
     if when == "leased":

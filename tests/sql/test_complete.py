@@ -78,7 +78,7 @@ def test_the_first_of_10_401_facts_is_found(large: DB, app: Connect) -> None:
     assert told == []
 
 
-def test_what_is_not_complete_says_so(large: DB, app: Connect) -> None:
+def test_an_incomplete_search_says_so(large: DB, app: Connect) -> None:
     vectors = unit(noise(120, 1))
     limit(large)
     ids = load(large, "acme", vectors)
@@ -89,7 +89,7 @@ def test_what_is_not_complete_says_so(large: DB, app: Connect) -> None:
         assert ids[0] not in [row["memory_id"] for row in found]
         assert {row["complete"] for row in found} == {False}
         assert {complete for _, complete in near(mine, text(vectors[0]))} == {False}
-        # nothing found says so too
+        # an empty result says so too
         assert search(mine, text(vectors[0]), bucket="wide", metadata={"no": "such"}) == []
     assert [one.sqlstate for one in told] == ["01M01"] * 3
     assert {one.message for one in told} == {"the search is not complete"}
@@ -154,7 +154,7 @@ def test_neighbours_by_an_index_whose_scan_ends_early(large: DB, app: Connect) -
     mine = app("acme")
     with Notices(mine) as told:
         found = near(mine, text(unit(noise(1, 3))[0]), max_results=40)
-        # nothing found says so too
+        # an empty result says so too
         assert near(mine, text(unit(noise(1, 3))[0]), max_results=40, threshold=1) == []
     assert len(found) == 40
     assert {row[0] for row in found} <= set(ids)

@@ -79,7 +79,7 @@ def test_a_judge_answers_and_the_run_knows(db: DB) -> None:
     a, b, _c, _ = vim(db)
     run_id = run_consolidation(db)
     assert overview(db, run_id)["status"] == "open"
-    assert consolidate(db) == [], "what is queued is not asked again"
+    assert consolidate(db) == [], "a queued pair is not asked again"
     [claimed] = rows(db, "select * from claim_judgements('w', max_results => 10, tenant_id => 'acme')")
     assert claimed["kind"] == "consolidation"
     db.execute(
@@ -188,7 +188,7 @@ def test_nothing_is_merged_by_a_chain(db: DB) -> None:
     assert [round(p["similarity"], 3) for p in plan] == [0.819, 0.819, 0.819]
 
 
-def test_what_is_merged_in_the_meantime_is_requeued_or_obsolete(db: DB) -> None:
+def test_pairs_merged_in_the_meantime_are_requeued_or_obsolete(db: DB) -> None:
     model(db)
     storing(db)
     set_options(db, max_cluster_size=2)
@@ -197,7 +197,7 @@ def test_what_is_merged_in_the_meantime_is_requeued_or_obsolete(db: DB) -> None:
     run_id = run_consolidation(db)
     db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [b, other])
     db.execute("select reject_memory(%s, tenant_id => 'acme')", [c])
-    assert approve(db, run_id) == 1, "asked again, about where it leads"
+    assert approve(db, run_id) == 1, "asked again, about its root"
     assert approve(db, run_id) == 0
     assert overview(db, run_id)["obsolete"] == 2
     assert (
@@ -284,7 +284,7 @@ def test_bad_arguments(db: DB) -> None:
 
 
 def tell(db: DB, bucket: str, first: bool) -> None:
-    """Half of a story: 40 facts in three texts each, or what comes after, some of it about them."""
+    """Half of a story: 40 facts in three texts each, or later statements, some about the same facts."""
     at = "2026-01-01" if first else "2026-02-01"
     for n in range(0, 40, 1 if first else 3):
         for k, text in enumerate((f"fact {n} alpha", f"fact {n} beta", f"fact {n} gamma")):
@@ -323,7 +323,7 @@ def test_undo_run_restores_what_the_bucket_held(db: DB) -> None:
     found = overview(db, run_id)
     assert (found["status"], found["merged"], found["undone"]) == ("undone", 0, 20)
     assert found["report"]["undone_because"] == "a mistake"
-    assert consolidate(db, "folded") == [], "what was one memory is told apart, each text from each"
+    assert consolidate(db, "folded") == [], "all texts of the former memory are distinct"
 
 
 def test_a_merge_that_was_undone_by_itself_is_left_alone(db: DB) -> None:
@@ -392,7 +392,7 @@ def test_a_large_group_is_searched_by_an_index_of_its_own(db: DB) -> None:
     run_id = consolidate(db, "large", threshold=0.9, dry_run=False, approval="person", max_operations=250)[0][
         "run_id"
     ]
-    assert approve(db, run_id, "duplicate", 1000) in range(250), "some are answered, however slow the machine"
+    assert approve(db, run_id, "duplicate", 1000) in range(250), "some are answered, even on a slow machine"
     for _ in range(250):
         if not approve(db, run_id, "duplicate", 1000):
             break

@@ -1,4 +1,4 @@
-"""What search says of memories that may not hold: disputed_by, valid_from, the newest first, min_similarity."""
+"""How search reports disputed memories: disputed_by, valid_from, the newest first, min_similarity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def found(db: DB, **options: Any) -> list[dict[str, Any]]:
         ).fetchall()
 
 
-def test_of_two_values_the_newest_comes_first_and_both_are_disputed(db: DB) -> None:
+def test_the_newest_of_two_values_comes_first_and_both_are_disputed(db: DB) -> None:
     model(db)
     lyon, paris = lives(db, "Lyon", 0.72, 1), lives(db, "Paris", 0.70, 2)
     rows = found(db)
@@ -39,7 +39,7 @@ def test_of_two_values_the_newest_comes_first_and_both_are_disputed(db: DB) -> N
     assert (row["memory_id"], row["disputed_by"]) == (paris, [])
 
 
-def test_stated_last_not_stored_last(db: DB) -> None:
+def test_order_is_by_last_statement(db: DB) -> None:
     model(db)
     lyon, paris = lives(db, "Lyon", 0.7, 1), lives(db, "Paris", 0.72, 2)
     lives(db, "Lyon", 0.7, 3)
@@ -106,7 +106,7 @@ def test_with_both_it_is_the_cosine(db: DB) -> None:
     assert [row["content"] for row in rows] == ["leaves in hot water"]
 
 
-def test_nothing_near_enough_is_said(db: DB) -> None:
+def test_a_notice_says_that_nothing_is_near_enough(db: DB) -> None:
     model(db)
     ingest(db, "far", **vector(0.1))
     ingest(db, "a", **vector(0.61))
@@ -152,7 +152,7 @@ def test_each_member_of_a_cluster_is_disputed_by_the_others(db: DB) -> None:
 
 
 def test_a_tombstone_is_not_named(db: DB) -> None:
-    """What was forgotten is shown nowhere, though the question whether this is the same is open."""
+    """Forgotten memories are shown nowhere, even while a question about one is open."""
     model(db)
     told = ingest(db, "Bo likes tea", **vector(1.0))
     db.execute("select reject_memory(%s, 'acme')", [told.memory_id])

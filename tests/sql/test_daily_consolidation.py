@@ -79,10 +79,10 @@ def test_nothing_is_planned_where_nothing_is_new(m: DB) -> None:
     store(m, "Ann sells books", subject="Ann", **angle(90))
     m.execute("update runs set started_at = now() - interval '1 hour' where kind = 'consolidation'")
     at(m, "2026-03-03 10:00")
-    assert [report["asked"] for report in runs(m)] == [1, 0], "planned again, and nothing to ask"
+    assert [report["asked"] for report in runs(m)] == [1, 0], "planned again without questions"
     store(m, "Ann binds books", subject="Ann", **angle(-90))
     at(m, "2026-03-04 10:00")
-    assert [report["asked"] for report in runs(m)] == [1, 0], "a run that asks takes the place of none"
+    assert [report["asked"] for report in runs(m)] == [1, 0], "a run with questions replaces no other"
 
 
 def test_nothing_is_planned_without_vectors(m: DB) -> None:
@@ -117,7 +117,7 @@ def test_the_budget_takes_the_nearest_first_and_the_rest_later(m: DB) -> None:
     m.execute("select resolve_judgement(%s, 'distinct', tenant_id => 'acme')", [eldest])
     nothing_new(m)
     at(m, "2026-03-03 10:00")
-    assert [subject for subject, _ in waiting(m)] == ["Bob", "Ann"], "as many as there is room for"
+    assert [subject for subject, _ in waiting(m)] == ["Bob", "Ann"], "as many as the budget allows"
     check(m)
 
 

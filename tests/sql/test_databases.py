@@ -1,4 +1,4 @@
-"""A test does not find what the previous one left (tests/support/databases.py): its database is clean, or another one."""
+"""A test does not see what the previous one left (tests/support/databases.py): its database is clean, or a new one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CATALOGS = """
 select relname::text from pg_class
 where relkind = 'r' and relnamespace = 'pg_catalog'::regnamespace and not relisshared
 """
-# Where a table's files are, and what VACUUM noted, is nobody's business.
+# Ignore where a table's files are, and what VACUUM recorded.
 FILES = "relfilenode,relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid"
 DIGESTS = {
     "pg_class": f"sum(hashtext((to_jsonb(t) - '{{{FILES}}}'::text[])::text))",
@@ -161,7 +161,7 @@ def of_database(what: str) -> Callable[[DB], None]:
     return said(f"do $$begin execute format('alter database %I {what}', current_database()); end$$")
 
 
-# What is undone, and the database with its session lent again.
+# Changes that are undone: the database is lent again with its session.
 UNDONE: dict[str, Callable[[DB], None]] = {
     "some rows in each table": some_of_everything,
     "another session": another_session,
@@ -180,7 +180,7 @@ UNDONE: dict[str, Callable[[DB], None]] = {
     "a statement": said("prepare one as select 1"),
     "a cursor": said("declare one cursor with hold for select 1"),
 }
-# What is only noticed, so that the next test is lent a new database.
+# Changes that are only noticed: the next test gets a new database.
 NOTICED: dict[str, Callable[[DB], None]] = {
     "a function": said("create function memfold.f() returns integer language sql return 1"),
     "a function again": said("create function public.f() returns integer language sql return 1; drop function public.f()"),
@@ -212,7 +212,7 @@ NOTICED: dict[str, Callable[[DB], None]] = {
 
 
 @pytest.mark.parametrize("what", UNDONE)
-def test_undone(lend: Lend, clean: dict[str, Any], what: str) -> None:
+def test_changes_that_are_undone(lend: Lend, clean: dict[str, Any], what: str) -> None:
     with lend() as db:
         backend = db.info.backend_pid
         UNDONE[what](db)
@@ -225,7 +225,7 @@ def test_undone(lend: Lend, clean: dict[str, Any], what: str) -> None:
 
 
 @pytest.mark.parametrize("what", NOTICED)
-def test_noticed(lend: Lend, clean: dict[str, Any], what: str) -> None:
+def test_changes_that_are_noticed(lend: Lend, clean: dict[str, Any], what: str) -> None:
     with lend() as db:
         backend = db.info.backend_pid
         NOTICED[what](db)
@@ -234,7 +234,7 @@ def test_noticed(lend: Lend, clean: dict[str, Any], what: str) -> None:
         assert seen(db) == clean
 
 
-def test_on_demand_it_is_new(lend: Lend) -> None:
+def test_a_new_database_on_demand(lend: Lend) -> None:
     with lend() as db:
         backend = db.info.backend_pid
     with lend(new=True) as db:

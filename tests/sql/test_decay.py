@@ -68,14 +68,14 @@ def stored(db: DB) -> list[Any]:
 TABLE = {0: 0.900, 7: 0.839, 30: 0.666, 90: 0.364, 180: 0.147, 365: 0.05}
 
 
-def test_the_table(decaying: DB) -> None:
+def test_the_documented_values(decaying: DB) -> None:
     memory = remember(decaying)
     assert {days: round(effective(decaying, memory, days), 3) for days in TABLE} == TABLE
     for days in TABLE:
         assert effective(decaying, memory, days) == pytest.approx(max(0.9 * 0.99**days, 0.05), abs=1e-12)
 
 
-def test_when_search_shows_it_no_longer(decaying: DB) -> None:
+def test_a_decayed_memory_is_no_longer_shown(decaying: DB) -> None:
     """109.3 days and not, as the source has it, 93 without use: 0.9 * 0.99 ^ d = 0.3."""
     memory = remember(decaying)
     assert effective(decaying, memory, 93) > 0.35
@@ -115,7 +115,7 @@ def test_the_floor_ends_decay_and_raises_nothing(decaying: DB) -> None:
     assert 0 <= effective(decaying, low, 2_900_000) < 1e-9
 
 
-def test_the_ends_of_time(decaying: DB) -> None:
+def test_extreme_times(decaying: DB) -> None:
     memory = remember(decaying, source_confidence=1e-320)
     set_options(decaying, decay_rate=0.999999, decay_floor=0)
     for at in ("infinity", "-infinity", "4713-01-01 BC", "294276-01-01"):
@@ -211,7 +211,7 @@ def test_what_is_young_is_not_touched(decaying: DB) -> None:
     assert [row[1] is None for row in stored(decaying)] == [True, False]
 
 
-def test_what_is_used_again_is_decayed_no_longer(decaying: DB) -> None:
+def test_memories_used_again_stop_decaying(decaying: DB) -> None:
     memory = remember(decaying, days=10)
     apply(decaying, 0)
     assert counters(decaying, memory)["decayed_confidence"] == pytest.approx(0.9 * 0.99**10)
@@ -220,11 +220,11 @@ def test_what_is_used_again_is_decayed_no_longer(decaying: DB) -> None:
     assert stored(decaying) == [(memory, None, None)]
 
 
-def test_only_so_many_a_call_and_all_in_the_end(decaying: DB) -> None:
+def test_each_call_is_limited_and_all_are_reached(decaying: DB) -> None:
     for n in range(7):
         remember(decaying, f"Fact {n}")
     assert [apply(decaying, 5, max_operations=3) for _ in range(4)] == [(3, 4), (3, 1), (1, 0), (0, 0)]
-    # and where the time goes on from call to call: those that have waited longest
+    # if time passes between calls, those that have waited longest come first
     for n in range(3):
         assert apply(decaying, 6 + n, max_operations=3) == (3, 4)
     assert [row[2] for row in stored(decaying)].count(START + timedelta(days=5)) == 0
@@ -250,7 +250,7 @@ def test_only_what_is_active_decays(decaying: DB) -> None:
     assert counters(decaying, root)["decayed_confidence"] is not None
 
 
-def test_it_leaves_a_run(decaying: DB) -> None:
+def test_decay_is_recorded_as_a_run(decaying: DB) -> None:
     remember(decaying)
     row = decaying.execute(
         "select (memfold.apply_decay('acme', 'default', %s)).run_id", [START + timedelta(days=5)]
@@ -268,7 +268,7 @@ def test_it_leaves_a_run(decaying: DB) -> None:
 
 
 def test_use_while_it_runs_is_not_overwritten(decaying: DB, connect: Connect) -> None:
-    """Computed again from what is there once the rows are locked."""
+    """Computed again from the current values once the rows are locked."""
     memory = remember(decaying)
     mine, other = connect(), connect()
     with mine.transaction():
@@ -335,7 +335,7 @@ def test_a_protected_type_does_not_decay_in_recall_either(decaying: DB) -> None:
     assert shown["User buys tea"] < 0.6
 
 
-def test_what_never_decayed_comes_first(decaying: DB) -> None:
+def test_memories_that_never_decayed_come_first(decaying: DB) -> None:
     """In parts and at a later time each, it reaches all."""
     for word in ("tea", "milk", "juice", "water"):
         remember(decaying, f"User drinks {word}", days=60)

@@ -49,7 +49,7 @@ def test_a_withdrawn_observation(db: DB) -> None:
     check(db)
 
 
-def test_a_fold_that_was_cut(db: DB) -> None:
+def test_an_undone_merge(db: DB) -> None:
     model(db)
     root = ingest(db, "User prefers dark mode", source_turn_ids=["a"], **vector(1.0))
     fold = ingest(

@@ -81,7 +81,7 @@ def content(db: DB, memory_id: UUID | None) -> str:
 
 
 @pytest.mark.core
-def test_what_one_source_said(db: DB) -> None:
+def test_statements_of_one_source(db: DB) -> None:
     model(db)
     alone = ingest(
         db,
@@ -198,7 +198,7 @@ def test_a_fact_of_many_wordings(db: DB) -> None:
     assert (observations, aliases) == (len(letters) - 2, len(letters) - 3)
 
 
-def test_what_a_judge_made_of_it(db: DB) -> None:
+def test_a_judges_text_is_erased_with_its_source(db: DB) -> None:
     model(db)
     db.execute("select memfold.set_policy('acme', on_ambiguous => 'synthesise')")
     ingest(db, "Zebra rides a bike", **vector(1.0), source_turn_ids=["turn-1"])
@@ -225,14 +225,14 @@ def test_what_a_person_wrote_stays(db: DB) -> None:
     erase(db, "turn-1")
     assert content(db, new[0]) == "She rides a red bike"
     check(db)
-    # but not without anyone who supports it
+    # but not without any support
     erase(db, "turn-2")
     assert found(db, "bike") == []
     assert leads_to(db, new[0]) is None
     check(db)
 
 
-def test_what_a_person_wrote_stays_without_who_restated_it(db: DB) -> None:
+def test_a_persons_text_stays_when_a_restatement_is_erased(db: DB) -> None:
     """An update is not undone just because somebody has stated the same since."""
     memory = ingest(db, "Ann rides a bike", source_turn_ids=["turn-2"])
     (new,) = db.execute(
@@ -266,7 +266,7 @@ def test_timelines_close_up(db: DB) -> None:
     assert [row[0] for row in db.execute(said).fetchall()] == ["Berlin", "Lyon", "Berlin", "Oslo"]
     assert erase(db, "turn-3")[0] == 1
     check(db)
-    # as if it had never been said: Berlin holds again
+    # as if never stated: Berlin is current again
     assert db.execute("select object from memfold.memories where status = 'active'").fetchall() == [
         ("Berlin",)
     ]
@@ -276,7 +276,7 @@ def test_timelines_close_up(db: DB) -> None:
     check(db)
 
 
-def test_what_others_it_had_closed(db: DB) -> None:
+def test_intervals_that_an_erased_value_ended(db: DB) -> None:
     """A value that arrived when its slot had none names no other in the ledger, but it still ended the neighbouring
     ones."""
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
@@ -360,7 +360,7 @@ def test_recalled_and_refused_text(db: DB) -> None:
     check(db)
 
 
-def test_a_refused_text_is_left_in_the_words_of_who_is_left(db: DB) -> None:
+def test_a_refused_text_keeps_the_words_of_the_remaining_source(db: DB) -> None:
     """A tombstone hit is not an observation. It still leads to the rejected memory, without any row of the erased
     one."""
     model(db)
@@ -401,7 +401,7 @@ def test_a_merge_stays_without_the_observation_that_made_it(db: DB) -> None:
 
 
 @pytest.mark.parametrize("again", ["observed", "recalled"])
-def test_a_value_stays_current_without_who_stated_it_first(db: DB, again: str) -> None:
+def test_a_value_stays_current_without_its_first_source(db: DB, again: str) -> None:
     """Another source also states it, later; recalled text does not count as a statement."""
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
@@ -421,7 +421,7 @@ def test_a_value_stays_current_without_who_stated_it_first(db: DB, again: str) -
     check(db)
 
 
-def test_the_words_of_a_wording(db: DB) -> None:
+def test_words_of_an_erased_spelling_are_removed(db: DB) -> None:
     """Spellings of one canonical form may have other words, which the lexical tier keeps."""
     db.execute("select set_policy('acme', canonicalizer => 'flat', lexical_threshold => 0.9)")
     ingest(db, "Ann likes Zebra-cake", source_turn_ids=["turn-1"])
@@ -433,7 +433,7 @@ def test_the_words_of_a_wording(db: DB) -> None:
     check(db)
 
 
-def test_undoing_what_has_superseded_nothing_any_more(db: DB) -> None:
+def test_undoing_a_statement_whose_superseded_memory_was_erased(db: DB) -> None:
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     ingest(db, "Ann lives in Berlin", object="Berlin", **slot, source_turn_ids=["turn-1"])
@@ -647,7 +647,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", seeds(2, 24))
-def test_any_history(db: DB, seed: int) -> None:
+def test_erasure_after_random_histories(db: DB, seed: int) -> None:
     model(db)
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
     if seed % 2:
@@ -706,7 +706,7 @@ def test_a_memory_with_all_its_wordings(db: DB) -> None:
     check(db)
 
 
-def test_what_it_had_superseded_is_current_again(db: DB) -> None:
+def test_memories_it_superseded_are_current_again(db: DB) -> None:
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
     slot = {"subject": "Ann", "predicate": "lives_in"}
     old = ingest(db, "Ann lives in Berlin", object="Berlin", **slot)
@@ -862,7 +862,7 @@ def test_a_bucket_of_many_calls_with_keys(db: DB) -> None:
 
 @pytest.mark.parametrize("whole", ["bucket", "tenant"])
 @pytest.mark.parametrize(("refused", "calls"), [(19, 1), (20, 2), (40, 3)])
-def test_nothing_remains_when_it_says_so(db: DB, whole: str, refused: int, calls: int) -> None:
+def test_nothing_remains_when_a_call_reports_no_rest(db: DB, whole: str, refused: int, calls: int) -> None:
     """A call removes twenty rows without a memory: the rest is left to the next call, and if it cannot tell, it
     reports a rest."""
     for number in range(refused):
@@ -924,7 +924,7 @@ def test_the_application_may_forget_its_own(db: DB, app: App) -> None:
     assert json.dumps(stubs(db)[0][0]) == '"source"'
 
 
-def test_a_run_of_erasure_is_none_of_maintenance(db: DB) -> None:
+def test_maintenance_leaves_erasure_runs_alone(db: DB) -> None:
     """It cannot be undone, and it is not done while more calls are needed."""
     for n in range(3):
         ingest(db, f"Fact {n}")

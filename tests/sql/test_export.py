@@ -206,7 +206,7 @@ def changed(lines: list[Any], table: str, **values: Any) -> list[Any]:
     return [*lines[:place], {"table": table, "row": {**lines[place]["row"], **values}}, *lines[place + 1 :]]
 
 
-def test_what_is_no_export(db: DB) -> None:
+def test_lines_that_are_not_an_export(db: DB) -> None:
     history(db)
     lines = exported(db)
     assert refused(db, lines).startswith("MF053 Bucket 'default'")

@@ -1,4 +1,4 @@
-"""What was forgotten does not come back in other words, by any road; and the rejection can be undone."""
+"""A forgotten fact does not come back in other words, by any call; and the rejection can be undone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ WAYS = {"single": ingest, "batch": batch, "preview": preview}
 @pytest.mark.parametrize(
     "more", [SALARY, vector(0.95), {**SALARY, **vector(0.2)}], ids=["value", "vector", "far away"]
 )
-def test_it_is_refused_in_other_words(db: DB, forgotten: Result, way: str, more: dict[str, Any]) -> None:
+def test_a_forgotten_fact_is_refused_in_other_words(
+    db: DB, forgotten: Result, way: str, more: dict[str, Any]
+) -> None:
     """With the same subject, predicate and object, or with a vector at which it would merge."""
     scope = {"subject": "Bo", "predicate": "salary"}
     again = WAYS[way](db, "Bo's salary is 82,000 euros a year", **{**scope, **more})
@@ -88,7 +90,9 @@ def test_the_same_words_are_refused_and_say_how_to_take_it_back(db: DB, forgotte
     ("verdict", "then"), [("duplicate", "merged"), ("refinement", "merged"), ("distinct", "active"),
                           ("contradiction", "active")],
 )  # fmt: skip
-def test_in_between_it_is_asked_about(db: DB, forgotten: Result, way: str, verdict: str, then: str) -> None:
+def test_an_unclear_paraphrase_of_a_forgotten_fact_is_asked_about(
+    db: DB, forgotten: Result, way: str, verdict: str, then: str
+) -> None:
     """It is stored until the answer; what says the same is forgotten as well, whichever is longer."""
     told = WAYS[way](
         db, "Bo is paid 82,000 euros in a year of work", subject="Bo", predicate="salary", **vector(0.88)
@@ -152,7 +156,7 @@ def test_a_late_vector(db: DB, forgotten: Result, cosine: float) -> None:
 
 
 def test_a_late_vector_of_what_somebody_has_told_apart(db: DB) -> None:
-    """It stays, and its row says that the vector found the other, not that a tombstone has decided."""
+    """It stays, and its row names the vector as the method, not the tombstone."""
     model(db)
     old = ingest(db, "Bo earns 82,000 euros a year", **SALARY, **vector(1.0))
     new = ingest(db, "Bo's salary is 82,000 euros a year", **SALARY)
@@ -167,7 +171,7 @@ def test_a_late_vector_of_what_somebody_has_told_apart(db: DB) -> None:
     check(db)
 
 
-def test_what_a_person_writes_is_asked_about(db: DB, forgotten: Result) -> None:
+def test_a_persons_text_is_asked_about(db: DB, forgotten: Result) -> None:
     told = ingest(db, "Bo has a salary", subject="Bo", predicate="salary", **vector(0.1))
     db.execute(
         "select update_memory(%s, 'Bo''s salary is 82,000 euros a year', 'acme', embedding => %s, embedding_model => 'm')",
@@ -210,7 +214,7 @@ def test_another_memory_with_the_value_is_no_tombstone(db: DB) -> None:
 @pytest.mark.parametrize(
     "other", [{"subject": "Al"}, {"predicate": "bonus"}, {"bucket_id": "b"}, {"memory_type": "t"}]
 )
-def test_it_is_about_its_own_scope(db: DB, forgotten: Result, other: dict[str, str]) -> None:
+def test_a_rejection_applies_only_to_its_scope(db: DB, forgotten: Result, other: dict[str, str]) -> None:
     assert ingest(db, "Bo's salary is 82,000 euros a year", **{**SALARY, **other}).action == "inserted"
 
 
@@ -220,7 +224,7 @@ def test_recalled_text_is_refused_as_forgotten(db: DB, forgotten: Result) -> Non
 
 
 def test_a_writer_beside_the_rejection(db: DB, connect: Connect) -> None:
-    """Who has not seen it waits for it."""
+    """A writer that has not seen the rejection waits for it."""
     model(db)
     told = ingest(db, "Bo earns 82,000 euros a year", **SALARY)
     other = connect()
@@ -305,7 +309,7 @@ def test_a_topic_is_forgotten_and_the_receipt_names_what_is_current_again(homes:
     check(homes)
     homes.execute("select undo_run(%s, 'acme')", [run_of(homes)])
     assert forget(homes, subject="Ida", **query, min_similarity=0.99) == []
-    # two values in one run: what was in between is not named
+    # two values in one run: the one in between is not named
     made = forget(homes, subject="Bo", predicate="lives_in", **query, min_similarity=0.8, dry_run=False)
     assert [row[:2] for row in made] == [
         ("rejected", "Bo lives in Rome"), ("rejected", "Bo lives in Paris"), ("current again", "Bo lives in Lyon"),
@@ -337,7 +341,7 @@ def test_a_topic_is_erased(homes: DB) -> None:
         {"subject": "Bo", "erase": None},
     ],
 )
-def test_it_must_be_clear_what_to_forget(homes: DB, given: dict[str, Any]) -> None:
+def test_ambiguous_arguments_are_refused(homes: DB, given: dict[str, Any]) -> None:
     names = "".join(f", {name} => %s" for name in given)
     with pytest.raises(psycopg.Error) as caught:
         homes.execute(f"select forget_memories('acme'{names})".encode(), list(given.values()))
@@ -369,7 +373,7 @@ def test_the_receipt_of_one_memory_names_what_is_current_again(homes: DB, kind: 
 
 
 def test_writers_beside_a_run(homes: DB, connect: Connect) -> None:
-    """What is stated at the same time waits, and is refused where it says what is forgotten."""
+    """Concurrent statements wait, and are refused if they restate what is forgotten."""
     other = connect()
     with other.transaction():
         forget(other, subject="Bo", predicate="lives_in", dry_run=False)
@@ -386,7 +390,7 @@ def test_writers_beside_a_run(homes: DB, connect: Connect) -> None:
 
 @pytest.mark.parametrize("way", ["single", "batch"])
 @pytest.mark.parametrize("more", [SALARY, vector(0.95)], ids=["value", "vector"])
-def test_what_was_refused_is_erased_with_what_it_says_again(
+def test_a_refused_text_is_erased_with_the_memory_it_restates(
     db: DB, forgotten: Result, way: str, more: dict[str, Any]
 ) -> None:
     """Its ledger row has the text in other words: no row of the ledger keeps it."""
@@ -400,8 +404,8 @@ def test_what_was_refused_is_erased_with_what_it_says_again(
     check(db)
 
 
-def test_what_was_refused_is_erased_with_its_own_turn(db: DB, forgotten: Result) -> None:
-    """And the tombstone stays."""
+def test_a_refused_text_is_erased_with_its_own_turn(db: DB, forgotten: Result) -> None:
+    """The tombstone stays."""
     ingest(db, "Bo's salary is 82,000 euros a year", source_turn_ids=["t9"], **SALARY)
     db.execute("select erase_source('t9', 'acme')")
     rows = db.execute("select content from memory_events where content like '%%salary is%%'").fetchall()
@@ -411,9 +415,7 @@ def test_what_was_refused_is_erased_with_its_own_turn(db: DB, forgotten: Result)
     check(db)
 
 
-def test_words_that_were_folded_into_what_was_forgotten_are_refused_with_it(
-    db: DB, forgotten: Result
-) -> None:
+def test_aliases_of_a_forgotten_memory_are_refused_too(db: DB, forgotten: Result) -> None:
     """The ledger's row names the folded memory as the one, what was forgotten as the other."""
     kept = ingest(db, "Bo has a cat", **vector(0.0))
     folded = ingest(db, "Bo has one cat", **vector(0.05))

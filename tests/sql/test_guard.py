@@ -36,7 +36,7 @@ PARTS = (
 WORDS = st.lists(st.sampled_from(PARTS.split()), max_size=40).map(" ".join)
 
 
-def test_the_file_is_what_it_says() -> None:
+def test_the_pairs_cover_every_kind() -> None:
     raised = [pair for pair in PAIRS if pair["expect"] == "raise"]
     clean = [pair for pair in PAIRS if pair["expect"] == "clean"]
     assert len(raised) >= 80
@@ -136,7 +136,7 @@ def test_case_makes_no_difference(db: psycopg.Connection[Any]) -> None:
         ("Her dog sleeps.", "The dog of hers sleeps."),
     ],
 )
-def test_a_word_says_what_its_context_says(db: psycopg.Connection[Any], a: str, b: str) -> None:
+def test_words_are_read_in_context(db: psycopg.Connection[Any], a: str, b: str) -> None:
     assert guard(db, a, b) == guard(db, b, a) == []
 
 

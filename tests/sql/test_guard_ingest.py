@@ -14,7 +14,7 @@ PAIRS = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "gua
 
 def test_pairs_at_cosine_099(db: DB) -> None:
     model(db)
-    # what the guard lets pass, the veto may still ask about, and the richer text may lead
+    # the veto may still ask about pairs that pass the guard, and the richer text may replace
     db.execute("select set_policy('acme', merge_veto => 0, on_refinement => 'merge')")
     wrong = []
     actions: Counter[tuple[str, str]] = Counter()

@@ -1,4 +1,4 @@
-"""The guard in languages of which no table says what words mean about the same, and whom a text is about."""
+"""The guard in languages without a table of synonyms, and the person that a text is about."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.queries import DB
         ("Il suo socio è Ugo Rana.", "È il socio di Ugo Rana.", "order: il suo socio è ugo rana <> è il socio di ugo rana"),
     ],
 )  # fmt: skip
-def test_what_is_raised(db: DB, a: str, b: str, signal: str) -> None:
+def test_differences_are_raised(db: DB, a: str, b: str, signal: str) -> None:
     assert guard(db, a, b) == [signal]
     assert guard(db, b, a) != []
 
@@ -56,7 +56,7 @@ def test_what_is_raised(db: DB, a: str, b: str, signal: str) -> None:
         ("Die Ente wohnt im Schilf.", "Die Ente wohnt in Schilf."),
     ],
 )
-def test_what_passes(db: DB, a: str, b: str) -> None:
+def test_paraphrases_pass(db: DB, a: str, b: str) -> None:
     assert guard(db, a, b) == guard(db, b, a) == []
 
 
@@ -97,7 +97,7 @@ def test_english_uses_the_lexicon(db: DB) -> None:
     next to them."""
     a, b = "The physician feeds ducks at Łódź Główny.", "The doctor feeds ducks at Łódź Główny."
     assert guard(db, a, b) == []
-    # words that nobody knows
+    # unknown words
     assert guard(db, "Uses kubectl at work", "Uses helmfile at work") == ["substitution: kubectl <> helmfile"]
 
 
@@ -110,7 +110,7 @@ def test_english_uses_the_lexicon(db: DB) -> None:
         ("Travaille la nuit", "Sa mère travaille la nuit"),
     ],
 )
-def test_somebody_else(db: DB, a: str, b: str) -> None:
+def test_pronouns_of_different_persons(db: DB, a: str, b: str) -> None:
     assert [signal.split(":")[0] for signal in guard(db, a, b)] == ["pronoun"]
     assert [signal.split(":")[0] for signal in guard(db, b, a)] == ["pronoun"]
 
@@ -118,18 +118,18 @@ def test_somebody_else(db: DB, a: str, b: str) -> None:
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        # it is she who has the name
+        # she has the name
         ("Ann works at night", "His sister Ann works at night"),
-        # she is not whom it is about
+        # the text is not about her
         ("Works at night", "Works at night with his sister"),
     ],
 )
-def test_nobody_else(db: DB, a: str, b: str) -> None:
+def test_pronouns_of_the_same_person(db: DB, a: str, b: str) -> None:
     assert guard(db, a, b) == guard(db, b, a) == []
 
 
 def test_a_tenant_has_its_synonyms(db: DB) -> None:
-    """One word to every rule: to names and identifiers as well, not only to words that are exchanged."""
+    """Every rule treats synonyms as one word: names and identifiers too, not only substituted words."""
     a, b = "Deploys k8s to prod on Mondays.", "Deploys Kubernetes to production on Mondays."
     assert guard(db, a, b) != []
     db.execute("select set_config('memfold.tenant_id', 'acme', false)")
@@ -139,7 +139,7 @@ def test_a_tenant_has_its_synonyms(db: DB) -> None:
     )
     assert guard(db, a, b) == guard(db, b, a) == []
     assert guard(db, a, b, tenant_id="other") != []
-    # a word goes with one other
+    # a word has one synonym
     assert guard(db, a, "Deploys Kubernetes and Kubernetes to production on Mondays.") == ["name: kubernetes"]
     assert guard(db, a, "Deploys Kubernetes to production on 3 Mondays.") == ["numeral: 3"]
 

@@ -1,4 +1,4 @@
-"""The guard and names that a bucket has linked: one person to it, wherever two texts may merge. Others stay two."""
+"""The guard and names that a bucket has linked: one person wherever two texts may merge. Other names stay two."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ def test_linked_names_are_one_to_the_guard(db: DB) -> None:
             if not guard(db, one, other):
                 wrong.append((one, other, []))
     assert wrong == []
-    # (of those that pass here, the guard keeps most apart where no name is linked)
+    # (the guard keeps most of these apart where no name is linked)
     apart = [guard(db, a, b, "another") != [] for a, b in ONE]
     assert sum(apart) >= 5
 
 
-def test_what_is_compared_is_bounded(db: DB) -> None:
-    """A page of names is not compared name by name, while others wait: it is asked about, as without links."""
+def test_the_number_of_compared_names_is_bounded(db: DB) -> None:
+    """A page of names is not compared name by name while others wait: it is asked about, as without links."""
     link(db, "default")
     changed = "select is_changed, content from memfold_internal._under_one_name('acme', 'default', %s, %s)"
     for more, expected in (("word " * 190, True), ("word " * 200, False), ("w " * 4000, False)):
         row = db.execute(changed, [f"{more}and Georg", f"{more}and Georg Maier"]).fetchone()
         assert row is not None
         assert row[0] is expected
-    # of a text that is all names the first ten
+    # only the first ten names of a text
     row = db.execute(changed, ["Georg drinks " * 60, "G. Maier drinks " * 60]).fetchone()
     assert row is not None
     assert row[1].count("Georg Maier") == 10
@@ -142,7 +142,7 @@ def test_every_way_that_merges_knows_the_names(db: DB) -> None:
     check(db)
 
 
-def test_what_came_before_the_link_is_swept_together(db: DB) -> None:
+def test_a_sweep_merges_texts_stored_before_the_link(db: DB) -> None:
     model(db)
     db.execute(
         "select set_policy('acme', merge_veto => 0, on_refinement => 'merge', on_ambiguous => 'insert')"
@@ -153,7 +153,7 @@ def test_what_came_before_the_link_is_swept_together(db: DB) -> None:
     sweep = "select action, guard from sweep_duplicates('acme', dry_run => false)"
     assert "merge" not in [row[0] for row in db.execute(sweep).fetchall()]
     link(db, "default", {"Georg": "Georg Maier"})
-    # recall shows them as one before they are
+    # recall shows them as one even before the sweep
     found = db.execute(
         "select content from search_memories(%s::vector, 'm', 'acme')", [vector(1.0)["embedding"]]
     ).fetchall()

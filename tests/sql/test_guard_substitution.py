@@ -26,10 +26,10 @@ def test_the_signal_names_the_words(db: DB) -> None:
     a, b = "The cabin is built of oak logs.", "The cabin is built of pine logs."
     assert guard(db, a, b) == ["substitution: oak <> pine"]
     assert guard(db, b, a) == ["substitution: pine <> oak"]
-    # of two exchanges that which is not known
+    # of two substitutions the unknown one
     a, b = "The physician bought a rug for the hall.", "The doctor bought a stove for the hall."
     assert guard(db, a, b) == ["substitution: rug <> stove"]
-    # of more words on one side that of the other which has no partner
+    # with more words on one side, the word without a partner
     a, b = "The boat is moored at the jetty.", "The boat is moored at the coal terminal."
     assert guard(db, a, b) == ["substitution: jetty <> coal"]
 
@@ -75,7 +75,7 @@ def calls(db: DB) -> int:
 
 
 def test_other_pairs_do_not_pay_for_it(db: DB) -> None:
-    """The lexicon is not asked where texts differ by more, where another signal is there, and where a word only is added."""
+    """The lexicon is not used if texts differ by more, if there is another signal, or if a word is only added."""
     db.execute("set track_functions = 'all'")
     before = calls(db)
     guard(db, "The cabin is built of oak logs.", "Deploys of the billing service run on Mondays.")

@@ -1,4 +1,4 @@
-"""What the guard sees if two English texts have almost the same words: who does what, when, and how much."""
+"""What the guard detects if two English texts have almost the same words: who does what, when, and how much."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from tests.support.queries import DB
         ("quantity", "Rows better than Otto", "Rows as well as Otto"),
     ],
 )
-def test_what_is_raised(db: DB, kind: str, a: str, b: str) -> None:
+def test_differences_are_raised(db: DB, kind: str, a: str, b: str) -> None:
     for signals in (guard(db, a, b), guard(db, b, a)):
         assert kind in {signal.split(":")[0] for signal in signals}
 
@@ -73,7 +73,7 @@ def test_what_is_raised(db: DB, kind: str, a: str, b: str) -> None:
         # a list in another order, and what was said of both
         ("Pays for the canoe and the tent", "Pays for the tent and the canoe"),
         ("From the harbour, cycles to the lake", "Cycles from the harbour to the lake"),
-        # small words that may stand for each other
+        # interchangeable small words
         ("Lives near the harbour", "Lives close to the harbour"),
         ("Stays at home because it rains", "Stays at home since it rains"),
         ("Is in the tent", "Is inside the tent"),
@@ -86,5 +86,5 @@ def test_what_is_raised(db: DB, kind: str, a: str, b: str) -> None:
         ("The bridge was built by Otto in May", "The bridge had been built by Otto in May"),
     ],
 )
-def test_what_passes(db: DB, a: str, b: str) -> None:
+def test_paraphrases_pass(db: DB, a: str, b: str) -> None:
     assert guard(db, a, b) == guard(db, b, a) == []

@@ -11,7 +11,7 @@ import pytest
 from tests.support.queries import DB
 
 ID = "'01a20772-f9e7-767f-bcd0-ca8d35f6f6f3'"
-# What a call begins with, by the hook that it reaches: _authorize_pair() calls _authorize_tenant().
+# The check that a call begins with, by the hook that it reaches: _authorize_pair() calls _authorize_tenant().
 CHECKS = {
     "_on_tenant_node": r"memfold_internal\._authorize_(tenant|judge|queue|pair)\(",
     "_authorize_reader": r"memfold_internal\._authorize_reader\(",

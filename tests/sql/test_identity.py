@@ -105,13 +105,13 @@ def test_distinct_names_are_never_suggested_again_in_either_order(db: DB) -> Non
     [question] = claim(db, tenant_id="acme")
     assert resolve(db, question.judgement_id, "distinct").action == "judged"
     assert (suggested(db), asked(db)) == ([], 0)
-    # more of the one than of the other: the alias would be the name
+    # more facts about one than about the other: the alias would be the name
     for number in range(9):
         ingest(db, f"georg has the number {number}", subject="GEORG")
     assert (suggested(db), asked(db)) == ([], 0)
     assert judgements(db) == [("done", "distinct", "Georg", "Georg Maier")]
     assert db.execute("select count(*) from links").fetchone() == (0,)
-    # a person can still link it
+    # a person can still link them
     link(db, "Georg", "Georg Maier")
 
 
@@ -220,8 +220,8 @@ def test_as_many_as_are_asked_for_and_each_once(db: DB) -> None:
         asked(db, most=0)
 
 
-def test_what_is_erased_takes_its_questions_along(db: DB) -> None:
-    """A question has names, which are somebody's: it goes with any of the memories that it shows."""
+def test_erasing_a_memory_erases_its_questions(db: DB) -> None:
+    """A question contains personal names: it is erased with any of the memories that it shows."""
     tell(db)
     asked(db)
     tell(db, "other")
@@ -236,7 +236,7 @@ def test_what_is_erased_takes_its_questions_along(db: DB) -> None:
     check(db)
 
 
-def test_what_is_being_erased_is_not_evidence(db: DB, connect: Connect) -> None:
+def test_memories_being_erased_are_not_evidence(db: DB, connect: Connect) -> None:
     tell(db)
     other = connect()
     with other.transaction():

@@ -290,7 +290,7 @@ def test_idempotency_key(db: DB) -> None:
 
 
 def test_an_idempotency_key_belongs_to_one_candidate(db: DB) -> None:
-    """Another candidate would be lost silently. Values that say how the fact was obtained may differ."""
+    """Another candidate would be lost silently. Values about how the fact was obtained may differ."""
     model(db)
     told: dict[str, Any] = {
         "subject": "Ann",
@@ -442,7 +442,7 @@ def test_the_fast_path_of_new_facts_writes_what_the_slow_path_does(db: DB) -> No
             slow.append(slow_calls(db) > before)
         assert slow == [tenant == "slow" or not usual for _, usual in NEW_FACTS]
         assert actions == ["inserted"] * (len(NEW_FACTS) - 2) + ["merged", "escalated"]
-        # ids differ, and times that were not told
+        # ids differ, and times that were not given
         differs = (
             "{tenant_id,memory_id,event_id,root_id,merged_into,target_id,judgement_id,last_event,similar_memories,"
             "created_at,recorded_at,observed_at,first_seen,last_seen,alias_first_seen,alias_last_seen}"
@@ -603,9 +603,7 @@ def test_explain_memory(db: DB) -> None:
 @pytest.mark.parametrize(
     "policy", ["canonicalizer => 'exact/1'", "canonicalizer => 'code/1'", "dedup => 'off'"]
 )
-def test_what_the_default_canonicalizer_empties_is_stored_where_the_bucket_keeps_it(
-    db: DB, policy: str
-) -> None:
+def test_a_text_of_signs_is_stored_if_the_buckets_canonicalizer_keeps_it(db: DB, policy: str) -> None:
     db.execute(f"select set_policy('acme', 'log', {policy})")
     assert ingest(db, " . ", bucket_id="log").action == "inserted"
     again = db.execute(

@@ -1,4 +1,4 @@
-"""Tier 3 in SQL only: the queue, who may work on it, and who sees what of it."""
+"""Tier 3 in SQL: the queue, who may work on it, and who sees what."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_claim_hands_out_the_question(m: DB) -> None:
     }  # fmt: skip
     assert found.memory["origin"] == "inferred"
     assert m.execute("select status, worker from judgements").fetchall() == [("leased", "worker 7")]
-    # what is not known is left out
+    # unknown fields are left out
     pair(m, bucket_id="another")
     assert set(claim(m)[0].memory) & {"subject", "predicate", "object", "session_id"} == set()
 
@@ -102,7 +102,7 @@ def test_a_lease_that_ended(db: DB) -> None:
     assert claim(db, "two") == []
     elapse(db, "2 seconds")
     assert claim(db, "two")[0].attempts == 2
-    # the first one is late: the lease is not its own any more
+    # the first worker is late: another holds the lease
     assert fail(db, judgement_id, worker="one") == "leased"
     assert claim(db, "three") == []
     assert fail(db, judgement_id, worker="two") == "open"
@@ -134,7 +134,7 @@ def test_attempts_and_back_off(db: DB) -> None:
         ("dead", "error 8", None)
     ]
     assert fail(db, judgement_id) == "dead"
-    # dead is not lost: seen, revived, or answered
+    # dead is not lost: it can be seen, retried, or answered
     assert db.execute("select status, attempts, last_error from open_judgements").fetchall() == [
         ("dead", 8, "error 8")
     ]
@@ -176,7 +176,7 @@ def test_a_failure_that_does_not_count(db: DB) -> None:
     assert claim(db)[0].attempts == 2
 
 
-def test_what_a_failure_keeps(db: DB) -> None:
+def test_a_failure_records_error_and_cost(db: DB) -> None:
     first, second = flood(db, "acme", 2)
     claim(db, "w", max_results=1)
     assert fail(db, first, "x" * 3000, worker="another", model="a", input_tokens=1) == "leased"
@@ -224,7 +224,7 @@ def test_no_more_are_claimed_than_were_asked_for(db: DB, most: int, named: bool)
     assert len(claim(db, max_results=100)) == max(0, 15 - most)
 
 
-def test_what_waits_for_a_person(m: DB) -> None:
+def test_judgements_for_a_person(m: DB) -> None:
     m.execute("select set_policy('acme', 'people', on_ambiguous => 'review')")
     _, b = pair(m)
     _, c = pair(m, bucket_id="people")
@@ -372,7 +372,7 @@ def test_an_auditor_only_reads(m: DB, login: Callable[..., DB]) -> None:
 
 @pytest.mark.parametrize("confidence", [0.9, 0.1])
 def test_a_judged_pair_is_not_asked_again(m: DB, confidence: float) -> None:
-    """Not in the other order either, nor merged by tier 2 alone."""
+    """Not in reverse order either, nor merged by tier 2 alone."""
     model(m, "second")
     model(m, "third")
     a, b = pair(m)
@@ -451,12 +451,12 @@ def test_notifications(m: DB, connect: Connect) -> None:
         resolve(m, c.judgement_id, "distinct")
     m.execute("select set_policy('globex', notify => true)")
     _, d = pair(m, tenant_id="globex")
-    assert heard(listener, 0.1) == [""]  # those who may listen are told no tenant
+    assert heard(listener, 0.1) == [""]  # listeners learn no tenant
     with m.transaction():
         pair(m, bucket_id="4")
         assert heard(listener, 0.1) == []  # not before the commit
     assert heard(listener, 0.5) == [""]
-    # what waits for a person does not keep a judge asleep
+    # judgements for a person do not suppress the notification
     m.execute("select set_policy('globex', on_ambiguous => 'review')")
     resolve(m, d.judgement_id, "distinct", tenant_id="globex")
     pair(m, "User likes Vim", "User loves Vim", tenant_id="globex", subject="Vim")
@@ -519,7 +519,7 @@ def test_a_warning_when_nobody_judges(m: DB) -> None:
     assert warning() is not None
     resolve(m, b.judgement_id, "distinct", model="a")
     assert warning() is None
-    # what waits for a person is not a judge's fault
+    # judgements for a person do not count
     ask(m, c, ingest(m, "User hates Vim"), "review")
     elapse(m, "2 days")
     assert warning() is None

@@ -1,4 +1,4 @@
-"""known_at: the memories that were current at a time, according to what was known at a time."""
+"""known_at: the memories that were current at one time, as known at another."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_each_time_has_what_was_known_then(db: DB) -> None:
     ingest(db, "Ann lives in Oslo", object="Oslo", observed_at=day(5), **slot)
     ingest(db, "Ann likes tea", observed_at=day(6), valid_until=day(7))
     second = now(db)
-    # a late arrival: what was so on day 3 is known later
+    # a late arrival: the state of day 3 becomes known later
     ingest(db, "Ann lives in Bonn", object="Bonn", observed_at=day(3), **slot)
     rejected = db.execute(
         "select (reject_memory(%s, tenant_id => 'acme')).event_id", [tea.memory_id]
@@ -124,14 +124,14 @@ def test_many_memories_are_derived_in_parts(db: DB) -> None:
     assert believed(db, now(db)) == believed(db, None)
 
 
-def test_what_was_erased_is_not_shown(db: DB) -> None:
+def test_erased_memories_are_not_shown(db: DB) -> None:
     ingest(db, "Ann likes tea", source_turn_ids=["t"])
     then = now(db)
     db.execute("select erase_source('t', 'acme')")
     assert believed(db, then) == []
 
 
-def test_a_transaction_that_may_not_write_is_told(db: DB) -> None:
+def test_a_read_only_transaction_is_refused(db: DB) -> None:
     ingest(db, "Ann likes tea")
     then = now(db)
     db.execute("set default_transaction_read_only = on")

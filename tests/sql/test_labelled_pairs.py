@@ -25,7 +25,7 @@ NO_AGE = "0 days"
 def registered(request: pytest.FixtureRequest) -> None:
     db = request.getfixturevalue("db")
     model(db)
-    # texts are names here: what they say is not what merges them
+    # texts are arbitrary names here: vectors alone decide
     policy(db, merge_veto=0)
 
 
@@ -114,7 +114,7 @@ def test_many_at_once_all_or_none(db: DB) -> None:
     assert (
         add_all(db, tea, {**tea, "label": "refinement"}, {**tea, "b": "It rains", "label": "distinct"}) == 3
     )
-    # of one that is named twice the last
+    # if a pair is given twice, the last counts
     assert {row[2:] for row in pairs(db)} == {
         ("refinement", "import", None, False), ("distinct", "import", None, False),
     }  # fmt: skip
@@ -170,7 +170,7 @@ def label_of(db: DB, text: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.core
-def test_what_judges_and_persons_said(db: DB) -> None:
+def test_answers_of_judges_and_persons_as_labels(db: DB) -> None:
     for verdict in ("duplicate", "refinement", "contradiction", "distinct"):
         _, newer = two(db, 0.9, f"{verdict} a", f"{verdict} b")
         resolve(db, newer.judgement_id, verdict, model="a judge")
@@ -221,7 +221,7 @@ def test_an_undone_contradiction_says_nothing(db: DB) -> None:
     assert collect(db) == {}
 
 
-def test_a_persons_hand_and_other_values(db: DB) -> None:
+def test_manual_actions_and_other_values_as_labels(db: DB) -> None:
     a, b = two(db, 0.5, "manual a", "manual b")
     db.execute("select merge_memories(%s, %s, tenant_id => 'acme')", [b.memory_id, a.memory_id])
     c, d = two(db, 0.5, "retired a", "retired b")
@@ -370,7 +370,7 @@ def test_calibrations_applied_at_once_are_undone_one_by_one(db: DB, connect: Con
         assert goes_by(db)[0] == before
 
 
-def test_thresholds_set_manually_are_what_an_undo_leads_back_to(db: DB) -> None:
+def test_an_undo_restores_thresholds_set_manually(db: DB) -> None:
     db.execute("update embedding_models set merge_threshold = 0.9, judge_threshold = 0.6")
     db.execute("select apply_calibration(%s)", [calibration(db, 0.97, 0.8)])
     db.execute("select undo_calibration('m')")
@@ -417,7 +417,7 @@ def test_what_is_left_of_an_unregistered_model(db: DB) -> None:
     assert db.execute("select from pg_proc where proname = %s", [f"_score_{found.hex}"]).fetchall() == []
     raises("MF013", db.execute, "select apply_calibration(%s)", [found])
     assert db.execute("select from pg_proc where proname = %s", [f"_score_{found.hex}"]).fetchall() == []
-    # its calibrations are there, and belong to it if it comes back; changes before that are not undone
+    # its calibrations remain, for when it is registered again; earlier changes are not undone
     db.execute("select register_embedding_model('m', 2, 0.92, 0.85)")
     raises("MF043", db.execute, "select undo_calibration('m')")
     assert goes_by(db) == (0.92, 0.85, None, None, None)
@@ -476,7 +476,7 @@ def test_pairs_are_a_tenants_own(db: DB, app: App) -> None:
     ):  # fmt: skip
         raises("MF002", other.execute, f"select memfold.{call}")
     raises("MF042", other.execute, "select remove_labelled_pair(%s)", found)
-    # one tenant's label of two texts is not another's
+    # labels are per tenant
     other.execute("select memfold.add_labelled_pair('x', 'y', 'duplicate')")
     assert mine.execute("select label from labelled_pairs where content_a = 'x'").fetchone() == ("distinct",)
 

@@ -17,7 +17,7 @@ SLOT = {"subject": "Ida", "predicate": "lives_in"}
 BONN, DAHEIM, NEAR, OSLO = vector(1.0), vector(0.97, 1), vector(0.88, 2), vector(0.1, 3)
 PARAPHRASES = [("Ida wohnt in Bonn", BONN), ("Ida lebt in Bonn", DAHEIM)]
 UNCLEAR = [("Ida wohnt in Bonn", BONN), ("Ida lebt bei Bonn", NEAR)]
-# What was decided, but for ids, times of writing and the ledger's way there.
+# The decisions, without ids, times of writing and the ledger's intermediate steps.
 STATE = """
 select jsonb_build_object(
   'memories', (select jsonb_agg(jsonb_build_array(m.content, m.status, p.content, k.observations, k.on_timeline,
@@ -73,7 +73,7 @@ def attach(db: DB, memory: Result, given: dict[str, Any]) -> tuple[Any, ...]:
 def both(
     db: DB, said: list[tuple[str, dict[str, Any], int]], order: tuple[int, ...]
 ) -> list[tuple[Any, ...]]:
-    """Say the same to two tenants, to one with vectors, to the other without: attached afterwards, in this order."""
+    """Submit the same texts for two tenants: one gets vectors at once, the other later, in this order."""
     texts: dict[str, Result] = {}
     for text, given, day in said:
         say(db, "at once", text, given, day)
@@ -169,7 +169,7 @@ def comes_out_as_at_once(name: str, policy: dict[str, str], days: tuple[int, int
     for order, days, restated in ORDERS
     if comes_out_as_at_once(name, policy, days, restated)
 ])  # fmt: skip
-def test_as_at_once(
+def test_late_vectors_have_the_result_of_vectors_given_at_once(
     db: DB, name: str, policy: dict[str, str], restated: bool, days: tuple[int, int], order: tuple[int, ...]
 ) -> None:
     pair = PARAPHRASES if name == "paraphrases" else UNCLEAR
@@ -181,7 +181,7 @@ def test_as_at_once(
 
 
 def test_a_value_that_was_stated_again(db: DB) -> None:
-    """Late at first, then current: with its second statement it superseded the other one, whatever the first was."""
+    """Late at first, then current: its second statement supersedes the other value, whatever the first did."""
     prepare(db)
     a = say(db, "acme", UNCLEAR[0][0], {}, 2)
     b = say(db, "acme", UNCLEAR[1][0], {}, 1)
@@ -193,7 +193,7 @@ def test_a_value_that_was_stated_again(db: DB) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_the_guard_tells_apart_is_asked(db: DB, order: tuple[int, ...]) -> None:
+def test_pairs_raised_by_the_guard_are_asked_about(db: DB, order: tuple[int, ...]) -> None:
     prepare(db)
     results = both(db, [("Ida wohnt in Bonn", BONN, 1), ("Ida wohnt nicht in Bonn", DAHEIM, 2)], order)
     assert [row[0] for row in results] == ["embedded", "escalated"]
@@ -213,7 +213,7 @@ def test_values_with_objects_stay_apart(db: DB) -> None:
     assert db.execute("select count(*) from memories where status = 'superseded'").fetchone() == (1,)
 
 
-def test_what_a_person_has_decided_stays(db: DB) -> None:
+def test_a_persons_decision_stays(db: DB) -> None:
     prepare(db)
     a, b = (say(db, "acme", text, {}, day + 1) for day, (text, _) in enumerate(PARAPHRASES))
     db.execute("select supersede_memory(%s, %s, tenant_id => 'acme')", [a.memory_id, b.memory_id])
@@ -221,7 +221,7 @@ def test_what_a_person_has_decided_stays(db: DB) -> None:
     assert attach(db, b, DAHEIM)[0] == "embedded"
 
 
-def test_what_a_person_has_undone_is_not_asked(db: DB) -> None:
+def test_a_merge_undone_by_a_person_is_not_asked_about(db: DB) -> None:
     prepare(db)
     a, b = (say(db, "acme", text, {}, day + 1) for day, (text, _) in enumerate(PARAPHRASES))
     db.execute("select undo(%s, tenant_id => 'acme')", [b.event_id])

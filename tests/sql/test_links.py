@@ -231,7 +231,7 @@ def test_links_of_all_buckets_are_taken_up_bucket_by_bucket(db: DB) -> None:
     before = state(db)
     for name in NAMES[:2]:
         link(db, name, "Georg Maier", "*")
-    # a text that is not taken up yet is found by what it was told by, and by a single call, a batch and a preview
+    # a text that is not moved yet is found by its old name: by a single call, a batch and a preview
     known = db.execute(
         "select matched_id from known_memory('is tall', 'acme', 'a', subject => 'Georg')"
     ).fetchone()

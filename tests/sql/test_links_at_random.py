@@ -106,6 +106,6 @@ def test_at_random(db: DB, seed: int) -> None:
         " order by e.event_id limit 1) e where (m.subject, m.predicate) is distinct from (e.subject, e.predicate)"
     ).fetchall()
     assert moved == []
-    # under its own name, what was told may be forgotten
+    # under its own name, the text may be forgotten
     left = history.accepted + refused - one(db, tombstones)
     assert one(db, "select sum(observations) from memory_totals") == left

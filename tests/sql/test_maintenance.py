@@ -116,7 +116,7 @@ def test_a_plain_row_by_the_rules_of_before(db: DB, connect: Connect) -> None:
 
 @pytest.mark.parametrize("busy", ["a", "b"])
 def test_a_plain_row_while_the_bucket_is_busy(db: DB, connect: Connect, busy: str) -> None:
-    """It waits for one bucket, not for long, and holding nothing; one that is busy is left for the next time."""
+    """It waits briefly for one bucket, holding no lock; a busy bucket is left for the next call."""
     for bucket in ("a", "b", "c"):
         plainly(db, f"one of {bucket}", bucket_id=bucket)
     holder = connect()
@@ -218,7 +218,7 @@ def keys(db: DB) -> list[str]:
     ]
 
 
-def test_what_maintenance_said_a_month_ago_goes(db: DB) -> None:
+def test_maintenance_reports_are_deleted_after_a_month(db: DB) -> None:
     """Its own rows and those of decay, 100 a call, not those of runs that can be undone, nor another tenant's."""
     for tenant in ("acme", "globex"):
         db.execute(
@@ -246,7 +246,7 @@ def test_what_maintenance_said_a_month_ago_goes(db: DB) -> None:
 
 
 def test_idempotency_keys_expire(db: DB) -> None:
-    """After the bucket's key_retention, 30 days by default. A key that comes again after that is another call."""
+    """After the bucket's key_retention, 30 days by default. After that the same key is a new call."""
     db.execute("select set_options('acme', 'long', key_retention => '1 year')")
     db.execute("select set_options('acme', 'short', key_retention => '1 hour')")
     ages = {"new": "29 days", "old": "31 days"}
@@ -398,7 +398,7 @@ def test_tasks_are_the_same_wherever_they_are_listed(db: DB, run: Callable[..., 
     assert set(hint.split(", ")) == set(listed)
 
 
-def test_command_comes_to_every_tenant(db: DB, run: Callable[..., Result]) -> None:
+def test_the_command_reaches_every_tenant(db: DB, run: Callable[..., Result]) -> None:
     """When the time is up, each remaining tenant still gets one call."""
     for tenant in ("acme", "globex", "initech"):
         plainly(db, "one", tenant_id=tenant)
@@ -427,7 +427,7 @@ def test_command_ends_when_time_is_up(db: DB, connect: Connect, run: Callable[..
     assert result.stdout == ""
     release = threading.Timer(0.3, lambda: holder.execute("commit"))
     release.start()
-    # it ends when the row is done, not when its time is up
+    # it ends when the row is done, before its time is up
     result = run("--tenant", "acme", "--tasks", "plain", "--seconds", "3600")
     assert result.stdout.startswith("acme  plain  1 in ")
     release.join()
@@ -435,7 +435,7 @@ def test_command_ends_when_time_is_up(db: DB, connect: Connect, run: Callable[..
 
 # pg_cron ----------------------------------------------------------------------------------------------------------
 
-# What of pg_cron is called, writing down what it was given.
+# A stand-in for pg_cron's functions that records their arguments.
 STAND_IN = """
 create schema cron;
 create table cron.job (jobid bigint generated always as identity, jobname text unique, schedule text, command text);
@@ -466,7 +466,7 @@ def test_schedule(db: DB) -> None:
 
 
 def test_what_the_tasks_call(db: DB) -> None:
-    """Sweeps, clean-up, decay and the ends of runs, each bucket in its turn."""
+    """Sweeps, clean-up, decay and the ends of runs, bucket by bucket."""
     db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     for bucket in ("one", "two"):
         db.execute("select set_policy('acme', %s, merge_threshold => 1, on_ambiguous => 'insert')", [bucket])
@@ -506,7 +506,7 @@ def test_what_the_tasks_call(db: DB) -> None:
 # Cycles -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_options_say_is_due_is_done_once_a_cycle(db: DB) -> None:
+def test_due_tasks_run_once_per_cycle(db: DB) -> None:
     model(db)
     for bucket in ("one", "two", "three"):
         db.execute(
@@ -547,7 +547,7 @@ def test_what_options_say_is_due_is_done_once_a_cycle(db: DB) -> None:
     check(db)
 
 
-def test_all_three_are_done(db: DB) -> None:
+def test_all_three_cyclic_tasks_run(db: DB) -> None:
     model(db)
     db.execute(
         "select set_options('acme', consolidate_interval => '1 day', sweep_interval => '1 day', prune_interval => '1 day')"

@@ -64,7 +64,7 @@ def test_a_rejected_memory_is_a_tombstone(db: DB) -> None:
     root = ingest(db, "User prefers dark mode", **vector(1.0))
     ingest(db, "The user likes dark mode best", **vector(0.95))
     alias = text(db, "The user likes dark mode best")
-    # the id of an alias stands for where it leads
+    # the id of an alias stands for its root
     rejected = manual_action(db, "reject_memory", alias, reason="a joke")
     assert (rejected.action, rejected.memory_id, rejected.tier, rejected.method) == (
         "rejected", root.memory_id, 3, "person",
@@ -115,7 +115,7 @@ def test_a_merge(db: DB) -> None:
     a = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.9, metadata={"x": 1, "y": 1},
                **vector(1.0))  # fmt: skip
     ingest(db, "The user likes dark mode best", source_turn_ids=["b"], **vector(0.95))
-    # whatever the scopes, and the newer may be what is kept
+    # in any scopes, and the newer memory may be kept
     b = ingest(db, "A dark screen, please", subject="screen", source_turn_ids=["b"], metadata={"y": 2})
     merged = manual_action(
         db, "merge_memories", text(db, "The user likes dark mode best"), b.memory_id, reason="the same"
@@ -177,7 +177,7 @@ def test_a_supersession(db: DB) -> None:
     assert rows[0] == (b.memory_id, "2025-01-01", False)
     assert rows[1] == (a.memory_id, "2026-01-01", True)
     assert rows[2][0] == b.memory_id
-    # one may be stated again later, and the other
+    # either may be stated again later
     back = ingest(db, "User likes tea")
     assert (back.action, back.superseded_id) == ("superseded", b.memory_id)
     assert [status(db, x) for x in (a, b, c)] == ["active", "superseded", "active"]
@@ -195,7 +195,7 @@ def test_a_supersession_wins_over_what_is_dated_ahead(db: DB) -> None:
 
 
 def test_a_supersession_in_a_slot(db: DB) -> None:
-    """The older value is current again because a person says so, and stays a value like any other."""
+    """The older value is current again by a person's decision, and stays a value like any other."""
     db.execute("select set_predicate('works_at', 'acme')")
     about = {"subject": "Ann", "predicate": "works_at"}
     a = ingest(db, "Ann works at VW", object="VW", observed_at="2026-01-01", **about)
@@ -204,7 +204,7 @@ def test_a_supersession_in_a_slot(db: DB) -> None:
     assert [status(db, x) for x in (a, b)] == ["active", "superseded"]
     c = ingest(db, "Ann works at BMW", object="BMW", **about)
     assert (c.action, c.superseded_id) == ("superseded", a.memory_id)
-    manual_action(db, "supersede_memory", a.memory_id, c.memory_id)  # it is superseded already: said again
+    manual_action(db, "supersede_memory", a.memory_id, c.memory_id)  # it is superseded already: stated again
     assert [status(db, x) for x in (a, b, c)] == ["superseded", "superseded", "active"]
     check(db)
 
@@ -272,7 +272,7 @@ def test_an_update_into_a_text_that_is_there(db: DB) -> None:
     assert (done.action, done.memory_id) == ("replaced", b.memory_id)
     assert [status(db, x) for x in (a, b)] == ["merged", "active"]
     assert counters(db, b.memory_id)["observations"] == 2
-    # the text of an alias: where it leads
+    # the text of an alias: its root
     c = ingest(db, "User uses Vim")
     done = manual_action(db, "update_memory", c.memory_id, "User likes Vmi")
     assert (done.action, done.memory_id, status(db, c)) == ("replaced", b.memory_id, "merged")
@@ -350,7 +350,7 @@ def test_an_update_of_a_value(db: DB) -> None:
 
 
 def test_updates_that_are_refused(db: DB) -> None:
-    """With the very error that ingest raises for such a candidate."""
+    """With the same error that ingest raises for such a candidate."""
     model(db)
     old = ingest(db, "User likes tea")
     codes = set()
@@ -374,7 +374,7 @@ def test_updates_that_are_refused(db: DB) -> None:
     assert status(db, old) == "active"
 
 
-# What none of them may do -------------------------------------------------------------------------------------------
+# What no manual action may do ---------------------------------------------------------------------------------------
 
 
 def test_memories_that_are_not_there(db: DB) -> None:
@@ -389,7 +389,7 @@ def test_memories_that_are_not_there(db: DB) -> None:
             raises(db, "MF018", manual_action, db, function, *arguments)
 
 
-def test_what_the_state_does_not_allow(db: DB) -> None:
+def test_actions_not_allowed_in_a_status(db: DB) -> None:
     a, b = ingest(db, "User likes tea"), ingest(db, "User likes coffee")
     elsewhere = ingest(db, "User likes cocoa", bucket_id="other")
     rejected = ingest(db, "User likes gin")
@@ -421,7 +421,7 @@ def test_isolation(db: DB) -> None:
         raises(db, "MF025", at_that_level)
 
 
-def test_an_application_has_this_hand_for_its_tenant(db: DB, app: Callable[..., DB]) -> None:
+def test_an_application_may_act_manually_for_its_tenant(db: DB, app: Callable[..., DB]) -> None:
     a, b = ingest(db, "User likes tea"), ingest(db, "User likes coffee")
     theirs = ingest(db, "User likes gin", tenant_id="globex")
     mine = app("acme")

@@ -49,7 +49,7 @@ def test_largest_numbers_are_found_again(db: DB) -> None:
     check(db)
 
 
-def test_what_is_left_is_taken_up_by_maintenance(db: DB) -> None:
+def test_maintenance_processes_the_remaining_memories(db: DB) -> None:
     for part in {"a": 1}, {"b": 2}:
         told = [{"content": f"Bo has dog {n}", "metadata": part} for n in range(1_002)]
         for start in 0, 501:

@@ -20,7 +20,7 @@ from tests.support.queries import DB
 
 FUNCTIONS = servers.ROOT / "sql" / "functions"
 SCHEMA = servers.ROOT / "sql" / "schema"
-# Schema files that are named after no module: words of the guard, tables of the client, row level security of all tables.
+# Schema files not named after a module: words of the guard, tables of the client, row-level security of all tables.
 OTHER_FILES = {"22_lexicon", "80_adopt", "90_tenant_isolation"}
 
 # A call into a later module that cannot be avoided, with its reason: {("_caller", "_called"): "why"}.
@@ -28,7 +28,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 MADE = re.compile(r"(?m)^ *create (?:or replace )?(?:function|procedure|view) memfold(?:_internal)?\.(\w+)")
 
-# What writes the ledger apart from 21_ledger/_record.sql, and why: what a statement has to know of its rows is known there.
+# What writes the ledger apart from 21_ledger/_record.sql, and why: the statement needs data that is only known there.
 LEDGER_WRITERS = {
     "24_rehash/_rehash.sql": "the fold of a text whose hash the same function has just assigned",
     "31_ingest/attach_embedding.sql": "what tier 2 says of a stored root, and what that undoes",
@@ -162,7 +162,7 @@ def test_counters_are_read_with_their_sums() -> None:
 
 
 def test_the_ledger_is_written_by_the_record_module() -> None:
-    """A statement that writes its rows is a rule about them: each that is not in the one home has its reason above."""
+    """A statement that writes ledger rows is a rule about them: each outside 21_ledger has its reason above."""
     found = {file for file in files() if WRITES_LEDGER.search((FUNCTIONS / file).read_text().lower())}
     assert found == LEDGER_WRITERS.keys() | {"21_ledger/_record.sql"}
 

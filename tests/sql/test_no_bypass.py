@@ -1,4 +1,4 @@
-"""Promise 8: the hash cannot be forged or forgotten, and nothing that the ledger names goes away."""
+"""Promise 8: the hash cannot be forged or omitted, and nothing that the ledger names can be deleted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_identifiers_that_are_empty_in_canonical_form_too(db: DB, column: str) -
 
 
 def test_a_plain_row_that_has_opted_out_says_so(db: DB) -> None:
-    """Copied out of a dump, it is not looked at again."""
+    """Loaded from a dump, it is not processed again."""
     db.execute("select set_policy('acme', 'log', dedup => 'off')")
     db.execute("insert into memories (tenant_id, bucket_id, content) values ('acme', 'log', 'a')")
     row = db.execute(

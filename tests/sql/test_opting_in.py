@@ -16,7 +16,7 @@ def rows(db: DB) -> list[tuple[str, str, bool]]:
 
 
 @pytest.mark.parametrize("bucket", ["default", "*"])
-def test_what_was_stored_without_dedup_is_deduplicated(db: DB, bucket: str) -> None:
+def test_texts_stored_without_dedup_are_deduplicated(db: DB, bucket: str) -> None:
     model(db)
     db.execute("select set_predicate('drinks', 'acme')")
     db.execute("select set_policy('acme', %s, dedup => 'off')", [bucket])
@@ -58,7 +58,7 @@ def test_a_type_that_stays_off_stays_as_it_is(db: DB) -> None:
     check(db)
 
 
-def test_maintenance_takes_up_the_rest(db: DB) -> None:
+def test_maintenance_processes_the_rest(db: DB) -> None:
     db.execute("select set_policy('acme', dedup => 'off')")
     told = [{"content": f"Kim has tea {n % 701}"} for n in range(1_402)]
     for start in 0, 701:

@@ -18,7 +18,7 @@ from tests.support.queries import DB, rows
 
 App = Callable[..., DB]
 
-# The least and the greatest that is allowed, and what is not.
+# The least and the greatest allowed values, and invalid ones.
 BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     "min_confidence": ([0, 1], [-0.01, 1.01, "NaN"]),
     "search_threshold": ([0, 1], [-0.01, 1.01, "NaN"]),
@@ -81,7 +81,7 @@ def applied(db: DB, function: str, *key: str) -> dict[str, Any]:
     return found
 
 
-def test_what_is_listed_here_is_all_there_is(db: DB) -> None:
+def test_every_option_is_listed_here(db: DB) -> None:
     columns = {row["name"] for row in rows(db, "select attname as name from pg_attribute"
         " where attrelid = 'memfold.options'::regclass and attnum > 0")}  # fmt: skip
     arguments = db.execute(
@@ -121,7 +121,7 @@ def test_the_key_is_checked(db: DB, call: str, code: str) -> None:
     raises(code, db.execute, f"select {call}".encode())
 
 
-def test_what_is_left_out_stays_or_is_inherited(db: DB) -> None:
+def test_omitted_options_stay_or_are_inherited(db: DB) -> None:
     db.execute("select set_options('acme', touch => true, decay_rate => 0.2)")
     db.execute("select set_options('acme', 'b', decay_floor => 0.3)")
     db.execute("select set_options('acme', 'b', 'rumour', min_confidence => 0.4)")
@@ -132,7 +132,7 @@ def test_what_is_left_out_stays_or_is_inherited(db: DB) -> None:
         "decay_rate": 0.1,
         "decay_floor": 0.3,
     }
-    # a row wins whole: what is set less specifically afterwards does not reach it
+    # a row wins as a whole: later, less specific settings do not affect it
     kind = {**DEFAULTS, "touch": True, "decay_rate": 0.2, "decay_floor": 0.3, "min_confidence": 0.4}
     assert stored(db, "options", "acme", "b", "rumour") == kind
     assert [applied(db, "_options", *key)["decay_rate"] for key in (
@@ -141,7 +141,7 @@ def test_what_is_left_out_stays_or_is_inherited(db: DB) -> None:
 
 
 def test_a_policy_and_options_go_by_one_rule(db: DB) -> None:
-    """Whichever keys have a row: the same one wins in both tables, and it is the most specific."""
+    """Whichever keys have a row, the same one wins in both tables: the most specific."""
     keys = list(itertools.product(("acme", "*"), ("b", "*"), ("fact", "*")))
     shuffle = random.Random(7)
     for _ in range(20):
@@ -181,7 +181,7 @@ def test_an_unknown_preset_changes_neither(db: DB) -> None:
     assert stored(db, "policies", "acme", "*", "*") is None
 
 
-def test_each_writes_its_own(db: DB) -> None:
+def test_policies_and_options_write_separate_tables(db: DB) -> None:
     db.execute("select set_policy('acme', 'b', neighbours => 7)")
     db.execute("select set_options('acme', 'c', touch => true)")
     assert stored(db, "options", "acme", "b", "*") is None
@@ -222,7 +222,7 @@ def test_preview_and_search_read_the_row_of_the_type(db: DB) -> None:
 
 
 def test_ingest_reads_no_options(db: DB) -> None:
-    """Neither a replay, nor a new fact, nor a fold looks into the table."""
+    """Neither a replay, nor a new fact, nor a merge reads the table."""
     model(db)
     set_options(db, touch=True)
     with db.transaction():
@@ -243,7 +243,7 @@ from (
 ) as i"""
 
 
-def test_a_question_is_as_small_as_each_of_its_types_wants_it(db: DB) -> None:
+def test_the_smallest_max_cluster_size_of_the_types_applies(db: DB) -> None:
     """Types with one policy are compared with one another, whatever their options."""
     model(db)
     storing(db)
@@ -257,7 +257,7 @@ def test_a_question_is_as_small_as_each_of_its_types_wants_it(db: DB) -> None:
 
 
 def test_a_plan_is_made_by_options_too(db: DB) -> None:
-    """A run that has planned and then waited looks whether they are still the same."""
+    """A run that has planned and then waited checks whether they have changed."""
     stamp = "select memfold_internal._rules_stamp('acme', 'b')"
     db.execute("select set_options('acme', 'b', consolidate_threshold => 0.8)")
     before = db.execute(stamp).fetchone()

@@ -59,7 +59,7 @@ def in_batch(db: DB, *candidates: dict[str, Any]) -> list[Any]:
     ).fetchall()
 
 
-# What is decided by the order of events ---------------------------------------------------------------------------
+# Decisions by the order of events ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("back", [5, YEARS])
@@ -137,7 +137,7 @@ def test_a_contested_value_comes_back_to_its_slot_while_the_clock_is_behind(db: 
     clock(YEARS)
     oslo = lives(db, "Oslo")
     clock(0)
-    # of two facts that have no slot in common: by this a person has decided about Paris again
+    # two facts without a common slot: this is a new decision of a person about Paris
     db.execute(
         "select memfold.supersede_memory(%s, %s, tenant_id => 'acme')", [tea.memory_id, paris.memory_id]
     )
@@ -145,7 +145,7 @@ def test_a_contested_value_comes_back_to_its_slot_while_the_clock_is_behind(db: 
     check(db)
 
 
-def test_what_gives_way_to_a_value_gets_no_slot_of_its_own(db: DB) -> None:
+def test_a_fact_superseded_by_a_slot_value_gets_no_slot(db: DB) -> None:
     single(db)
     for person, drink in (("Ann", "tea"), ("Bob", "milk")):
         town = {"subject": person, "predicate": "lives_in", "object": "Oslo"}
@@ -155,7 +155,7 @@ def test_what_gives_way_to_a_value_gets_no_slot_of_its_own(db: DB) -> None:
         db.execute(
             "select memfold.supersede_memory(%s, %s, tenant_id => 'acme')", [lived.memory_id, likes.memory_id]
         )
-        # stated again it takes the place of the drink, with which it was tied, and nothing else does
+        # stated again it replaces the drink, its rival, and nothing else
         again = ingest(db, f"{person} lives in Oslo", **town)
         assert again.superseded_id == likes.memory_id
     texts = db.execute("select content, status from memories order by 1").fetchall()
@@ -227,7 +227,7 @@ def test_equal_times_are_told_apart_by_the_ledger(db: DB, clock: Any) -> None:
         result = lives(db, town, observed_at="2026-01-01")
         assert status(db, result) == "active", (i, town)
         check(db)
-    # a value that holds is stated again: its interval stays where it is
+    # a current value is stated again: its interval does not move
     before = db.execute("select memory_id, valid_from from memory_intervals").fetchall()
     clock(-60)
     assert lives(db, "Rome", observed_at="2026-01-01").action == "merged"
@@ -261,7 +261,7 @@ def test_the_order_of_a_batch_is_that_of_its_candidates(db: DB, clock: Any) -> N
         check(db)
 
 
-def test_an_id_that_follows_another(db: DB) -> None:
+def test_ids_after_a_given_id(db: DB) -> None:
     for after in (
         "01a208f0-97e8-7fff-ffff-ffffffffffff", "01a208f0-97ff-7fff-8000-000000000000",
         "01a208f0-ffff-7fff-bfff-ffffffffffff", "01a208ff-ffff-7fff-8123-456789abcdef",
@@ -314,7 +314,7 @@ def test_a_broken_ledger_is_noticed(db: DB, damage: str, invariant: str) -> None
     assert (invariant,) in found
 
 
-# Told now ---------------------------------------------------------------------------------------------------------
+# Statements without a time ----------------------------------------------------------------------------------------
 
 
 def preview(db: DB, town: str) -> str:
@@ -354,7 +354,7 @@ def test_a_clock_that_was_ahead_makes_nothing_historical(db: DB, clock: Any, cal
         assert current == [(town,)]
         assert one(db, "select max(last_seen) from memory_totals") == ahead
         check(db)
-    # what has a time is taken by its time
+    # a statement with a time counts at its time
     assert lives(db, "Bonn", observed_at=datetime.now(UTC)).action == "historical"
     check(db)
 
@@ -400,7 +400,7 @@ def test_a_manual_action_counts_after_a_clock_that_was_ahead(db: DB, clock: Any)
     )
     assert (status(db, paris), status(db, rome)) == ("active", "superseded")
     oslo = lives(db, "Oslo")
-    # not of the value that holds: of one that was
+    # not of the current value: of a former one
     db.execute(
         "select memfold.supersede_memory(%s, %s, tenant_id => 'acme')", [rome.memory_id, paris.memory_id]
     )
@@ -417,7 +417,7 @@ def test_metadata_stated_now_is_the_newest(db: DB, clock: Any) -> None:
 
 
 @pytest.mark.parametrize("call", [alone, batched])
-def test_now_is_the_call_not_the_transaction(db: DB, call: Any) -> None:
+def test_now_is_the_time_of_the_call_not_of_the_transaction(db: DB, call: Any) -> None:
     single(db)
     with db.transaction():
         began = one(db, "select now()")
@@ -477,7 +477,7 @@ def test_a_window_of_turns_is_one_observation(db: DB) -> None:
 
 
 def test_windows_count_in_the_order_in_which_they_came(db: DB, clock: Any) -> None:
-    """First a, then a and b: both new. The clock would have them the other way round."""
+    """First a, then a and b: both new. The clock would reverse them."""
     text = ingest(db, "User likes Vim", source_turn_ids=["a"])
     clock(-5)
     ingest(db, "User likes Vim", source_turn_ids=["a", "b"])
@@ -527,7 +527,7 @@ def test_windows_in_batches_count_as_one_by_one(db: DB, seed: int) -> None:
         assert found[0] == found[1], (turn, candidates)
 
 
-# Anything, in any order, by any clock -------------------------------------------------------------------------------
+# Random calls by any clock ------------------------------------------------------------------------------------------
 
 SHIFTS = [-5.0, -1.0, 0.0, 3.0, -DAY, YEARS, -YEARS]
 
@@ -600,7 +600,7 @@ LIKES = ["tea", "coffee", "milk"]
 
 
 def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
-    """One call; a statement made now is current now, unless a person has decided otherwise."""
+    """One call. A statement made now is current now, unless a person has decided otherwise."""
     person = rnd.choice(["Ann", "Bob"])
     what = rnd.choice(
         ["town"] * 5 + ["like"] * 4 + ["batch", "undo", "undo", "supersede", "reject", "prune", "merge"]
@@ -648,7 +648,7 @@ def step(db: DB, rnd: random.Random, done: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 12))
-def test_a_statement_of_now_counts_now_by_any_clock(db: DB, clock: Any, seed: int) -> None:
+def test_a_statement_made_now_is_current_by_any_clock(db: DB, clock: Any, seed: int) -> None:
     single(db)
     rnd = random.Random(seed)
     done: list[Any] = []
@@ -658,7 +658,7 @@ def test_a_statement_of_now_counts_now_by_any_clock(db: DB, clock: Any, seed: in
         try:
             step(db, rnd, done)
         except psycopg.Error as error:
-            # nothing that can be undone, or two that are one already
+            # nothing that can be undone, or two that are merged already
             if error.sqlstate not in ("MF032", "MF033", "MF034"):
                 raise
         if turn % 10 == 9:

@@ -1,4 +1,4 @@
-"""Two texts are decided about alike, by whichever road they meet: at once, with a late vector, in a batch, by a sweep."""
+"""A pair of texts gets the same decision by every path: at once, with a late vector, in a batch, by a sweep."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def expected(p: Pair, rules: dict[str, str]) -> tuple[str, str | None]:
 
 
 def expected_of_a_session(p: Pair, rules: dict[str, str]) -> tuple[str, str | None]:
-    """As expected(), but it asks nothing, and keeps the newest where the rules do not say which text stays."""
+    """Like expected(), but it asks nothing, and keeps the newest if the rules name no text."""
     refines = rules["on_merge"] == "strengthen" and "more" in p.says and rules["on_refinement"]
     if p.says == "apart" or rules["on_merge"] == "synthesise" or refines == "escalate":
         return "both", None
@@ -219,7 +219,7 @@ def outcome(db: DB, bucket: str, subject: str, p: Pair) -> tuple[str, str | None
 
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: str(road.__name__))
 def test_a_pair_comes_out_as_the_rules_say(db: DB, road: Any) -> None:
-    """Pairs at random, each under a policy of its own: the same by each road, whichever was stated first."""
+    """Random pairs, each under a random policy: the same decision by every path, whichever was stated first."""
     choose = random.Random(SEED)
     model(db)
     counted: Counter[tuple[str, str | None]] = Counter()
@@ -227,7 +227,7 @@ def test_a_pair_comes_out_as_the_rules_say(db: DB, road: Any) -> None:
         bucket = f"b{n}"
         work = pairs(choose, PAIRS)
         if road in (at_once, late, in_a_batch):
-            # a sweep leaves out what is forgotten, and a text can only be rejected where it is stored first
+            # a sweep leaves out forgotten texts, and only a stored text can be rejected
             work += pairs(choose, PAIRS // 4, forgotten=True)
         named = [(f"s{i}", p) for i, p in enumerate(work)]
         policy(db, bucket, **rules)

@@ -184,7 +184,7 @@ def test_the_function_is_what_scikit_learn_says(db: DB) -> None:
         model.fit(table, labels)
     lot = np.random.default_rng(1)
     rows = np.concatenate([lot.normal(size=(300, 6)) * 2, table[:200]])
-    # at every threshold: on it, and as little as can be to either side
+    # at every threshold, and just above and below it
     edges = [(node.feature, node.threshold) for tree in score.trees for node in tree if node.feature >= 0]
     assert len(edges) > 50
     for feature, edge in edges:
@@ -210,7 +210,7 @@ def test_features_far_out(db: DB) -> None:
 
 
 def test_a_score_without_a_split(db: DB) -> None:
-    """Ten pairs teach nothing: the share of duplicates is all there is to say."""
+    """Ten pairs are too few: the score is the share of duplicates."""
     score = scores.fit(np.zeros((10, 2)), [True, False] * 5, range(10))
     rows = np.array([[0.0, 1.0]])
     assert score.predict(rows) == pytest.approx([0.5])
@@ -255,7 +255,7 @@ def test_the_same_data_the_same_score(db: DB) -> None:
 
 @pytest.mark.one_server
 def test_a_pair_is_scored_by_what_did_not_see_its_group(db: DB) -> None:
-    """Labels drawn by lot, the same in a group: the score that saw them repeats them, the folds cannot."""
+    """Random labels, equal within a group: a score that saw them repeats them, the folds cannot."""
     lot = np.random.default_rng(0)
     groups = np.repeat(np.arange(60), 10)
     table = np.repeat(lot.normal(size=(60, 4)), 10, axis=0)

@@ -1,4 +1,4 @@
-"""What is set for one place wins over what is set for all ('*'), in whichever order the two were set."""
+"""A setting for one place wins over one for all ('*'), in whichever order they were set."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_the_longer_beginning_wins(db: DB) -> None:
 def test_a_link_of_all_leaves_a_bucket_with_its_own(db: DB) -> None:
     for bucket in ("default", "other"):
         ingest(db, "Bob likes tea", subject="Bob", bucket_id=bucket)
-    link(db, "subject", "bob", "Robert of default", "default")  # what it is about is not taken up yet
+    link(db, "subject", "bob", "Robert of default", "default")  # the texts are not moved yet
     db.execute("select link_subject('Bob', 'Robert of all', 'acme', '*')")
     db.execute("call take_up_links('acme', '*')")
     assert db.execute(

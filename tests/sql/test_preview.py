@@ -1,4 +1,4 @@
-"""preview_memory says what ingest_memory then does: random candidates (MEMFOLD_CANDIDATES) over a few scopes."""
+"""preview_memory predicts ingest_memory: random candidates (MEMFOLD_CANDIDATES) over a few scopes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_preview_equals_ingest(db: DB) -> None:
     for i in range(CANDIDATES):
         arguments = candidate(rnd)
         if told and rnd.random() < 0.15:
-            # said again: of random ones few are
+            # restated: random candidates rarely are
             arguments |= rnd.choice(told)
         told.append({name: arguments[name] for name in ("content", "bucket_id", "subject", "predicate")})
         if "idempotency_key" in arguments:  # a key belongs to one candidate
@@ -79,7 +79,7 @@ def test_preview_equals_ingest(db: DB) -> None:
         if not same or said.memory_id not in (None, done.memory_id):
             wrong.append((i, said, done))
     assert wrong == []
-    # each kind of decision was among them
+    # each kind of decision occurred
     assert {kind.split()[0] for kind in actions} == {
         "inserted", "merged", "replaced", "superseded", "escalated", "historical", "rejected",
     }  # fmt: skip

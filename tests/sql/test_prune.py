@@ -53,7 +53,7 @@ def test_unused_and_harmful_memories_are_retired(db: DB) -> None:
     assert {c for c, s in status(db).items() if s == "withdrawn"} == {"old and unsure", "harmful"}
     assert prune(db, dry_run=False) == []
     check(db)
-    # stated again, it is there again
+    # stated again, it is active again
     assert ingest(db, "Old and unsure").memory_id == unsure
     assert status(db)["old and unsure"] == "active"
     check(db)
@@ -97,7 +97,7 @@ def test_arguments(db: DB) -> None:
 
 
 def test_the_value_of_a_slot_stays(db: DB) -> None:
-    """The last stated value stays current: lack of use does not make it another one."""
+    """The last stated value stays current: lack of use does not change it."""
     db.execute("select set_predicate('lives_in', 'acme')")
     slot: dict[str, Any] = {"subject": "Ann", "predicate": "lives_in", "source_confidence": 0.0}
     ingest(db, "Ann lives in Rome", object="Rome", observed_at="2024-01-01", **slot)
@@ -108,7 +108,7 @@ def test_the_value_of_a_slot_stays(db: DB) -> None:
 
 
 def test_undoing_a_merge_that_revived_a_pruned_memory(db: DB) -> None:
-    """Whether it was stated since is a question to the tree that the undo leaves, not to the one before."""
+    """Whether it was stated since depends on the tree after the undo, not before."""
     model(db)
     old = {"observed_at": "2025-01-01", "source_confidence": 0.1}
     root = ingest(db, "the build is slow at night", **old, **angle(0))

@@ -1,4 +1,4 @@
-"""The statements of the hot path reach their rows by the index, in tables that nobody has analyzed yet, too.
+"""Statements of the hot path use the right index, even in tables that were never analyzed.
 
 A database that is being filled has no statistics until autovacuum runs. Until then several indexes look as good as the
 right one, and the wrong one reads the bucket: a replay takes as long as there are memories. Counted are the pages that
@@ -34,7 +34,7 @@ CURRENT = (
     "select v.* from memfold.memories as m, memfold_internal._current_value('acme', '{}', m.scope_key) as v"
     " where m.tenant_id = 'acme' and m.memory_id = %s"
 )
-# A call writes to some ten indexes. Where the wrong one is used, it is a page for each row or so.
+# A call writes to about ten indexes. A wrong index costs about a page per row.
 MOST = 300
 
 
@@ -121,13 +121,13 @@ def test_a_run_is_approved_before_the_first_analyze(db: DB) -> None:
     assert db.execute(
         "select tenant_id, count(*) from memfold.memories where root_id is not null group by tenant_id order by 1"
     ).fetchall() == [("large", 80), ("small", 80)]
-    # counting what waits reads an index of it: a page for some hundred judgements
+    # counting open judgements reads their index: a page for a few hundred
     assert median(a - b for a, b in zip(large[1:], small[1:], strict=True)) <= 200, (large, small)
     assert median(small[1:]) <= 10_000, "both read the whole table"
 
 
 @pytest.mark.one_server
-def test_what_looks_dear_is_not_compiled(db: DB) -> None:
+def test_plans_that_look_expensive_are_not_compiled(db: DB) -> None:
     """Arrays of unknown size make a plan look as expensive as one over millions of rows: JIT took seconds a call."""
     found = db.execute(
         "select proname from pg_proc where pronamespace = any('{memfold,memfold_internal}'::regnamespace[])"
@@ -138,7 +138,7 @@ def test_what_looks_dear_is_not_compiled(db: DB) -> None:
 
 @pytest.mark.one_server
 def test_functions_that_switch_sequential_scans_off_switch_jit_off(db: DB) -> None:
-    """Before PostgreSQL 18 a plan that cannot do without such a scan costs 10^10: each call compiled it."""
+    """Before PostgreSQL 18 a plan that needs such a scan costs 10^10: each call was compiled."""
     found = db.execute(
         "select count(*), array_agg(proname::text) filter (where not 'jit=off' = any(proconfig)) from pg_proc"
         " where pronamespace = any('{memfold,memfold_internal}'::regnamespace[]) and 'enable_seqscan=off' = any(proconfig)"
@@ -188,7 +188,7 @@ def wait_for_older_transactions(db: DB) -> None:
 
 
 def test_a_large_tenant_among_small_ones_is_not_read_for_each_memory(db: DB) -> None:
-    """Statistics of small tenants say that one row belongs to a tenant: then any index that begins with it looks as good."""
+    """Statistics of small tenants promise one row per tenant: any index that begins with the tenant looks as good."""
     never_analyze(db)
     db.execute(TENANTS, {"first": 1, "last": 300, "rows": 1})
     db.execute("analyze")

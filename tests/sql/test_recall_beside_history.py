@@ -1,4 +1,4 @@
-"""Recall and find_similar beside former values: what is not current takes no place of what is."""
+"""Recall and find_similar with former values: they take no places from current ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_find_similar_finds_the_active_ones(history: DB) -> None:
 
 
 def test_a_threshold_ends_no_search_of_several_buckets(db: DB) -> None:
-    """min_similarity ends the widening when something was too far, not when a page was full of texts that say the same."""
+    """min_similarity ends the widening when something was too far, not when a page was full of duplicates."""
     model(db)
     db.execute("select memfold.set_policy('acme', '*', guard => 'off', merge_threshold => 0.99999)")
     for bucket in ("a", "b"):

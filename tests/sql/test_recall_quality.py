@@ -12,7 +12,7 @@ LEAST = {"words": 0.7, "vector": 0.95, "both": 0.95}
 
 
 @pytest.mark.one_server
-def test_what_a_query_is_about_is_found(db: DB) -> None:
+def test_recall_finds_the_topic_of_a_query(db: DB) -> None:
     labelled_queries.load(db)
     found = {way: labelled_queries.hits(db, way) for way in LEAST}
     assert {way: share for way, share in found.items() if share < LEAST[way]} == {}

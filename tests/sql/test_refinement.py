@@ -1,4 +1,4 @@
-"""A newer text that says all that the older says, and more: it leads, or a judge is asked, by on_refinement."""
+"""A newer text that says all that the older says, and more: it replaces it, or a judge is asked, by on_refinement."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def policy(db: DB, **options: Any) -> None:
         ("喜欢绿色茶", "喜欢茶", True),
         ("喜欢热茶", "喜欢茶", False),  # one ideograph may be half a word
         ("Mag Tee mit Honig", "Mag Tee", True),
-        ("x" * 9000, "x", False),  # longer than anything that is compared
+        ("x" * 9000, "x", False),  # longer than the limit of comparisons
         ("", "", False),
     ],
 )
@@ -138,7 +138,7 @@ def test_words_alone(db: DB) -> None:
 @pytest.mark.parametrize("on_refinement", ["replace", "escalate"])
 @pytest.mark.parametrize("last", ["short", "rich"])
 def test_vectors_that_come_later(db: DB, on_refinement: str, last: str) -> None:
-    """Which of the two gets its vector last makes no difference."""
+    """It makes no difference which of the two gets its vector last."""
     model(db)
     policy(db, on_refinement=on_refinement)
     said = {"short": ingest(db, SHORT), "rich": ingest(db, RICH)}

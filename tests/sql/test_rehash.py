@@ -20,7 +20,7 @@ from tests.support.rehashing import History, writers
 from tests.support.rounds import seeds
 from tests.support.waiting import until
 
-# All that a reader can see of memories. Counters of nobody (an alias without a row, or one of zeros) are nobody's.
+# All that a reader can see of memories. An alias without counters equals one with zeros.
 CATALOG = """
 select 'memory', m.memory_id::text, to_jsonb(m) from memfold.memories as m
 union all
@@ -48,7 +48,7 @@ def rehash(db: DB, *, bucket: str = "default", **arguments: Any) -> None:
 
 
 def begin(db: DB, **arguments: Any) -> UUID:
-    """Begin a rehash, and do nothing of it yet."""
+    """Begin a rehash without processing any text."""
     given = {"canonicalizer": None, "key_fields": None, "metadata_keys": None, **arguments}
     row = db.execute(
         "select memfold_internal._rehash_begin('acme', 'default', %s, %s, %s, '*', null, 1000)",
@@ -108,7 +108,7 @@ def failure(db: DB, statement: str, arguments: list[Any] | None = None) -> psyco
 # There and back ---------------------------------------------------------------------------------------------------
 
 
-def test_there_and_back(db: DB) -> None:
+def test_rehash_and_rehash_back(db: DB) -> None:
     c = ingest(db, "I use C", source_turn_ids=["t1"])
     plus = ingest(db, "I use C++", source_turn_ids=["t1", "t2"], metadata={"lang": "en"})
     ingest(db, "i use c++!", source_turn_ids=["t3"])
@@ -126,7 +126,7 @@ def test_there_and_back(db: DB) -> None:
     ).fetchone()
     assert row == (plus.memory_id, c.memory_id, "merged", 2, "rehash", "equal under flat/1", True)
     settled(db)
-    # what was two texts is one, also when it arrives again, and nothing is done twice
+    # two texts have become one, also on their next arrival, and nothing is done twice
     assert ingest(db, "I use C#", function="preview_memory").memory_id == c.memory_id
     rehash(db)
     assert len(runs(db)) == 1
@@ -140,7 +140,7 @@ def test_there_and_back(db: DB) -> None:
 
 @pytest.mark.parametrize("batch_size", [7, 10, 20])
 def test_texts_without_a_hash_in_batches_of_any_size(db: DB, batch_size: int) -> None:
-    """flat/1 leaves nothing of a text of signs; back under rules that do, each gets its hash."""
+    """flat/1 leaves nothing of a text of signs; back under other rules, each gets its hash."""
     for i in range(30):
         ingest(db, "+" * (i + 1))
     rehash(db, canonicalizer="flat")
@@ -168,7 +168,7 @@ def test_undo_by_the_run(db: DB) -> None:
     settled(db)
 
 
-def test_observations_meanwhile_stay(db: DB) -> None:
+def test_observations_made_during_a_rehash_stay(db: DB) -> None:
     """Observations that arrive while two texts are one belong to the one that has the hash."""
     c, plus = ingest(db, "I use C"), ingest(db, "I use C++")
     rehash(db, canonicalizer="flat")
@@ -180,7 +180,7 @@ def test_observations_meanwhile_stay(db: DB) -> None:
 
 
 def test_metadata_keys(db: DB) -> None:
-    """A text is keyed by the metadata that it first came with, also when it is an alias."""
+    """A text is keyed by the metadata of its first observation, also when it is an alias."""
     model(db)
     db.execute("select set_policy('acme', 'default', guard => 'off')")
     first = ingest(db, "Hello", metadata={"lang": "en"}, **vector(1))
@@ -198,7 +198,7 @@ def test_metadata_keys(db: DB) -> None:
     db.execute("select undo(event_id, tenant_id => 'acme') from memory_events where tier = 1 and method = 'hash'"
                " and metadata ->> 'lang' = 'en'")  # fmt: skip
     rehash(db, metadata_keys=[])
-    # the text of before, and the one stored since, are one again
+    # the earlier text and the one stored since are one again
     assert db.execute("select content, status from memories order by 1, 2").fetchall() == [
         ("Hello", "active"), ("Hello", "merged"), ("Hello there", "merged"),
     ]  # fmt: skip
@@ -238,7 +238,7 @@ def test_types_with_rules_of_their_own(db: DB) -> None:
     settled(db)
 
 
-# What it refuses --------------------------------------------------------------------------------------------------
+# Refusals ---------------------------------------------------------------------------------------------------------
 
 
 def test_refusals(db: DB, app: Connect) -> None:
@@ -302,7 +302,7 @@ def test_a_run_that_is_not_the_last(db: DB) -> None:
     )
 
 
-def test_folds_come_apart_only_with_the_run(db: DB) -> None:
+def test_merges_of_a_rehash_are_undone_only_with_the_run(db: DB) -> None:
     ingest(db, "I use C")
     ingest(db, "I use C++")
     rehash(db, canonicalizer="flat")
@@ -313,12 +313,12 @@ def test_folds_come_apart_only_with_the_run(db: DB) -> None:
     assert "rehash_bucket" in str(error.diag.message_hint)
 
 
-# What meets -------------------------------------------------------------------------------------------------------
+# Texts that become equal ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rejected", ["I use C", "I use C++"])
 def test_a_tombstone_beside_an_active_memory(db: DB, rejected: str) -> None:
-    """It neither takes the other with it nor is lifted; the active one has the hash."""
+    """Neither affects the other; the active one has the hash."""
     ids = {text: ingest(db, text).memory_id for text in ("I use C", "I use C++")}
     (active,) = set(ids) - {rejected}
     db.execute("select reject_memory(%s, tenant_id => 'acme')", [ids[rejected]])
@@ -364,7 +364,7 @@ def test_two_tombstones(db: DB) -> None:
     assert set(states(db).values()) == {"rejected"}
     assert ingest(db, "I use C#").action == "rejected"
     settled(db)
-    # either may be lifted by itself
+    # each rejection can be undone separately
     for memory_id, other in (ids, ids[::-1]):
         db.execute(
             "select undo(event_id, tenant_id => 'acme') from memfold.ledger where action = 'rejected' and tier = 3"
@@ -379,7 +379,7 @@ def test_two_tombstones(db: DB) -> None:
 
 
 def test_an_alias_of_another_memory(db: DB) -> None:
-    """Its observations go to the text that it is now, and back."""
+    """Its observations move to the text that it equals now, and back."""
     model(db)
     db.execute("select set_policy('acme', 'default', guard => 'off')")
     a = ingest(db, "I use C", **vector(1, 1))
@@ -391,7 +391,7 @@ def test_an_alias_of_another_memory(db: DB) -> None:
     assert counters(db, a.memory_id)["observations"] == 2
     assert counters(db, b.memory_id)["observations"] == 1
     settled(db)
-    # the fold of before says nothing while it is not in force
+    # the earlier merge has no effect while it is not in force
     db.execute(
         "select undo(event_id, tenant_id => 'acme') from memory_events where method = 'vector' and action = 'merged'"
     )
@@ -408,7 +408,7 @@ def test_an_alias_of_another_memory(db: DB) -> None:
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize("back", ["rules", "run", "half-way"])
 def test_a_merge_that_comes_back_into_force(db: DB, chained: bool, back: str) -> None:
-    """The text that a rehash has taken out of another tree goes back to it, and to where that leads by now."""
+    """A text that a rehash has taken out of another tree goes back to it, and to its present root."""
     r = ingest(db, "I use C")
     m = ingest(db, "I use C++")
     c = ingest(db, "I program")
@@ -441,8 +441,8 @@ def test_a_merge_that_comes_back_into_force(db: DB, chained: bool, back: str) ->
     check(db)
 
 
-def test_a_tree_that_was_merged_while_one_of_its_texts_was_elsewhere(db: DB) -> None:
-    """Back, the text follows the fold that it was not part of when it was made."""
+def test_a_tree_merged_while_one_of_its_texts_was_in_another(db: DB) -> None:
+    """After the return, the text follows a merge made while it was away."""
     ingest(db, "I use C")
     m = ingest(db, "I use C++")
     c = ingest(db, "I program")
@@ -480,7 +480,7 @@ def test_merges_that_a_rehash_has_taken_over_never_form_a_cycle(db: DB) -> None:
             assert catalog(db) == before
 
 
-def test_texts_beneath_texts_come_apart_in_small_batches(db: DB) -> None:
+def test_nested_merges_are_separated_in_small_batches(db: DB) -> None:
     """Of three equal texts, the newest may have been merged into the middle one before that into the oldest."""
     db.execute("select set_policy('acme', 'default', canonicalizer => 'exact')")
     for n in range(10):  # in which order a rehash meets them is by their hashes
@@ -500,7 +500,7 @@ def test_texts_beneath_texts_come_apart_in_small_batches(db: DB) -> None:
 
 
 def test_an_older_text_beneath_the_newer(db: DB) -> None:
-    """The newer text has replaced the older one, which has no hash, whatever its age."""
+    """The newer text has replaced the older one, so the newer one has the hash."""
     a = ingest(db, "I use C")
     updated = db.execute(
         "select * from update_memory(%s, 'I use C++', tenant_id => 'acme')", [a.memory_id]
@@ -554,7 +554,7 @@ def test_values_of_a_slot(db: DB) -> None:
     settled(db)
 
 
-def test_nothing_is_left_of_a_text(db: DB) -> None:
+def test_a_text_whose_canonical_form_is_empty(db: DB) -> None:
     ingest(db, "+++")
     ingest(db, "C")
     before = catalog(db)
@@ -587,7 +587,7 @@ def test_opted_out_rows_stay_out(db: DB) -> None:
 
 
 def test_both_hashes_while_it_runs(db: DB) -> None:
-    """Not reached yet: a text is found by the hash of before, if it will be the same text."""
+    """A text not processed yet is found by its previous hash, if it stays the same text."""
     old = ingest(db, "I use C++")
     begin(db, canonicalizer="exact")
     assert db.execute("select memory_id, status from known_memory('I use C++', 'acme')").fetchall() == [
@@ -606,7 +606,7 @@ def test_both_hashes_while_it_runs(db: DB) -> None:
 
 
 def test_a_hash_that_is_still_taken(db: DB) -> None:
-    """The hash of a new text is that of before of another one, which makes way."""
+    """A new text gets the previous hash of another one, which gives it up."""
     db.execute("select set_policy('acme', 'default', canonicalizer => 'flat')")
     plus = ingest(db, "c++")
     begin(db, canonicalizer="prose")
@@ -622,7 +622,7 @@ def test_a_hash_that_is_still_taken(db: DB) -> None:
 
 
 @pytest.mark.parametrize("way", ["ingest", "update", "judge"])
-def test_a_text_that_another_one_stands_for(db: DB, way: str) -> None:
+def test_a_stale_alias_gives_up_its_hash(db: DB, way: str) -> None:
     """The stale text gives up the hash and is separated: the arriving text is then not new."""
     model(db)
     db.execute(
@@ -654,7 +654,7 @@ def test_a_text_that_another_one_stands_for(db: DB, way: str) -> None:
 
 
 def test_texts_that_change_places(db: DB) -> None:
-    """Each has the hash that the other will have."""
+    """Each has the other's future hash."""
     db.execute("select set_policy('acme', 'default', canonicalizer => 'exact', key_fields => '{subject}')")
     # by exact/1 'a b' and 'a  b' are two; no profile makes them change places, so the keys do
     ingest(db, "x", subject="s")
@@ -735,7 +735,7 @@ def test_a_writer_that_waited_for_the_rules(db: DB, connect: Connect) -> None:
 
 
 def test_a_row_that_someone_holds(db: DB, connect: Connect) -> None:
-    """It does not keep writers of the bucket waiting for a transaction that does not end."""
+    """Writers of the bucket do not wait behind an open transaction."""
     ingest(db, "I use C")
     ingest(db, "I use C++")
     holder, worker = connect(), connect()
@@ -843,7 +843,7 @@ def test_at_random(db: DB, seed: int) -> None:
     rehash(db, undo_run_id=undo[0])
     settled(db)
     if not history.rehashes:
-        # (what an earlier rehash had folded, and this one has parted, is merged again by the present rules)
+        # (texts that an earlier rehash merged, and this one separated, are merged again by the present rules)
         assert catalog(db) == before
 
 
@@ -864,7 +864,7 @@ def write(db: DB, chosen: random.Random) -> int:
     return 1
 
 
-def test_beside_writers(db: DB, connect: Connect) -> None:
+def test_concurrent_with_writers(db: DB, connect: Connect) -> None:
     texts = [{"content": f"fact {n}{mark}"} for n in range(30) for mark in ("", "+", " -")]
     db.execute("select count(*) from ingest_memories(%s, 'acme')", [json.dumps(texts)])
     with writers([connect() for _ in range(8)], write) as written:
@@ -916,7 +916,7 @@ def test_a_server_that_is_killed(own_cluster: servers.Cluster) -> None:
         assert [row[0] for row in runs(db)] == ["done"]
         settled(db)
         row = db.execute("select sum(observations) from memory_totals").fetchone()
-        # a call whose answer the crash has taken may have been committed or not
+        # a call whose answer was lost in the crash may have been committed or not
         assert row is not None
         assert len(texts) + written.taken <= row[0] <= len(texts) + written.taken + 2 * len(connections)
         assert db.execute("select count(*) from memories where status = 'active'").fetchone() == (80,)

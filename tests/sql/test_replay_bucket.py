@@ -1,4 +1,4 @@
-"""replay_bucket: the results if a bucket's texts arrived again. It leaves nothing behind."""
+"""replay_bucket: the results if a bucket's texts arrived again. It writes nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def replay(db: DB, arguments: str = "") -> list[tuple[Any, ...]]:
     ).fetchall()
 
 
-def test_as_it_came(db: DB) -> None:
+def test_replaying_by_the_same_rules_changes_nothing(db: DB) -> None:
     """Replaying a bucket by the rules under which it was filled changes nothing."""
     model(db)
     db.execute("select memfold.set_policy('acme', 'default', neighbours => 7)")
@@ -94,7 +94,7 @@ def test_who_may(db: DB) -> None:
 
 
 def test_metadata_and_links_count(db: DB) -> None:
-    """What belongs to the identity of a text, and the names that the bucket has linked, are as when it came."""
+    """The fields of a text's identity, and the bucket's linked names, are those of its first arrival."""
     model(db)
     db.execute("select memfold.set_policy('acme', 'default', metadata_keys => '{place}', merge_veto => 0)")
     db.execute("select memfold.link_subject('Anna', 'Anna Maier', 'acme', 'default')")

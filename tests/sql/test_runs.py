@@ -1,4 +1,4 @@
-"""Runs: what ends one, and what ends with one."""
+"""Runs: when they end, and what ends with them."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def test_a_run_is_open_while_a_judge_holds_its_last_question(db: DB) -> None:
     vim(db)
     run_id = run_consolidation(db)
     assert one(db, "select count(*) from claim_judgements('w', 'acme')") == 1
-    # as the next part of a sweep does, or the end of an approval
+    # as the next part of a sweep, or the end of an approval, does
     db.execute("select memfold_internal._end_run('acme', %s, '{}')", [run_id])
     assert db.execute("select status, ended_at from runs").fetchall() == [("open", None)]

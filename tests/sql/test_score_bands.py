@@ -38,7 +38,7 @@ def scored(db: DB) -> DB:
         (FAR, "merged", "score 0.9500"),
         (MIDDLE, "escalated", "score 0.5000"),
         (NEAR, "inserted", None),
-        (OFF, "inserted", None),  # below the cosine from which on a neighbour is a candidate
+        (OFF, "inserted", None),  # below candidate_threshold
     ],
 )
 def test_the_score_decides(scored: DB, degrees: float, action: str, reason: str | None) -> None:
@@ -72,8 +72,8 @@ def test_the_best_score_is_taken(scored: DB) -> None:
     check(scored)
 
 
-def test_what_is_only_reported_is_not_scored(scored: DB) -> None:
-    """A neighbour below the cosine of candidates may be similar, and no more."""
+def test_neighbours_that_are_only_reported_are_not_scored(scored: DB) -> None:
+    """A neighbour below candidate_threshold may be reported as similar, no more."""
     set_columns(scored, "policies", similar_threshold=0.2)
     old = ingest(scored, TEXTS[0], **angle(0))
     found = ingest(scored, TEXTS[1], **angle(OFF))
@@ -144,8 +144,8 @@ def test_a_sweep_goes_by_it(scored: DB) -> None:
     check(scored)
 
 
-def test_what_is_shown_as_one_depends_on_the_cosine(scored: DB) -> None:
-    """search_memories() compares cosines, as before: a score is of texts that arrive."""
+def test_collapsing_depends_on_the_cosine(scored: DB) -> None:
+    """search_memories() compares cosines, as before: scores are for arriving texts."""
     store(scored, "User likes tea", **angle(0))
     store(scored, "The user enjoys tea", **angle(NEAR))
     found = rows(
@@ -162,7 +162,7 @@ def test_paraphrases_that_race_leave_one_memory(scored: DB, connect: Callable[..
         "create or replace function memfold_internal._score_of_a_test(features double precision[]) returns double precision"
         " language sql immutable strict return 0.95"
     )
-    # of whom may merge: which words keep two apart is not what is shown here
+    # only the score decides: words that keep texts apart are tested elsewhere
     scored.execute("select set_policy('acme', guard => 'off')")
     verbs = ("likes", "enjoys", "loves", "adores", "fancies", "relishes", "is fond of", "is keen on")
     start = threading.Barrier(len(verbs))

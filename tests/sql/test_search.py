@@ -46,7 +46,7 @@ def store(db: DB) -> DB:
 
 @pytest.fixture
 def coffee(db: DB) -> dict[str, list[str]]:
-    """Its texts by kind, in a bucket under its preset, whose judge is not there."""
+    """Its texts by kind, in a bucket with its preset and without a judge."""
     db.execute("select memfold.register_embedding_model('all-MiniLM-L6-v2', 384)")
     db.execute("select memfold.set_policy('acme', preset => 'store_and_load')")
     db.execute("select memfold.set_policy('acme', on_ambiguous => 'insert')")
@@ -81,7 +81,7 @@ def test_seven_paraphrases_of_two_facts_are_shown_as_two(
     check(db)
 
 
-def test_what_contradicts_a_paraphrase_is_shown_with_it(db: DB, coffee: dict[str, list[str]]) -> None:
+def test_a_contradiction_of_a_paraphrase_is_shown_with_it(db: DB, coffee: dict[str, list[str]]) -> None:
     remember(db, coffee["contradiction"] + coffee["flat white"] + coffee["pour-over"] + coffee["other"])
     query = real("What coffee does the user like?")
     found = groups(search(db, query, embedding_model="all-MiniLM-L6-v2", show_collapsed=True))
@@ -147,7 +147,7 @@ FILTERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 
 
 def test_filters(store: DB) -> None:
-    """However many of those that do not pass are nearer."""
+    """However many nearer memories the filter excludes."""
     for number, (given, passes, fails) in enumerate(FILTERS):
         bucket = f"b{number}"
         for n in range(12):
@@ -161,7 +161,7 @@ def test_filters(store: DB) -> None:
 
 
 def test_an_alias_is_found_by_what_its_memory_is(store: DB) -> None:
-    """Filters are of what is shown."""
+    """Filters apply to the shown memory."""
     root = ingest(store, "User likes Vim", memory_type="habit", session_id="s1", **vector(0.5))
     alias = ingest(store, "Vim is the user's editor", memory_type="fact", session_id="s2", **vector(1.0))
     store.execute(
@@ -244,7 +244,7 @@ def test_large_buckets(db: DB, app: Connect) -> None:
         best = rare[np.argsort(-near[rare])[:5]]
         assert set(found(text(query), max_results=5, metadata={"rare": True})) == {ids[i] for i in best}
     assert hits >= 195
-    # exact again, by what leads to few
+    # exact again, by a filter that few pass
     with Scans(mine) as scans:
         assert found(oldest, memory_type="fact", subject="no one", predicate="likes") == []
         assert found(oldest, session_id="none") == []
@@ -264,18 +264,18 @@ def test_a_scope_of_a_large_bucket_is_searched_exactly(store: DB) -> None:
     assert texts(search(store, memory_type="fact", **slot)) == ["Ann likes tea"]
 
 
-# What is shown as one -------------------------------------------------------------------------------------------
+# Collapsed results ----------------------------------------------------------------------------------------------
 
 
 def near(db: DB, *contents: str, **fields: Any) -> list[Any]:
-    """Memories so near one another that only their cheap facts keep them apart."""
+    """Memories so near one another that only their fields keep them apart."""
     return [
         ingest(db, content, **vector(0.99 - n / 1000), **fields).memory_id
         for n, content in enumerate(contents)
     ]
 
 
-def test_what_says_the_same_is_shown_once(store: DB) -> None:
+def test_memories_that_say_the_same_are_shown_once(store: DB) -> None:
     first, second, third = near(store, "User likes tea", "User likes tea very much", "The user likes tea")
     (row,) = search(store)
     assert row["memory_id"] == second
@@ -343,7 +343,7 @@ def test_the_guard_keeps_apart(store: DB) -> None:
     assert len(search(store)) == 1
 
 
-def test_what_was_judged_apart_stays_apart(db: DB) -> None:
+def test_pairs_judged_distinct_stay_apart(db: DB) -> None:
     model(db)
     keep(db, on_ambiguous="judge", conflict="keep_both")
     for verdict, together in (("contradiction", False), ("distinct", False), ("unsure", True), (None, True)):
@@ -395,7 +395,7 @@ def test_search_does_not_repeat_an_undone_merge(db: DB) -> None:
 
 
 def test_values_of_one_slot_are_not_one(db: DB) -> None:
-    """Even where nothing in them can be compared."""
+    """Even without objects to compare."""
     model(db)
     keep(db, conflict="keep_both")
     db.execute("select memfold.set_predicate('lives_in', 'acme')")
@@ -413,7 +413,7 @@ def test_each_must_say_the_same_as_all(store: DB) -> None:
     ingest(store, "bb", embedding="[0.9,0.43589,0,0]", embedding_model="m")
     ingest(store, "c", embedding="[0.62,0.7846,0,0]", embedding_model="m")
     assert [set(group) for group in groups(search(store, show_collapsed=True))] == [{"a", "bb"}, {"c"}]
-    # from the other end it is b and c that meet first
+    # from the other end b and c are compared first
     assert groups(search(store, "[0.5,0.866,0,0]", show_collapsed=True)) == [{"c", "bb"}, {"a"}]
 
 
@@ -431,7 +431,7 @@ SHOWN: list[tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]] = [
 ]
 
 
-def test_which_one_is_shown(store: DB) -> None:
+def test_which_text_of_a_group_is_shown(store: DB) -> None:
     """In either order of rank and of arrival."""
     for number, (shown, hidden) in enumerate(SHOWN):
         for turn, order in enumerate([(shown, hidden), (hidden, shown)]):
@@ -443,7 +443,7 @@ def test_which_one_is_shown(store: DB) -> None:
             assert (row["content"], row["collapsed_count"]) == (shown[0], 1)
 
 
-def test_it_looks_further_where_one_fact_crowds_the_rest_out(store: DB) -> None:
+def test_search_widens_when_one_fact_crowds_out_the_rest(store: DB) -> None:
     store.execute("select memfold.set_policy('acme', guard => 'off')")
     for n in range(100):
         ingest(store, f"User likes tea {n}", **vector(1 - n / 1000))
@@ -451,7 +451,7 @@ def test_it_looks_further_where_one_fact_crowds_the_rest_out(store: DB) -> None:
         ingest(store, f"User likes {drink}", **vector(0.5, axis=axis))
     found = search(store, max_results=3)
     assert [row["collapsed_count"] for row in found] == [99, 0, 0]
-    # but not without end: 48 times as many as are wanted
+    # but within a limit: 48 times as many as requested
     assert [row["collapsed_count"] for row in search(store, max_results=2)] == [95]
 
 
@@ -548,7 +548,7 @@ def test_touch_counts_what_is_shown(store: DB) -> None:
     search(store)
     assert counts() == [0, 2, 1]
     search(store, touch=False)
-    search(store, as_of="now()")  # looks back
+    search(store, as_of="now()")  # a search of the past
     with store.transaction():
         store.execute("set transaction read only")
         assert len(search(store)) == 2
@@ -665,8 +665,8 @@ def test_tenants(store: DB, app: Connect) -> None:
     assert error.value.sqlstate == "MF002"
 
 
-def test_the_shape_of_the_call(store: DB) -> None:
-    """The natural call, by place."""
+def test_the_usual_call_with_positional_arguments(store: DB) -> None:
+    """The usual call, with positional arguments."""
     near(store, "User likes tea")
     row = store.execute(
         "select content, score > 0, collapsed_count from memfold.search_memories(%s, 'm', 'acme', 'default', 5)",
@@ -676,8 +676,8 @@ def test_the_shape_of_the_call(store: DB) -> None:
     assert uuid.UUID(str(search(store)[0]["memory_id"]))
 
 
-def test_of_several_buckets_the_strictest_threshold_counts(db: DB) -> None:
-    """What one of them would show apart is not hidden by another's threshold."""
+def test_the_strictest_threshold_of_several_buckets_applies(db: DB) -> None:
+    """A result that one bucket's threshold would show is not hidden by another's."""
     model(db)
     for bucket, threshold, content, cosine in (
         ("a", 0.99, "Alice likes green tea", 1),

@@ -1,4 +1,4 @@
-"""max_session_repeats: a session that says one thing again and again is refused, and leaves nothing."""
+"""max_session_repeats: repeated statements of one session are refused, and leave nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_loop_is_refused(db: DB) -> None:
     assert ingest(db, "User likes tea").action == "merged"
     assert ingest(db, "User likes coffee", session_id="s").action == "inserted"
     assert ingest(db, "User likes tea", session_id="s", origin="recalled").action == "merged"
-    # what was undone does not count; a repeated key gets its answer again
+    # undone statements do not count; a repeated key gets its answer again
     db.execute("select undo(%s, tenant_id => 'acme')", [said[1].event_id])
     last = ingest(db, "User likes tea", session_id="s", idempotency_key="k")
     assert ingest(db, "User likes tea", session_id="s", idempotency_key="k") == last
@@ -103,7 +103,7 @@ def test_batches_refuse_what_singles_refuse(db: DB, seed: int) -> None:
             if rnd.random() < 0.2:
                 candidate |= {"subject": "Ann", "predicate": "works_at", "object": candidate["content"]}
             if rnd.random() < 0.3:
-                # a key is one call's
+                # a key belongs to one call
                 candidate["idempotency_key"] = f"{rnd.randrange(3)} {json.dumps(candidate)}"
             candidates.append(candidate)
         singles = []

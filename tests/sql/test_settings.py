@@ -1,4 +1,4 @@
-"""Settings of the caller's session: none of them changes what is decided, in a session that is new or one that is warm."""
+"""Settings of the caller's session: none of them changes a decision, in a new session or a warm one."""
 
 from __future__ import annotations
 
@@ -218,9 +218,9 @@ def test_no_setting_changes_a_decision(db: DB, connect: Connect) -> None:
                 (name, "cold" if session is cold else "warm", part, found[part], expected[part])
                 for part in expected
                 if found[part] != expected[part]
-                # which asks for this error where row level security would leave rows out: nothing is decided
+                # this setting asks for an error where row-level security would hide rows: nothing is decided
                 and not (name == "rows" and found[part] in ("42501", []))
-                # which fires no triggers: a plain row has no rules then
+                # this setting fires no triggers: a plain row has no rules then
                 and not (name == "replica" and part == "plain")
             ]
         cold.close()
@@ -257,7 +257,7 @@ def test_no_string_depends_on_a_setting(db: DB) -> None:
 @pytest.mark.one_server
 @pytest.mark.parametrize("way", ["alembic", "extension"])
 def test_strings_of_an_installation(make: Make, extension_available: bool, way: str) -> None:
-    """The database may say how strings are read: memfold is installed, and decides, as everywhere."""
+    """The database may set how strings are read: memfold installs and decides as everywhere."""
     if way == "extension" and not extension_available:
         pytest.skip("CREATE EXTENSION memfold does not work on this server")
     dsn = make()

@@ -116,7 +116,7 @@ def test_without_objects_too(slot: DB) -> None:
 
 
 def test_a_paraphrase_without_an_object_is_compared(slot: DB) -> None:
-    """An object that is not given is no other value."""
+    """A missing object is not another value."""
     says(slot, "drives a Golf", 1, "Golf", **vector(1.0))
     found = says(slot, "drives the Golf", 2, **vector(0.99, axis=2))
     assert (found.action, found.tier) == ("merged", 2)
@@ -146,7 +146,7 @@ def test_a_predicate_declared_late(db: DB) -> None:
 
 
 def test_more_than_one_call_takes_up(db: DB) -> None:
-    """What the call leaves, maintenance or the same call again takes up; what is stated goes by the rule at once."""
+    """Maintenance, or the same call again, processes what a call leaves; new statements follow the rule at once."""
     db.execute("select ingest_memories(jsonb_agg(jsonb_build_object('content', 'at ' || n, 'subject', 'Ida ' || n % 600,"
                " 'predicate', 'lives_in', 'object', n::text)), 'acme') from generate_series(1, 1200) as n")  # fmt: skip
     run = db.execute("select set_predicate('lives_in', 'acme')").fetchone()
@@ -159,7 +159,7 @@ def test_more_than_one_call_takes_up(db: DB) -> None:
 
 
 def test_a_contradiction_of_a_value_that_waits_for_the_rule(slot: DB) -> None:
-    """While its run is open, nobody knows by which rule a value has its times; nor those of what it excludes."""
+    """While its run is open, it is unknown by which rule a value, or one that it excludes, has its times."""
     free = ingest(
         slot, "Ida is a nomad", observed_at="2026-01-05", valid_from="2026-01-05", valid_until="2026-01-20"
     )
@@ -185,7 +185,7 @@ def test_a_contradiction_of_a_value_that_waits_for_the_rule(slot: DB) -> None:
 def test_a_rule_waits_for_those_who_decide_by_the_one_before(
     slot: DB, connect: Connect, writer: str, rule: str
 ) -> None:
-    """A slot that nobody sees yet would keep its timeline."""
+    """A slot not visible yet would keep its timeline."""
     other = connect()
     with other.transaction():
         if writer == "single":
@@ -229,7 +229,7 @@ def test_a_name_that_was_linked_by_mistake(slot: DB) -> None:
     check(slot)
 
 
-def test_what_the_policy_has_answered_is_not_asked(slot: DB) -> None:
+def test_a_pair_decided_by_the_policy_is_not_asked_about(slot: DB) -> None:
     """keep_both: with vectors at once, and late."""
     slot.execute("select set_predicate('lives_in', 'acme', conflict => 'keep_both')")
     for bucket, late in (("at once", False), ("late", True)):
@@ -277,7 +277,7 @@ def test_a_pruned_text_that_is_stated_again_is_compared(slot: DB) -> None:
 
 
 def test_a_merge_with_a_value_that_had_an_end(slot: DB) -> None:
-    """Of two texts that become one value, the one stated last says for how long it holds."""
+    """If two texts become one value, the last statement sets its validity."""
     golf, polo = says(slot, "a Golf", 1, "golf"), says(slot, "a Polo", 2, "polo", valid_until="2026-01-03")
     says(slot, "a bicycle", 5, "bicycle")
     before = [["a Golf"], ["a Polo"], ["a Golf"], ["a bicycle"]]

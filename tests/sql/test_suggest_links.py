@@ -55,7 +55,7 @@ def test_five_people_by_four_names(db: DB) -> None:
     recall = len(aliases & pairs(db)) / len(aliases)
     assert (precision, recall) == (1.0, 1.0), found
     before = state(db)
-    # some are said already by what was linked before them
+    # some are implied by earlier links
     runs = list(dict.fromkeys(link(db, alias, name) for _, alias, name, _, _ in found))
     assert shown(db) == expected
     assert suggested(db) == []
@@ -114,7 +114,7 @@ def test_dissimilar_names_are_suggested_by_their_facts(db: DB) -> None:
 
 
 @pytest.mark.parametrize(("names", "found"), [(20, True), (21, False)])
-def test_what_many_names_state_is_not_evidence(db: DB, names: int, found: bool) -> None:
+def test_facts_stated_of_many_names_are_not_evidence(db: DB, names: int, found: bool) -> None:
     firsts, lasts = ("Ann", "Bea", "Cy", "Dan", "Eve"), ("Fox", "Gray", "Hall", "Iles", "Jones")
     people = [f"{first} {last}" for first in firsts for last in lasts]
     for text in ("likes tea", "owns a boat"):

@@ -1,4 +1,4 @@
-"""The SQL surface, pinned: what applications call and read, who may, and the SQLSTATEs they can meet.
+"""The pinned SQL surface: what applications call and read, who may, and the SQLSTATEs they can get.
 
 A change shows as a difference to tests/data/surface.txt; ``pytest tests/sql/test_surface.py --pin`` rewrites it, for
 review. tests/install/test_upgrade.py says what a release may not take away.

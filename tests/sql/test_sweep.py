@@ -25,7 +25,7 @@ def texts(db: DB, status: str = "active") -> list[str]:
     ]
 
 
-def test_the_present_thresholds_over_what_is_there(db: DB) -> None:
+def test_current_thresholds_apply_to_stored_memories(db: DB) -> None:
     """Above 0.92 a clean pair folds, a raised guard asks; from 0.85 on it is asked; below nothing is done."""
     model(db)
     storing(db)
@@ -55,7 +55,7 @@ def test_the_present_thresholds_over_what_is_there(db: DB) -> None:
     ]
     assert counters(db, a)["observations"] == 2
     assert texts(db, "merged") == ["The user likes tea"]
-    assert sweep(db, dry_run=False) == [], "what waits is not asked again"
+    assert sweep(db, dry_run=False) == [], "an open question is not asked again"
     assert e is not None
     check(db)
     db.execute("select undo_run(%s, tenant_id => 'acme')", [done[0]["run_id"]])
@@ -112,7 +112,7 @@ def test_every_member_against_the_representative(db: DB) -> None:
         ({"on_ambiguous": "insert"}, None, {"merge", "keep"}),
     ],
 )
-def test_what_is_unclear_goes_where_the_policy_says(
+def test_unclear_pairs_follow_the_policy(
     db: DB, options: dict[str, str], kind: str | None, actions: set[str]
 ) -> None:
     model(db)

@@ -1,4 +1,4 @@
-"""One text for several memories: the prompt, and the way from the question to the memory that holds the text."""
+"""One text for several memories: the prompt, and the path from the question to the memory with the text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def question(*texts: str, kind: str = "synthesis") -> Question:
     )
 
 
-# --- what the model is told -------------------------------------------------------------------------------------
+# --- the prompt -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("texts", [COFFEE[:2], COFFEE])
@@ -138,7 +138,7 @@ def test_a_text_without_a_word(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["C", "C++", "7", "茶", "👍", "no."])
-def test_a_text_with_one(text: str) -> None:
+def test_a_text_with_a_word(text: str) -> None:
     assert not is_wordless(text)
     assert answers(question(*COFFEE[:2]), {"merged_text": text}).merged_text == text
 
@@ -163,7 +163,7 @@ def current(db: DB) -> list[str]:
 
 
 def fan(db: DB, preset: str, *texts: str) -> list[UUID]:
-    """Memories that were there before dedup, near enough to be asked about and too far apart to merge."""
+    """Memories stored without dedup, near enough to be asked about and too far apart to merge."""
     db.execute("select register_embedding_model('m', 4, 0.92, 0.85)")
     storing(db)
     made = [
@@ -238,7 +238,7 @@ def test_the_clients_judge_may_answer_a_cluster(db: DB, dsn: str) -> None:
     check(db)
 
 
-def test_what_is_two_facts_stays_two(db: DB, dsn: str) -> None:
+def test_two_facts_stay_two(db: DB, dsn: str) -> None:
     fan(db, "store_and_load", "User likes flat white", BROKEN)
     rows(db, "select * from consolidate('acme', 'default', dry_run => false)")
     with ChatServer(writing_model) as server:

@@ -48,7 +48,7 @@ def state(error: pytest.ExceptionInfo[psycopg.Error]) -> str | None:
 
 
 @pytest.mark.core
-def test_every_tenant_table_is_walled(db: DB) -> None:
+def test_every_tenant_table_has_forced_row_level_security(db: DB) -> None:
     rows = db.execute(
         "select relname, relrowsecurity and relforcerowsecurity from pg_class c"
         " where relnamespace = 'memfold'::regnamespace and relkind = 'r' and exists ("
@@ -187,7 +187,7 @@ def test_a_role_bound_to_a_tenant(two_tenants: DB, db: DB, connect: Callable[...
     try:
         login = connect(user=role)
         login.execute("set memfold.tenant_id = 'acme'")
-        # without a row it reaches nothing
+        # without a row in tenant_roles it sees nothing
         assert login.execute("select count(*) from memories").fetchone() == (0,)
         with pytest.raises(psycopg.Error) as error:
             ingest(login, "User likes Vim")
@@ -365,7 +365,7 @@ def test_an_agent_has_no_rules_links_maintenance_or_erasure(
         for table in ("policies", "antonyms", "links", "memories", "memory_events"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 login.execute(f"delete from memfold.{table}".encode())
-        # and what it reads, by every view
+        # it may read every view
         views = db.execute(
             "select relname from pg_class where relnamespace = 'memfold'::regnamespace and relkind = 'v'"
         ).fetchall()
@@ -429,7 +429,7 @@ def nodes(plan: dict[str, Any]) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.new_database
-def test_walls_use_the_same_indexes(two_tenants: DB, db: DB, app: App) -> None:
+def test_policies_use_the_same_indexes(two_tenants: DB, db: DB, app: App) -> None:
     """The plans of a superuser, whom no policy binds, are those of memfold's functions and those of applications."""
     db.execute(FILL)
     db.execute("analyze")
@@ -455,8 +455,8 @@ def test_walls_use_the_same_indexes(two_tenants: DB, db: DB, app: App) -> None:
     assert different == {}
 
 
-def test_with_a_policy_removed_the_wall_is_down(two_tenants: DB, db: DB, app: App) -> None:
-    """The tests above would notice: this is what they look for."""
+def test_without_row_level_security_other_tenants_are_visible(two_tenants: DB, db: DB, app: App) -> None:
+    """The tests above would notice this."""
     db.execute("alter table memfold.memories disable row level security")
     seen = app("acme").execute("select distinct tenant_id from memories").fetchall()
     assert {row[0] for row in seen} == {"acme", "globex"}

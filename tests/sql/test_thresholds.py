@@ -129,7 +129,7 @@ def test_anchors_give_a_model_like_minilm_its_thresholds(db: DB) -> None:
 
 
 def test_anchors_follow_a_model_whose_cosines_are_all_high(db: DB) -> None:
-    """As those of multilingual-e5-small, of which two texts that have nothing in common have 0.8."""
+    """Like those of multilingual-e5-small, where unrelated texts have 0.8."""
     registered(db, "m")
     made = measure(db, anchors(lambda pair: 0.8 + pair["cosine"] / 5))
     assert made["merge_threshold"] == pytest.approx(0.8 + 0.92 / 5, abs=0.001)
@@ -180,7 +180,7 @@ def test_it_is_a_calibration_that_can_be_undone(db: DB) -> None:
         ({}, "MF035"),
     ],
 )
-def test_what_is_no_anchor_is_refused(db: DB, pairs: Any, state: str) -> None:
+def test_invalid_anchors_are_refused(db: DB, pairs: Any, state: str) -> None:
     registered(db, "m")
     raises(state, measure, db, pairs)
     assert thresholds(db) == (None, 0.95)
@@ -214,8 +214,8 @@ def test_in_a_batch_a_cosine_at_the_threshold_is_enough(
     check(db)
 
 
-def test_of_facts_about_nobody_the_newest_thousand_are_compared(db: DB) -> None:
-    """Neither subject nor predicate says what they are about: such a scope has no end."""
+def test_only_the_newest_thousand_facts_without_a_subject_are_compared(db: DB) -> None:
+    """Without subject and predicate, a scope can grow without limit."""
     model(db)
     tea = ingest(db, "User likes tea", **vector(1.0))
 

@@ -49,7 +49,7 @@ def test_a_b_a(slot: DB) -> None:
 
 
 def test_a_value_in_other_words_is_current_again_when_the_other_expires(slot: DB) -> None:
-    """Also from a day on which nobody said anything, and whether the words are merged or taken apart."""
+    """Also from a day without a statement, and whether the texts are merged or unmerged."""
     a = says(slot, "VW", "01-01")
     says(slot, "Stripe", "02-01", valid_until="2026-03-01")
     says(slot, "VW", "05-01")
@@ -64,7 +64,7 @@ def test_a_value_in_other_words_is_current_again_when_the_other_expires(slot: DB
     check(slot)
 
 
-def test_what_a_person_stated_in_words_that_are_withdrawn_is_stated_no_more(slot: DB) -> None:
+def test_a_persons_statement_ends_when_its_text_is_withdrawn(slot: DB) -> None:
     a = says(slot, "VW", "01-01")
     c = says(slot, "Stripe", "02-01")
     told = timeline(slot)
@@ -80,7 +80,7 @@ def test_what_a_person_stated_in_words_that_are_withdrawn_is_stated_no_more(slot
 
 
 def test_texts_that_stood_for_a_value_are_on_no_timeline_of_their_own(db: DB) -> None:
-    """Two, restated as aliases of a slot's value and then unfolded, have nothing to do with one another."""
+    """Two texts that were restated as aliases of a slot's value, then unmerged, are unrelated."""
     texts = ("Ann builds cars", "Ann has a Golf")
     # no slot yet: undoing these merges contests nothing
     said = says(db, "VW", "01-01").memory_id
@@ -123,7 +123,7 @@ def test_values_in_texts_of_another_scope(db: DB) -> None:
         check(db)
     active = db.execute("select memory_id from memories where status = 'active' order by 1").fetchall()
     assert [row[0] for row in active] == sorted(texts, key=str)
-    # current from their first statement on, like everything of no slot
+    # current from their first statement on, like every memory without a slot
     assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
 
 
@@ -234,7 +234,7 @@ def test_predicates_are_many_valued_unless_said(db: DB) -> None:
         assert result.action == "inserted"
     assert db.execute("select count(*) from memory_intervals").fetchone() == (0,)
     db.execute("select set_predicate(' Lived_In ', 'acme')")
-    assert current(db) == ["Rome"], "what is stored is taken up"
+    assert current(db) == ["Rome"], "stored memories are processed"
     third = ingest(db, "Ann has lived in Oslo", subject="Ann", predicate="LIVED_IN", object="Oslo")
     assert third.action == "superseded"
     check(db)

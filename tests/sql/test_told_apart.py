@@ -45,7 +45,7 @@ def test_a_model_that_says_distinct_leaves_one_value_current(db: DB, confidence:
     assert rows(db, "select verdict from judgements") == [
         {"verdict": "distinct" if confidence > 0.75 else "unsure"}
     ]
-    # a later value retires the one that holds
+    # a later value supersedes the current one
     later = employer(db, "User teaches", "2026-06-01", 0.1)
     assert (later.action, later.superseded_id) == ("superseded", newer.memory_id)
     assert statuses(db, older, newer, later) == ["superseded", "superseded", "active"]
@@ -56,7 +56,7 @@ def test_a_model_that_says_distinct_leaves_one_value_current(db: DB, confidence:
 @pytest.mark.parametrize("verdict", ["contradiction", "distinct"])
 @pytest.mark.parametrize("plain", [(True, True), (False, True)])
 def test_values_that_a_plain_insert_has_brought(db: DB, verdict: str, plain: tuple[bool, bool]) -> None:
-    """They are asked about as soon as they have vectors, which may be before maintenance sees to them."""
+    """They are asked about as soon as they have vectors, which may be before maintenance processes them."""
     model(db)
     db.execute("select set_predicate('employer', 'acme')")
     ids: list[UUID] = []
@@ -106,7 +106,7 @@ def test_distinct_values_under_the_other_policies(
     check(db)
 
 
-def test_of_distinct_texts_of_one_value_the_last_is_shown(db: DB) -> None:
+def test_the_last_of_several_distinct_texts_of_one_value_is_shown(db: DB) -> None:
     model(db)
     db.execute("select set_predicate('employer', 'acme')")
     one = employer(db, "User works for VW", "2026-01-01", 1, object="VW")
@@ -162,7 +162,7 @@ def quiet(db: DB) -> None:
 
 
 @pytest.mark.parametrize("judge", [True, False])
-def test_what_was_approved_and_undone_is_not_asked_again(db: DB, judge: bool) -> None:
+def test_approved_merges_that_were_undone_are_not_asked_about_again(db: DB, judge: bool) -> None:
     four(db)
     run_id = asked_by(db, "consolidate")[0]["run_id"]
     if judge:
@@ -198,7 +198,7 @@ def test_a_sweep_leaves_merges_alone_that_a_person_undid(db: DB, whole: bool) ->
 
 
 def test_two_clusters_of_one_run_are_not_told_apart_from_each_other(db: DB) -> None:
-    """Only what was one memory is."""
+    """Only texts of one memory are recorded as distinct."""
     four(db)
     for k, number in enumerate(NUMBERS):
         store(db, f"Coffee is bad, says number {number}", **angle(60 + 5 * k))
@@ -212,8 +212,8 @@ def test_two_clusters_of_one_run_are_not_told_apart_from_each_other(db: DB) -> N
     assert texts == {("Cof", "Tea")}
 
 
-def test_the_end_of_a_session_leaves_alone_what_was_undone(db: DB) -> None:
-    """And what waits for an answer, or had one."""
+def test_end_session_does_not_repeat_undone_merges(db: DB) -> None:
+    """Including pairs that wait for an answer, or had one."""
     storing(db, guard="off")
     for word in ("always", "today", "again", "usually"):
         store(db, f"the grip force of the arm is strong {word}", session_id="s")

@@ -80,7 +80,7 @@ def test_the_ledger_says_what_can_be_undone(db: DB, seed: int) -> None:
             db.execute("call memfold.rehash_bucket('acme', 'default', 'flat')")
 
 
-def test_a_life_goes_on_after_undos(db: DB) -> None:
+def test_random_calls_continue_after_undos(db: DB) -> None:
     """Undone, then folded, retired and restated again, then undone again."""
     model(db)
     db.execute("select set_predicate('works_at', 'acme')")
@@ -93,7 +93,7 @@ def test_a_life_goes_on_after_undos(db: DB) -> None:
     check(db)
 
 
-def test_everybody_at_once(db: DB, connect: Connect) -> None:
+def test_six_connections_at_once(db: DB, connect: Connect) -> None:
     """6 connections do all of it to one bucket: only what may be retried is raised, and the ledger explains the end."""
     model(db)
     db.execute("select set_predicate('works_at', 'acme')")
@@ -156,7 +156,7 @@ def open_judgements(db: DB) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.core
-def test_a_merge_whose_child_lived_on(db: DB) -> None:
+def test_a_merge_whose_alias_was_restated(db: DB) -> None:
     """X is merged into R, gets 3 more observations, Y is merged (X is nearer): undoing X -> R leaves Y where it is."""
     model(db)
     r = ingest(db, "User prefers dark mode", source_turn_ids=["a"], source_confidence=0.3, **vector(1.0))
@@ -202,7 +202,7 @@ def test_an_alias_of_an_alias(db: DB) -> None:
     s = ingest(db, "Dark it must be", subject="user", **vector(1.0))
     merged = person(db, "merge_memories", r.memory_id, s.memory_id)
     t = ingest(db, "No light on my screen", subject="screen", **vector(1.0))
-    again = person(db, "merge_memories", x, t.memory_id)  # where x leads: s
+    again = person(db, "merge_memories", x, t.memory_id)  # x stands for its root s
     assert (merged.memory_id, again.memory_id) == (s.memory_id, t.memory_id)
     assert ingest(db, "The user likes dark mode best").memory_id == t.memory_id
     assert counters(db, t.memory_id)["observations"] == 5
@@ -269,7 +269,7 @@ def test_an_update(db: DB) -> None:
     assert status(db, old.memory_id) == "merged"
     undo(db, edit.event_id)
     assert (status(db, old.memory_id), status(db, edit.memory_id)) == ("active", "withdrawn")
-    # stated by itself it is a memory like any other, and can be taken away again
+    # restated, it is a memory like any other, and can be undone again
     revived = ingest(db, "User likes Vim")
     assert (revived.action, revived.tier, revived.memory_id) == ("inserted", 1, edit.memory_id)
     same(db)
@@ -357,7 +357,7 @@ def test_a_supersession_before_others(db: DB) -> None:
     assert [status(db, m.memory_id) for m in (a, b, c)] == ["superseded", "superseded", "active"]
     same(db)
     undo(db, c.event_id)
-    # VW was not told to hold beside BMW
+    # VW and BMW were not recorded as distinct
     assert [status(db, m.memory_id) for m in (a, b, c)] == ["superseded", "active", "active"]
     same(db)
     d = says(db, "Seat", "07-01")
@@ -460,7 +460,7 @@ def apart(db: DB) -> list[str]:
 
 
 def test_an_undo_is_undone_and_that_too(db: DB) -> None:
-    """The last row about an event says what holds of it; only that one can be undone."""
+    """The last row about an event decides its state; only that row can be undone."""
     model(db)
     root = ingest(db, "User prefers dark mode", source_turn_ids=["a"], **vector(1.0))
     fold = ingest(db, "The user likes dark mode best", source_turn_ids=["b"], **vector(0.95))
@@ -483,7 +483,7 @@ def test_an_undo_is_undone_and_that_too(db: DB) -> None:
             assert same(db) == merged
             assert counters(db, root.memory_id)["observations"] == 2
         check(db)
-    # the event holds, and is undone as at first
+    # the event is in force, and can be undone as before
     assert {row[1] for row in undo(db, fold.event_id)} == {"active"}
 
 
@@ -493,7 +493,7 @@ def test_a_restatement_counts_again(db: DB) -> None:
     before = same(db)
     row = db.execute("select event_id from undo(%s, 'acme')", [again.event_id]).fetchone()
     assert row is not None
-    # the next statement of the turn is the first one now, until the earlier one is back
+    # the next statement of the turn counts as the first until the earlier one is restored
     ingest(db, "User likes tea", source_turn_ids=["b"])
     undo(db, row[0])
     assert db.execute("select event_id from memory_sources where source_turn_id = 'b'").fetchone() == (

@@ -100,7 +100,7 @@ def test_a_restatement_without_validity_revives(db: DB, how: str) -> None:
     check(db)
 
 
-def test_the_latest_observation_holds(db: DB) -> None:
+def test_the_latest_observation_determines_validity(db: DB) -> None:
     made = ingest(db, TEXT, observed_at=day(5), valid_until=day(9))
     late = ingest(db, TEXT, observed_at=day(3), valid_until=day(4))
     assert validity(db, made) == (None, day(9))
@@ -117,7 +117,7 @@ def test_the_latest_observation_holds(db: DB) -> None:
         check(db)
 
 
-def test_what_was_recalled_changes_no_validity(db: DB) -> None:
+def test_recalled_text_changes_no_validity(db: DB) -> None:
     made = ingest(db, TEXT, valid_until=FAR)
     assert ingest(db, TEXT, origin="recalled").action == "merged"
     ingest(db, TEXT, origin="recalled", valid_until=day(2))
@@ -176,7 +176,7 @@ def test_a_restatement_that_has_waited_for_a_validity_revives(
     holder = connect()
     holder.execute("begin")
     ingest(holder, TEXT, valid_until=FAR)
-    # there was none when it looked for the text
+    # there was no validity when it looked for the text
     again = Call(db, connect(), restate).waits_for(holder)
     holder.execute("commit")
     again.join(60)
@@ -190,7 +190,7 @@ def test_a_restatement_that_has_waited_for_a_validity_revives(
     check(db)
 
 
-def test_of_many_statements_the_last_one_decides(db: DB) -> None:
+def test_the_last_of_many_statements_decides(db: DB) -> None:
     made = ingest(db, TEXT, observed_at=day(1))
     for n in range(9):
         ingest(
@@ -203,7 +203,7 @@ def test_of_many_statements_the_last_one_decides(db: DB) -> None:
     check(db)
 
 
-def test_erasing_its_source_takes_it_away(db: DB) -> None:
+def test_erasing_its_source_removes_the_validity(db: DB) -> None:
     made = ingest(db, TEXT, observed_at=day(1), source_turn_ids=["a"])
     ingest(db, TEXT, observed_at=day(2), valid_until=day(3), source_turn_ids=["b"])
     assert shown(db) == []
@@ -228,7 +228,7 @@ def test_expired_memories_are_pruned(db: DB) -> None:
     check(db)
 
 
-def test_it_is_told(db: DB) -> None:
+def test_validity_is_reported(db: DB) -> None:
     made = ingest(db, TEXT, observed_at=day(1), valid_from=day(2), valid_until=day(3))
     (audit,) = rows(db, "select valid_from, valid_until from memory_audit")
     assert (audit["valid_from"], audit["valid_until"]) == (day(2), day(3))

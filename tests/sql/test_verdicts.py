@@ -49,7 +49,7 @@ SHORT = "User likes tea"
 
 @pytest.mark.parametrize("kind", ["write", "review", "consolidation"])
 def test_refinement(m: DB, kind: str) -> None:
-    """The richer text becomes active: as the judge says, else the longer one."""
+    """The richer text becomes active: the judge's choice, else the longer one."""
     for older, newer, richer, keeps in (
         (SHORT, LONG, None, "newer"),
         (LONG, SHORT, None, "older"),
@@ -93,7 +93,7 @@ def test_distinct(m: DB) -> None:
 
 
 def test_the_confidence_floor(m: DB) -> None:
-    """0.75 by default: below it the answer is only a lean."""
+    """0.75 by default: below it the answer is not applied."""
     for floor, confidence, verdict in (
         (None, 0.74, "unsure"), (None, 0.75, "duplicate"), (0.9, 0.89, "unsure"), (0.9, 0.9, "duplicate"),
         (0, 0, "duplicate"),
@@ -186,7 +186,7 @@ def test_a_merge_is_synthesised_where_the_policy_says_so(m: DB) -> None:
 
 @pytest.mark.parametrize("empty", ["", None])
 def test_an_empty_merged_text(m: DB, empty: str | None) -> None:
-    """A synthesis that says nothing keeps both and warns; where no text was asked for, none is missing or used."""
+    """An empty synthesis keeps both and warns; if no text was requested, none is missing or used."""
     warnings: list[str | None] = []
     m.add_notice_handler(lambda d: warnings.append(d.message_primary))
     a, b = ingest(m, "User likes tea"), ingest(m, "User enjoys tea")
@@ -389,11 +389,11 @@ def test_a_contradiction_in_a_single_valued_slot(m: DB) -> None:
     check(m)
 
 
-# The answer meets another state than the question -------------------------------------------------------------------
+# Changes between question and answer --------------------------------------------------------------------------------
 
 
 def test_a_side_was_merged_in_the_meantime(m: DB) -> None:
-    """The question is asked again about where the two lead now; nothing is applied."""
+    """The question is asked again about the present roots; nothing is applied."""
     a, b = pair(m)
     [asked] = claim(m)
     c = ingest(m, "Tea is what the user likes", subject="tea")
@@ -542,7 +542,7 @@ def test_a_judgement_that_is_not_there(m: DB) -> None:
 
 @pytest.mark.parametrize(("subject", "action"), [("Ann", "rejected"), ("Anna", "superseded")])
 def test_a_contradiction_across_scopes_follows_the_buckets_rule(db: DB, subject: str, action: str) -> None:
-    """The predicate's own rule is of one subject's values."""
+    """The predicate's own rule is about one subject's values."""
     model(db)
     db.execute("select set_policy('acme', scope => 'bucket', conflict => 'newest_wins')")
     db.execute("select set_predicate('likes', 'acme', cardinality => 'many', conflict => 'keep_existing')")

@@ -42,7 +42,7 @@ def score(db: DB, a: str, b: str) -> float:
 
 @pytest.fixture
 def asking(db: DB) -> DB:
-    """Every pair is vetoed: these tests show where the veto applies, not how well."""
+    """Every pair is vetoed: these tests show where the veto applies, not its quality."""
     model(db)
     policy(db, "*", merge_veto=1)
     return db
@@ -70,7 +70,7 @@ def test_the_function_says_what_the_model_says(db: DB) -> None:
     table = np.concatenate(
         [lot.normal(size=(200, len(scale))) * scale, lot.integers(0, 6, size=(200, len(scale))).astype(float)]
     )
-    # at every threshold, and as little as can be to either side
+    # at every threshold, and just above and below it
     for tree in known.trees:
         for node in tree:
             if node.feature >= 0:
@@ -151,7 +151,7 @@ def test_a_vetoed_pair_is_asked_about(db: DB) -> None:
     check(db)
 
 
-def test_what_passes_merges(db: DB) -> None:
+def test_pairs_that_pass_the_veto_merge(db: DB) -> None:
     model(db)
     ingest(db, PAIR[0], **vector(1))
     new = ingest(db, PAIR[1], **vector(0.97))
@@ -159,7 +159,7 @@ def test_what_passes_merges(db: DB) -> None:
 
 
 @pytest.mark.parametrize("options", [{"merge_veto": 0}, {"merge_veto": 1, "guard": "off"}])
-def test_off_it_is_as_before(db: DB, options: dict[str, Any]) -> None:
+def test_pairs_merge_without_a_veto(db: DB, options: dict[str, Any]) -> None:
     model(db)
     policy(db, **options)
     ingest(db, PAIR[0], **vector(1))
@@ -169,14 +169,14 @@ def test_off_it_is_as_before(db: DB, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("veto", [-0.1, 1.1, "nan"])
-def test_what_is_not_a_veto(db: DB, veto: Any) -> None:
+def test_invalid_vetoes_are_refused(db: DB, veto: Any) -> None:
     with pytest.raises(psycopg.Error) as error:
         policy(db, merge_veto=veto)
     assert error.value.sqlstate == "MF017"
 
 
 def test_another_neighbour_may_merge(db: DB) -> None:
-    """As if the guard is raised: the next neighbour is compared."""
+    """As if the guard had raised a signal: the next neighbour is compared."""
     model(db)
     policy(db, merge_veto=(score(db, PAIR[1], SAME) + score(db, *PAIR)) / 2)
     nearest = ingest(db, PAIR[0], **vector(0.99, 2))
@@ -278,7 +278,7 @@ def test_a_score_in_place_of_the_cosine(asking: DB) -> None:
     assert re.fullmatch(r"score 0\.9500; veto 0\.\d\d < 1 \(veto/\d+\)", reason(asking, new))
 
 
-# who pays for it -----------------------------------------------------------------------------------------------------
+# cost ----------------------------------------------------------------------------------------------------------------
 
 
 def calls(db: DB) -> int:
@@ -300,7 +300,7 @@ def calls(db: DB) -> int:
         ("The user likes green tea", 0.97, 1),
     ],
 )
-def test_only_what_would_merge_pays(db: DB, text: str, cosine: float, asked: int) -> None:
+def test_only_pairs_that_would_merge_are_scored(db: DB, text: str, cosine: float, asked: int) -> None:
     model(db)
     for place in range(20):
         ingest(db, f"Note {place}: nothing of it is near", **vector(0.3, 1 + place % 3))
@@ -311,10 +311,10 @@ def test_only_what_would_merge_pays(db: DB, text: str, cosine: float, asked: int
         assert calls(db) == asked
 
 
-# what is told of it --------------------------------------------------------------------------------------------------
+# explanations --------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_explained(asking: DB, app: Callable[[str], DB]) -> None:
+def test_a_veto_is_explained(asking: DB, app: Callable[[str], DB]) -> None:
     ingest(asking, PAIR[0], **vector(1))
     new = ingest(asking, PAIR[1], **vector(0.97))
     lines = [row[0] for row in app("acme").execute("select memfold.explain_memory(%s)", [new.memory_id])]

@@ -73,7 +73,7 @@ def test_subject_predicate_and_object_are_words_too(way: DB) -> None:
 
 
 def test_a_long_text_is_found_by_its_beginning(way: DB) -> None:
-    """8,000 characters: else one that is stored again and again would make every search slow."""
+    """8,000 characters: otherwise a long text stated repeatedly would make every search slow."""
     ingest(way, "Kitchen " + "and so on " * 798 + "cellar" + " and so on" * 20 + " attic")
     assert len(words(way, "kitchen")) == len(words(way, "cellar")) == 1
     assert words(way, "attic") == []
@@ -138,7 +138,7 @@ def test_a_language(store: DB) -> None:
     assert "Ann was running with the dogs" not in texts(words(store, "dog runs"))
     store.execute("select set_options('acme', text_search => 'english')")
     assert texts(words(store, "dog runs"))[0] == "Ann was running with the dogs"
-    # of English the words themselves tell which to leave out
+    # for English, stop words tell which words to leave out
     assert words(store, "with the") == []
     scanned = words(store, "dog runs")
     store.execute("select create_text_index('english')")
@@ -369,7 +369,7 @@ def test_too_many_buckets(db: DB) -> None:
 
 
 def test_a_prefix_is_found_by_the_index(db: DB) -> None:
-    """Buckets are skipped through, not read: of 12,000 memories in others nothing is looked at."""
+    """Other buckets are skipped: none of their 12,000 memories is read."""
     never_analyze(db)
     db.execute(FILL.replace("%(rows)s", "12000").encode())
     for n in range(5):
@@ -455,7 +455,7 @@ def test_conditions_on_metadata(db: DB) -> None:
 
 
 def test_without_an_index_the_newest_texts_are_read_and_all_of_a_session_or_a_past_moment(store: DB) -> None:
-    """A search of the past says nothing about what it has not read: it reads everything."""
+    """A search of the past cannot report what it skipped: it reads everything."""
     moment = one(store, "select clock_timestamp()")
     limit(store, 3)
     ingest(store, "Ann has a cat", session_id="s")

@@ -14,7 +14,7 @@ CHECK_EVERY = 5
 
 
 class Comparison(Tenant):
-    """Lets the model do what the database has done, and compares all of both."""
+    """Lets the model do what the database did, and compares their complete states."""
 
     def step(self, said: Any, expect: Any) -> None:
         """Let the model do the same, then compare everything."""
@@ -26,7 +26,7 @@ class Comparison(Tenant):
         first = next((i for i, event in enumerate(events) if not event.of_rehash), len(events))
         self.world.rehashed = events[:first]
         try:
-            # what is in the way of a new text in a rehash goes before anything is decided about it
+            # in a rehash, a text in the way of a new one is moved before anything is decided
             self.world.take_over_rehashed()
             if first:
                 self.take_over_hashes()
@@ -35,10 +35,10 @@ class Comparison(Tenant):
         except RefusedError as error:
             answer = error.args[0]
         except IndexError:
-            # the model has made what the database has not: the differences say what
+            # the model has rows that the database does not: the differences show them
             answer = {}
         except AssertionError as error:
-            raise AssertionError(f"{self.told()}\nnothing that may be done: {error}") from error
+            raise AssertionError(f"{self.told()}\nnot allowed by the model: {error}") from error
         differences = [f"a rehash has done what it may not: {event}" for event in self.world.rehashed]
         differences += self.compare()
         self.take_over_hashes()

@@ -1,4 +1,4 @@
-"""What the sequences have called, and how often."""
+"""How often the sequences made each call."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.stateful.comparison import Comparison
 from tests.stateful.scopes import BUCKETS, DAY, FIRST_DAY, OFTEN, PREDICATES
 
 ALIAS = "Annie"
-# Those that are near one another more often than the others.
+# Texts near one another are drawn more often.
 TEXT = st.sampled_from([0, 1, 2, 3, 0, 2, 3, 0, 2, 1, 8, 9, 4, 6, 5, 7])
 VARIANTS = ["", ".", "  ", "!"]
 GIVEN: dict[str, Any] = {
@@ -26,7 +26,7 @@ GIVEN: dict[str, Any] = {
     "extractor": st.sampled_from([0.5, 0.3, 0.8]),
     "metadata": st.dictionaries(st.sampled_from("ab"), st.integers(0, 2), max_size=2),
     "key": st.sampled_from([None, None, None, None, None, "k1", "k2", "k3"]),
-    # from which day on it holds, and until which
+    # first and last day of its validity
     "valid": st.sampled_from([(None, None)] * 6 + [(None, 3), (None, 5), (2, None), (1, 4)]),
 }
 
@@ -45,7 +45,7 @@ class IngestSteps(Comparison):
         self, scopes: list[Scope], texts: list[int], variants: list[str], embedded: bool, profile: str
     ) -> None:
         self.scopes = scopes
-        # the model knows what the guard tells apart, and no score of words
+        # the model knows the guard's signals, but not the veto's score
         calls = [
             f"memfold.set_policy(%(tenant)s, '{b}', merge_veto => 0, {rules})" for b, rules in BUCKETS.items()
         ]
@@ -68,7 +68,7 @@ class IngestSteps(Comparison):
         return self.calls % 4 == 3
 
     def choose(self, number: int) -> int:
-        """Any memory; more often one that something can be done with."""
+        """Any memory, more often one that allows an action."""
         state = self.world.state
         texts = [m.number for m in self.world.memories]
         alive = [m for m in texts if state.status[state.root(m)] in ("active", "superseded")]
@@ -99,7 +99,7 @@ class IngestSteps(Comparison):
                     raise RefusedError("MF062")
                 first = {name: value for name, value in first.items() if name != "candidate"}
                 leads_to = self.answer(event)["memory_id"]
-                # the memory that the first call named, or where its text leads by now
+                # the memory that the first call named, or the present root of its text
                 if isinstance(said, dict) and said["memory_id"] == leads_to:
                     return {**first, "memory_id": leads_to}
                 return first

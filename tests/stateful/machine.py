@@ -14,7 +14,7 @@ from tests.stateful.counts import COUNTS
 from tests.stateful.scopes import DAY, FIRST_DAY
 from tests.stateful.tier3_steps import VERDICTS, Tier3Steps
 
-# more than any bucket of a sequence holds texts, twice over
+# more than twice the texts of any bucket of a sequence
 MOST_BATCHES = 200
 # (size, how many). A batch of more than one text ends when its time is up: how many there are is not for a test to know.
 BATCHES = st.sampled_from([(1, 0), (1, 1), (1, 2), (1, 3), *[(1, MOST_BATCHES), (100, MOST_BATCHES)] * 2])
@@ -26,13 +26,13 @@ class Machine(Tier3Steps):
     @precondition(lambda self: self.world.memories)
     @rule(day=st.integers(-1, 7))
     def recall(self, day: int) -> None:
-        """The memories shown for a day, of all scopes."""
+        """The memories shown for a day, in all scopes."""
         self.compare_recall(day, None, self.world.events)
 
     @precondition(lambda self: self.world.events)
     @rule(number=st.integers(0, 99), day=st.integers(-1, 7))
     def recall_what_was_known(self, number: int, day: int) -> None:
-        """The same by the ledger as it was after some event."""
+        """The same, by the ledger as it was after some event."""
         ledger = self.db.execute(
             "select event_id, recorded_at from memfold.memory_events where tenant_id = %(tenant)s",
             {"tenant": self.tenant},

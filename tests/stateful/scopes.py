@@ -1,4 +1,4 @@
-"""The texts that may be handed in, with their vectors, and the rules where they are."""
+"""The texts that may be submitted, with their vectors and the rules of their scopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tenant in the database, and what the model takes over from there."""
+"""A tenant in the database, and what the model copies from it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Tenant(RuleBasedStateMachine):
         return max(at, last_seen)
 
     def call(self, function: str, **arguments: Any) -> Any:
-        """The result's row as a dictionary, or the SQLSTATE; and what the database holds now."""
+        """The result's row as a dictionary, or the SQLSTATE; and the new state of the database."""
         silent = ("bucket_id", "subject", "embedding_model", "predicate", "session_id")
         usual: tuple[Any, ...] = (None, [], 0.5, "observed", "{}")
         values = {n: self.shown(v) for n, v in arguments.items() if v not in usual and n not in silent}
@@ -154,7 +154,7 @@ class Tenant(RuleBasedStateMachine):
             raise AssertionError(f"{self.told()}\ninvariants broken: {self.held['invariants']}")
 
     def new_events(self) -> list[Event]:
-        """The rows that the ledger has got, as the model would write them."""
+        """The new ledger rows, as the model would write them."""
         known = len(self.events)
         of = {
             "memory": {row[0]: i for i, row in enumerate(self.held["memories"])},

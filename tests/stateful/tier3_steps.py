@@ -68,7 +68,7 @@ class Tier3Steps(IngestSteps):
         ]
 
     def open(self) -> list[int]:
-        """Those of runs are answered by approve_run()."""
+        """Judgements of runs are answered by approve_run()."""
         return [
             j.number
             for j in self.world.judgements
@@ -144,7 +144,7 @@ class Tier3Steps(IngestSteps):
     def update(self, memory: int, text: int, embedded: bool) -> None:
         memory = self.choose(memory)
         scope = self.world.memories[memory].scope
-        if text % 3:  # one that is not there yet
+        if text % 3:  # one that does not exist yet
             known = {m.text.content for m in self.world.memories if m.scope is scope}
             text = next((i for i in range(text, text + 10) if scope.texts[i % 10].content not in known), text)
         new = scope.texts[text % 10]

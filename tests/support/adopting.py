@@ -51,7 +51,7 @@ create table app.notes (
 );
 create index on app.notes (tenant_id, memory_id);
 """
-# 8 % duplicates, of many spellings; some rows without a text, or without one that counts.
+# 8 % duplicates in many spellings; some rows without a text, or with an empty one.
 ROWS = """
 insert into app.memories (tenant_id, bucket_id, content, created_at)
 select 't' || i % 5, 'b' || i % 3,
@@ -156,7 +156,7 @@ def check_adopted(db: DB, before: dict[str, list[tuple[Any, ...]]]) -> None:
 
 
 def check_children(db: DB) -> None:
-    """No foreign key is violated: not by what the server believes, but by what is there."""
+    """No foreign key is violated, judged by the rows, not by the server's catalog."""
     for child, columns, parent, referenced in (
         ("links", "memory_id", "memories", "id"),
         ("tags", "memory_id", "memories", "id"),
@@ -213,7 +213,7 @@ def finish(dsn: str, *arguments: str, code: int = 0) -> str:
 
 
 def waiting(db: DB) -> bool:
-    """Whether the adoption waits for a lock (or would, and does not even ask)."""
+    """Whether the adoption waits for a lock (or would, and does not request it)."""
     return bool(
         one(db, "select count(*) from pg_stat_activity where datname = current_database()"
                 " and application_name = 'memfold adopt' and state <> 'idle' and wait_event_type = 'Lock'")

@@ -59,7 +59,7 @@ MODES = (
     "empty",  # no choices
 )
 
-# --- what was asked ---------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------
 
 _LETTERS = "ABCDEFGHIJ"
 _BEGIN = re.compile(r"<<<DATA ([^<>\n]+)>>>")
@@ -261,7 +261,7 @@ def _strays(inside: str) -> Iterator[str]:
 
 
 def outside_of_data(request: Json) -> list[str]:
-    """Everything that the obeying model takes for instructions, by any of its ways to read."""
+    """Everything that the obeying model reads as instructions, in any of its ways."""
     nonce = _stated_nonce(request) or ""
     texts: list[str] = []
     for role, text in _messages(request):
@@ -518,7 +518,7 @@ class ChatServer:
 
         def switch(mode: str) -> None:
             self._mode = mode
-            # Not yet, or the reply to this very request would be lost.
+            # Not yet, or the reply to this request would be lost.
             work = self._stop_listening() if mode == "refuse" else self._listen()
             self._loop.call_later(0.05, lambda: self._loop.create_task(work))
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support.queries import DB
 
 PATIENCE = 60.0
-# Servers that answer together look at one another.
+# On Citus, queries must look at all nodes.
 BLOCKERS = "select pg_blocking_pids(%s)"
 
 
@@ -63,7 +63,7 @@ class Call(threading.Thread):
         return self.value
 
     def overtakes(self, other: DB) -> bool:
-        """Whether it has ended, instead of waiting for one that has the row by now.
+        """Whether it has ended, instead of waiting for the new holder of the row.
 
         When a row's holder commits a new version, all that waited are let go, and nothing says who is the first to lock
         that: mostly, not always, the one that came first.

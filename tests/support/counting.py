@@ -1,4 +1,4 @@
-"""An embedder that counts, and what a call may leave."""
+"""An embedder that counts, and the rows that a call may leave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DOG = [0.0, 1.0, 0.0]
 
 
 class Counting:
-    """An embedder that remembers what it was asked for."""
+    """An embedder that records its requests."""
 
     def __init__(self, vectors: dict[str, list[float]] | None = None) -> None:
         self.vectors = vectors or {}

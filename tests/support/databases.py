@@ -33,7 +33,7 @@ select case when relnamespace <> 'pg_catalog'::regnamespace then oid::bigint els
     sum(pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid))
 from pg_class where relkind = 'r' and not relisshared group by 1
 """
-# What of the shared catalogs is about the database, and whether the counters went on.
+# The shared catalogs' rows about the database, and whether the counters have advanced.
 ABOUT = """
 select d.xmin::text, d.ctid::text, s.stats_reset, (select count(*) from pg_db_role_setting where setdatabase = d.oid)
 from pg_database as d join pg_stat_database as s on s.datid = d.oid where d.datname = current_database()
@@ -41,7 +41,7 @@ from pg_database as d join pg_stat_database as s on s.datid = d.oid where d.datn
 OTHERS = """
 select pg_terminate_backend(pid) from pg_stat_activity where datname = {} and pid <> pg_backend_pid()
 """
-# Larger tables would be scanned, and planned for, otherwise than new ones. (antonyms has 21 pages when it is new.)
+# Larger tables would be scanned and planned differently from new ones. (antonyms has 21 pages when new.)
 MOST_BYTES = 24 * 8192
 
 
@@ -109,7 +109,7 @@ class Database:
         drop(self.admin, self.name)
 
     def clean(self) -> bool:
-        """Undo what can be undone; whether it is as it was."""
+        """Undo what can be undone; returns whether the database is clean."""
         try:
             return self._clean()
         except psycopg.OperationalError:  # a session that was ended

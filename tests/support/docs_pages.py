@@ -1,4 +1,4 @@
-"""The blocks of the pages under docs/, and a story of them: run, and compared with what the page shows."""
+"""The blocks of the pages under docs/, and stories: blocks that are run and compared with what the page shows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def plain(lines: list[str]) -> list[str]:
         line = re.sub(r"^psql:\S+ ", "", line)
         line = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "ID", line)
         line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\+\d\d", "TIME", line)
-        # of loaded_models(): what a machine needs to load a model
+        # of loaded_models(): memory and seconds depend on the machine
         line = re.sub(r"\| \d+ MB \| +[\d.]+ \|", "| MEMORY | SECONDS |", line)
         line = " ".join(line.split())
         if line and not re.fullmatch(r"\(\d+ rows?\)|[-+]+|-\[ RECORD .*", line):
@@ -84,7 +84,7 @@ from unnest(array['Ann drinks a flat white every morning', 'Ann likes tea, not c
     'On Sundays Ann plays the viola in Porto']) as content;
 select ingest_memory('Ann plays the viola on Sundays in Porto', 'docs', 'user:42/work', metadata => '{"year": 2025}');
 """
-# What a page leaves out of a call.
+# Arguments that a page leaves out of a call.
 LEFT_OUT = {"'acme', ...)": "'acme', embedding => :'hates', embedding_model => 'all-MiniLM-L6-v2')"}
 
 

@@ -1,4 +1,4 @@
-"""The suite on several servers: what of it runs there, what is known to fail there, and why.
+"""The suite on several servers: what runs there, what is known to fail there, and why.
 
 ``contrib/<place>/tests/expected_failures.txt`` lists the expected failures of a place: a line ``# <reason>`` for each row of
 the table in ``contrib/<place>/README.md``, and under it the tests that it makes fail, with one case or all (no ``[...]``). A
@@ -21,10 +21,10 @@ import pytest
 
 from tests.support import servers
 
-# What makes or starts databases and servers without the place.
+# Fixtures that make databases or start servers without the place.
 FIXTURES = ("make", "own_cluster", "standby")
 MARKERS = ("full_server", "each_server")
-# Folders and modules that could say nothing at any such place.
+# Folders and modules that would show nothing at any such place.
 NOWHERE = {
     "test_adopt": "adoption is of tables on one server",
     "test_adopt_fire": "adoption is of tables on one server",
@@ -55,11 +55,11 @@ class Place(Protocol):
 
     @property
     def cluster(self) -> servers.Cluster:
-        """The server that a test is led to."""
+        """The server that a test connects to."""
 
     @property
     def not_here(self) -> Mapping[str, str]:
-        """Modules that could say nothing there, but for NOWHERE, and why."""
+        """Modules, in addition to NOWHERE, that would show nothing there, and why."""
 
     def start_suite(self) -> None:
         """Start the servers, with a database on each to be copied for each test."""
@@ -67,7 +67,7 @@ class Place(Protocol):
     def stop(self) -> None: ...
 
     def copy(self, name: str) -> AbstractContextManager[psycopg.Connection[Any]]:
-        """Databases of that name; leads to the first as its superuser."""
+        """Create databases of that name; returns a superuser's connection to the first."""
 
     def missing(self, error: BaseException) -> str | None:
         """The reason if a test failed because it uses what no such place has."""
@@ -110,10 +110,10 @@ def _why_not(place: Place, item: pytest.Item) -> str | None:
 
 
 def choose(place: Place, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what could say nothing there; expect the known failures."""
+    """Leave out tests that would show nothing there; expect the known failures."""
     known = expected_failures(place.cluster.name)
     if not any("::" in argument for argument in config.args):
-        # whole files: what is listed of them is there
+        # only for files that were collected whole
         files = {item.nodeid.partition("::")[0] for item in items}
         gone = {one for one in known if one.partition("::")[0] in files} - {
             one for item in items for one in (name(place, item), _all_cases(place, item))
@@ -145,7 +145,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _behind(failure: pytest.ExceptionInfo[BaseException]) -> Iterator[BaseException]:
-    """What a test failed with, and the errors that it had expected and was looking at."""
+    """The errors that a test failed with, and those that it expected and inspected."""
     yield from _chain(failure.value)
     for step in failure.traceback:
         for value in step.frame.f_locals.values():

@@ -24,7 +24,7 @@ SLOT = 0.25
 
 
 class Writer:
-    """An application that knows nothing of memfold, but what to do with its conflict."""
+    """An application that knows nothing of memfold except how to handle its conflict."""
 
     def __init__(self, dsn: str, seed: int, rows: int) -> None:
         self.random = random.Random(seed)
@@ -40,7 +40,7 @@ class Writer:
         self.stopping = False
 
     def text(self) -> dict[str, Any]:
-        """One in twelve says what was said before, in another spelling."""
+        """One in twelve repeats an earlier text in another spelling."""
         self.serial += 1
         if self.random.random() < 0.08:
             spelling = self.random.choice(["fact number {}!", "Fact  NUMBER {}", " fact number {} "])
@@ -71,7 +71,7 @@ class Writer:
             self.done["linked"] += 1
 
     def conflict(self, error: psycopg.Error, row: dict[str, Any]) -> None:
-        """The intended one, and it names the row; every other one is an error."""
+        """Whether it is the intended conflict and names the row; any other one is an error."""
         found = conflict_of(self.db, error, row)
         if isinstance(found, MemoryHashConflict):
             self.done["conflicts"] += 1
@@ -80,7 +80,7 @@ class Writer:
             self.errors.append(str(found))
 
     def touch(self) -> None:
-        """Something of a row that is not its text."""
+        """Update a column other than the text."""
         self.db.execute(
             "update app.memories set reads = reads + 1 where id = %s", [self.random.randint(1, self.rows)]
         )
@@ -110,7 +110,7 @@ class Writer:
         self.done["linked"] += made is not None
 
     def read(self) -> None:
-        """Some rows with what refers to them."""
+        """Read some rows with their references."""
         self.db.execute(
             "select m.content, count(l.id) from app.memories m left join app.links l on l.memory_id = m.id"
             " where m.id between %s and %s group by m.id",

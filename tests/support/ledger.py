@@ -1,4 +1,4 @@
-"""What the ledger says, computed a second time, next to the tables; and a random life of one bucket."""
+"""The state by the ledger, computed independently and compared with the tables; and a random history of one bucket."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def stored(db: DB, bucket: str) -> State:
 
 
 def same(db: DB, bucket: str = "default") -> State:
-    """The tables hold what the ledger says, field by field."""
+    """The tables equal the state by the ledger, field by field."""
     expected, actual = recomputed(db, bucket), stored(db, bucket)
     differences = [
         (str(m), field, expected[m][field], value)
@@ -151,7 +151,7 @@ UNDOABLE = (
     " and (select action from memory_events u where u.tenant_id = e.tenant_id and u.undoes = e.event_id"
     " order by u.event_id desc limit 1) is distinct from 'undone' order by event_id"
 )
-# what undid something, or restored it, last
+# the last undo or restoration
 UNDOS = (
     "select event_id from memory_events e where tenant_id = 'acme' and bucket_id = %s and undoes is not null"
     " and not exists (select from memory_events l where l.tenant_id = e.tenant_id and l.undoes = e.undoes"
@@ -162,7 +162,7 @@ SAYS = [1, 0.97, 0.95, 0.89, 0.87, 0.5, 0.45, 0.1, 0.05, 0.93]
 
 
 class History:
-    """A random life of one bucket, made of every function that changes a memory."""
+    """A random history of one bucket, made with every function that changes a memory."""
 
     def __init__(self, db: DB, bucket: str, seed: int) -> None:
         self.db = db

@@ -40,7 +40,7 @@ def started_by(run: Path) -> list[psutil.Process]:
     """Processes that have it in their environment, or a path within it as an argument: by whole paths, as this kills."""
     found = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # a dead one too, which nobody takes notice of
+        with suppress(psutil.Error):  # including zombies
             paths = [word for word in process.cmdline() if word.startswith((f"{run}/", on_disk(run)))]
             if (paths or process.environ().get(RUN) == str(run)) and process.pid != os.getpid():
                 found.append(process)

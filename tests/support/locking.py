@@ -1,4 +1,4 @@
-"""A tenant with some of everything, calls that take several locks, and what a call holds while it waits."""
+"""A tenant with some of everything, calls that take several locks, and the locks that a waiting call holds."""
 
 from __future__ import annotations
 

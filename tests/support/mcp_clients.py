@@ -75,7 +75,7 @@ async def over_http(url: str, *, sessions: bool = False, token: str = TOKEN) -> 
 
 @contextlib.asynccontextmanager
 async def connected(transport: str, dsn: str) -> AsyncIterator[Client]:
-    """A client by one of TRANSPORTS."""
+    """A client over one of TRANSPORTS."""
     if transport == "stdio":
         async with over_stdio(dsn) as client:
             yield client
@@ -106,7 +106,7 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run what is asynchronous, to its end."""
+    """Run a coroutine to its end."""
     asyncio.run(work())
 
 

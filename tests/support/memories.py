@@ -109,5 +109,5 @@ def confidence(db: DB, memory: Result) -> Any:
 
 
 def inside(cosine: float, *edges: float) -> float:
-    """A hair above an edge that is to be met: a vector of four-byte numbers does not hold each cosine to the last digit."""
+    """Slightly above a threshold to be reached: four-byte vectors do not hold each cosine to the last digit."""
     return cosine + 1e-6 if cosine in edges else cosine

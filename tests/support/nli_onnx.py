@@ -81,7 +81,7 @@ def graph(labels: Sequence[str], types: bool) -> Any:
 
     more = node("Relu", node("Sub", says(MORE, second), says(MORE, first)))
     against = node("Abs", node("Sub", says(NOT, second), says(NOT, first)))
-    # log-odds of 6 for what it says, far from each other
+    # log-odds of 6 for its label, far from the others
     follows = node("Sub", one, node("Max", more, against))
     neutral = node("Relu", node("Sub", more, against))
     scores = {"entail": follows, "contra": against}

@@ -16,7 +16,7 @@ NODE = 20
 
 @functools.cache
 def why_not() -> str | None:
-    """Why nothing can be had here; None: npm can be asked."""
+    """Why npm is not usable here; None if it is."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         return "npm is not installed"

@@ -38,7 +38,7 @@ class History:
         self.accepted = 0
 
     def tell(self, text: str, arguments: dict[str, Any]) -> None:
-        """Preview a candidate, and ingest it: as was said."""
+        """Preview a candidate and ingest it: the preview must be right."""
         try:
             planned = ingest(self.db, text, function="preview_memory", **arguments)
             result = ingest(self.db, text, **arguments)

@@ -1,4 +1,4 @@
-"""Restatements of one text: what they count, and the steps of a random history of them."""
+"""Restatements of one text: their counts, and the steps of a random history of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long tests go on that take chances: a few rounds, the same ones, in ``make test``; many new ones in ``make nightly``.
+"""How long random tests run: a few fixed rounds in ``make test``; many new ones in ``make nightly``.
 
 MEMFOLD_SEED repeats a run's choices, and the variable of a test's own docstring sets its number of rounds.
 """
@@ -14,7 +14,7 @@ Number = TypeVar("Number", int, float)
 
 
 def rounds(variable: str, few: Number, many: Number) -> Number:
-    """The value of a variable of the environment, or what the loop has time for."""
+    """The value of an environment variable, or the default of the loop."""
     return type(few)(os.environ.get(variable, many if NIGHTLY else few))
 
 

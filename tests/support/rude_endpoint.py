@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(200, self.server.payload, Content_Encoding="gzip, gzip")
 
     def tail(self) -> None:
-        """Behind the end of a compressed reply there is ever more."""
+        """Endless data follows the end of a compressed reply."""
         packer = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
         self._head(200, Content_Encoding="gzip", Transfer_Encoding="chunked")
         chunk = packer.compress(b"{}") + packer.flush()
@@ -100,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(200, self.server.payload)
 
     def echo(self) -> None:
-        """An error that quotes the key, the texts, and what steers a terminal, in its body and its headers."""
+        """An error that quotes the key, the texts and terminal control characters in its body and headers."""
         told = {
             "authorization": self.headers["Authorization"],
             "asked": self.server.asked[-1][2],
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(self.server.status, json.dumps({"error": error}, ensure_ascii=False).encode(), X_Key=KEY)
 
     def page(self) -> None:
-        """The same, and no JSON at all."""
+        """The same, without JSON."""
         self._whole(self.server.status, f"<h1>{RUDE} {KEY}</h1>".encode())
 
     def redirect(self) -> None:
@@ -142,7 +142,7 @@ class RudeEndpoint(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Connections that are cut are what this is about."""
+        """Cut connections are expected here."""
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ def search(
 
 
 def texts(found: Found) -> list[str]:
-    """The texts of what was found, in order."""
+    """The texts found, in order."""
     return [row["content"] for row in found]
 
 

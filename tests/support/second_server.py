@@ -1,4 +1,4 @@
-"""What the second server runs in ``make test``: what another version of PostgreSQL may do otherwise.
+"""What the second server runs in ``make test``: tests on which another version of PostgreSQL may differ.
 
 That is what is marked core, each_server or full_server, and these files. The rest is Python, and PL/pgSQL that calls what
 has not changed; ``make nightly`` runs it on both.

@@ -35,7 +35,7 @@ import find_full_server  # noqa: E402
 SUPERUSER = "postgres"
 PORT = 5432
 
-# Durability is what test_crash asks for; elsewhere it only costs time.
+# Only test_crash needs durability; elsewhere it costs time.
 SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",
@@ -58,7 +58,7 @@ def place() -> Path:
 
 @functools.cache
 def run_directory() -> Path:
-    """That of all processes of this run; it is removed when the run is over (leftovers.py)."""
+    """The directory of all processes of this run, removed at its end (leftovers.py)."""
     if STARTED not in os.environ:
         run = Path(tempfile.mkdtemp(prefix="mf-", dir=place()))
         run.chmod(0o755)
@@ -130,7 +130,7 @@ class Cluster:
         return self.base / "later"
 
     def upgrade(self, dsn: str, way: str) -> None:
-        """Bring a database to the later release, as its way of installation has it."""
+        """Upgrade a database to the later release, by its installation method."""
         if way == "extension":
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute(f"alter extension memfold update to '{LATER}'".encode())
@@ -152,7 +152,7 @@ class Cluster:
         except RuntimeError as error:
             self.why_no_python = str(error)
             return {}
-        # this work tree's, where the server's account can read it
+        # this work tree's package, if the server's account can read it
         package = self.base / "python"
         shutil.copytree(ROOT / "plpython" / "memfold_py", package / "memfold_py")
         self.models.mkdir()
@@ -197,7 +197,7 @@ class Cluster:
             self.shared.take_back()
 
     def kill(self) -> None:
-        """Kill all of it with -9, as when a machine crashes."""
+        """Kill all its processes with SIGKILL, as in a machine crash."""
         data = self.base / "data"
         # Suspended first: a session that learns that the postmaster has gone ends by itself, and what it holds is free.
         postmaster = psutil.Process(int((data / "postmaster.pid").read_text().split()[0]))
@@ -212,7 +212,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise RuntimeError("processes outlive kill -9")
             time.sleep(0.02)
-        # where nobody takes notice of the dead, their process ids stay taken
+        # zombies keep their process ids until they are reaped
         for lock in (data / "postmaster.pid", self.base / f".s.PGSQL.{PORT}.lock"):
             lock.unlink(missing_ok=True)
 
@@ -322,7 +322,7 @@ create or replace function memfold_internal._is_pinned(m memfold.memories) retur
 language sql immutable parallel safe
 return m.pinned;
 """
-# And of tables. Whatever is in the way of it, and what the release makes no more, it drops by name and without CASCADE.
+# And of tables. It drops objects in the way, and obsolete ones, by name and without CASCADE.
 LATER_SCHEMA = """\
 -- All writers begin with these tables: who holds them first meets none of them half-way, which would be a deadlock.
 lock table memfold.tenant_roles, memfold.policies, memfold.memories in access exclusive mode;
@@ -499,7 +499,7 @@ BEFORE = "before"
 
 
 def fill(dsn: str) -> None:
-    """Write some of everything, by functions that every release has: for what has to survive an upgrade or a dump."""
+    """Write some of everything that must survive an upgrade or a dump, with functions that every release has."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("set search_path = memfold, public, extensions")
 
@@ -626,7 +626,7 @@ STARTED = "MEMFOLD_TEST_SERVERS"
 
 
 def describe(clusters: list[Cluster]) -> str:
-    """What other processes need to know to use these servers."""
+    """What other processes need in order to use these servers."""
     return json.dumps(
         [
             [c.name, str(c.bindir), str(c.base), c.extension, c.why_no_extension, c.why_no_python]

@@ -21,7 +21,7 @@ KEPT = ".memfold-tests"
 
 
 class InUseError(RuntimeError):
-    """Another run has other files of these names there."""
+    """Another run has different files with these names there."""
 
 
 class SharedFiles:
@@ -53,7 +53,7 @@ class SharedFiles:
                     _copy(file, self.directory / file.name)
 
     def take_back(self) -> None:
-        # a process that was forked has no part in it
+        # not in a forked process
         if self._mine is None or os.getpid() != self._pid:
             return
         with self._locked():
@@ -72,7 +72,7 @@ class SharedFiles:
             os.close(handle)
 
     def _users(self) -> list[Path]:
-        """Runs that live; those of others are forgotten."""
+        """Live runs; records of dead ones are removed."""
         found = []
         for path in (self._kept / "users").glob("*"):
             pid, created, _ = path.name.split("-")

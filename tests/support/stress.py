@@ -293,7 +293,7 @@ class _Calls:
 
 
 class Stress:
-    """So many calls by so many writers. The database holds memfold and nothing of the tenant."""
+    """This many calls by this many writers. The database has memfold and no rows of the tenant."""
 
     def __init__(self, dsn: str, writers: int = 8, seed: int = 1, weights: dict[str, int] = WEIGHTS) -> None:
         self.dsn, self.writers, self.seed, self.weights = dsn, writers, seed, weights
@@ -406,7 +406,7 @@ class Stress:
                 )
 
     def _at(self, pid: int, failed: float) -> str:
-        """What a backend was doing when a deadlock with it was found; since then it may have gone on."""
+        """What a backend was doing when a deadlock with it was found; it may have continued since."""
         calls = list(self._begun[pid])
         before = [name for at, name in calls if at < failed - RECENT][-1:]
         since = [name for at, name in calls if failed - RECENT <= at < failed]

@@ -20,9 +20,9 @@ import pytest
 import pytest_timeout
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-# No test may ask for more.
+# The maximum for any test.
 LONGEST = 3600.0
-# After the first alarm, for whatever goes on hanging.
+# After the first alarm, if the test still hangs.
 AGAIN = 20.0
 
 END_ALL = """
@@ -73,7 +73,7 @@ def _end_statements() -> None:
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
     def alarm(_signal: int, _frame: FrameType | None) -> None:
         __tracebackhide__ = True
-        # between the phases pytest itself is at work; the alarm comes again
+        # pytest itself runs between the phases; the alarm comes again
         if _phase and not pytest_timeout.is_debugging():
             faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
             _end_statements()

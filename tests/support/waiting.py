@@ -1,4 +1,4 @@
-"""Wait for what other sessions or processes bring about."""
+"""Wait for changes made by other sessions or processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], what: str = "", seconds: float = 60, pause: float = 0.01) -> T:
-    """The first true answer; fails, and says what did not come about, if there is none in time."""
+    """The first true answer; if there is none in time, fails and says what did not happen."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what or 'what is waited for'}"
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what or 'the condition'}"
         time.sleep(pause)
     return found

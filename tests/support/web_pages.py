@@ -45,7 +45,7 @@ class Site:
         return self._page(self.client.get(path, follow_redirects=True), status)
 
     def post(self, path: str, status: int = 200, **fields: Any) -> str:
-        """Send a form as its page would, and follow where it leads."""
+        """Send a form as its page would, and follow the redirect."""
         data = {"csrf": self.csrf, **fields}
         headers = {"Origin": self.url}
         return self._page(self.client.post(path, data=data, headers=headers, follow_redirects=True), status)

@@ -1,4 +1,4 @@
-"""A judge without an endpoint, and a worker that runs until something has come about."""
+"""A judge without an endpoint, and a worker that runs until a condition holds."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ async def eventually(condition: Callable[[], object], seconds: float = 30) -> No
     """Wait until it is so, while the event loop goes on."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it does not come to that"
+        assert time.monotonic() < deadline, "the condition never became true"
         await asyncio.sleep(0.02)
 
 
 def work(worker: Worker, *conditions: Callable[[], object] | Awaitable[object]) -> Summary:
-    """Run the worker until each condition has come true in turn, then stop it."""
+    """Run the worker until each condition has become true in turn, then stop it."""
 
     async def run() -> Summary:
         running = asyncio.create_task(worker.run())

@@ -1,4 +1,4 @@
-"""The blocking client is what tools/gen_blocking.py makes of the async one."""
+"""The blocking client equals what tools/gen_blocking.py generates from the async one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tool() -> ModuleType:
     return module
 
 
-def test_what_differs_is_found_and_written(tool: ModuleType, tmp_path: Path) -> None:
+def test_differences_are_found_and_written(tool: ModuleType, tmp_path: Path) -> None:
     for name in ("asynchronous", "blocking"):
         shutil.copytree(tool.CALLS / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     assert tool.main(["--check"], tmp_path) == 0
@@ -62,6 +62,6 @@ class A(B):
 
 
 @pytest.mark.parametrize("source", ["asyncio.sleep(1)", '"""Call it with await."""', "# in the event loop"])
-def test_what_it_cannot_make_is_refused(tool: ModuleType, source: str) -> None:
+def test_code_that_it_cannot_translate_is_refused(tool: ModuleType, source: str) -> None:
     with pytest.raises(ValueError, match="cannot be made blocking"):
         tool.blocking(source)

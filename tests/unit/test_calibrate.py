@@ -98,7 +98,7 @@ def test_the_budget_holds_as_often_as_it_promises() -> None:
     assert min(broken) > 0  # and no wider than it must be
 
 
-# parting ----------------------------------------------------------------------------------------------------
+# splits -----------------------------------------------------------------------------------------------------
 
 
 def linked(seed: int) -> list[Pair]:
@@ -156,7 +156,7 @@ def test_the_fingerprint_is_of_the_data_alone() -> None:
 
 
 def test_what_a_pair_is_for_the_budget() -> None:
-    """Merging anything but a duplicate is false; pairs that the guard tells apart are asked about, however close."""
+    """Merging anything but a duplicate is an error; pairs that the guard raises are asked about, however close."""
     pairs = [
         pair(1, "duplicate", 0.95), pair(2, "duplicate", 0.95, "numeral: 1 <> 2"), pair(3, "duplicate", 0.4),
         pair(4, "refinement", 0.95), pair(5, "contradiction", 0.95), pair(6, "contradiction", 0.95, "negation: not"),
@@ -258,7 +258,7 @@ def test_refused_with_forty_pairs() -> None:
     assert "--anchors" in str(told.hint)
 
 
-def test_as_many_as_it_takes_are_enough() -> None:
+def test_the_required_number_of_pairs_is_sufficient() -> None:
     counts = {"duplicate": (74, 0.93, 0.02), "contradiction": (100, 0.6, 0.05), "distinct": (274, 0.4, 0.1)}
     assert calibrate_pairs(normal(**counts), "m").measured(held_out=False).false_merge.of == 299
     counts["distinct"] = (273, 0.4, 0.1)
@@ -275,7 +275,7 @@ def test_refused_where_they_overlap_and_what_can_be_had() -> None:
         Sample.of(error.attempt.pairs).where(~error.attempt.held_out), Budget()
     )
     assert f"{best.escalation:.1%} must be asked about" in str(error.detail)
-    # each of the three that it names can be had
+    # each of the three that it names is attainable
     for budget in (
         Budget(max_escalation=best.escalation + 1e-6),
         Budget(max_false_merge=best.false_merge + 1e-6),
@@ -407,7 +407,7 @@ def test_the_fitted_score_where_the_cosine_cannot_meet_the_budget(monkeypatch: p
     ("origin", "count", "floor"), [("import", 600, 0.8), ("labelled", 600, 0.53), ("judge", 50, 0.8)]
 )
 def test_from_which_cosine_on_a_score_is_asked_for(origin: str, count: int, floor: float) -> None:
-    """Labels of stored memories say; those of a file, or a few, do not."""
+    """Labels of stored memories determine it; those of a file, or a few labels, do not."""
     pairs = normal(**OVERLAPPING)
     own = [dataclasses.replace(one, origin=origin) for one in pairs[:count]] + pairs[count:]
     duplicates = np.array([one.label == "duplicate" for one in own])
@@ -415,7 +415,7 @@ def test_from_which_cosine_on_a_score_is_asked_for(origin: str, count: int, floo
 
 
 def area(scores: Any, truth: Any) -> float:
-    """How often a duplicate has the higher score than another pair: 0.5, where it says nothing."""
+    """How often a duplicate scores higher than another pair: 0.5 if the score is uninformative."""
     above = scores[truth][:, None] - scores[~truth][None, :]
     return float(np.mean(above > 0) + np.mean(above == 0) / 2)
 
@@ -479,7 +479,7 @@ def test_lines_that_are_not_pairs(tmp_path: Path, line: str) -> None:
 
 
 class Forgetful:
-    """Knows the labels by the texts; wrong on every fourth contradiction, in doubt or out of order on some."""
+    """Knows the labels by the texts; wrong on every fourth contradiction, unsure or failing on some."""
 
     model = "forgetful"
 
@@ -533,7 +533,7 @@ def test_the_judge_is_asked_what_lies_in_the_band() -> None:
 # the report -------------------------------------------------------------------------------------------------
 
 
-def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+def test_the_report_page_is_self_contained(tmp_path: Path) -> None:
     made = loose()
     bad = dataclasses.replace(
         made.pairs[0], label="distinct", cosine=0.999, a="<script>alert(1)</script>", guard=()
@@ -558,7 +558,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_curve_of_few_pairs_without_signals() -> None:
-    """Of 100 pairs that are no duplicates the guard lets one through: more merges than that cannot be wrong."""
+    """The guard lets one of 100 non-duplicates through: no more merges can be wrong."""
     scores = np.linspace(0.5, 0.99, 200)
     labels = np.array([0, 2] * 100, dtype=np.int64)
     clean = labels == 0

@@ -87,7 +87,7 @@ def test_a_dead_link_is_found(link: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert dead_links("page.md") == [link]
 
 
-# A changelog names what was there then.
+# A changelog names files of its time.
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_named_files_exist(page: str) -> None:
     named = {name for name in CODE.findall(prose(page)) if NAMED.fullmatch(name)}
@@ -241,7 +241,7 @@ def is_measured(figure: str) -> bool:
 
 
 def is_among(figure: str, found: list[float]) -> bool:
-    """Rounded as it is written, or the other way round: 0.55 times the speed is 1.8 times as long."""
+    """Rounded as written, or the reciprocal: 0.55 times the speed is 1.8 times as long."""
     whole, _, decimals = figure.rstrip(",").partition(".")
     # 1,600 of 1,561, too
     places = len(decimals) if decimals else len(whole.rstrip("0")) - len(whole)
@@ -272,7 +272,7 @@ def cells(result: str) -> Iterator[tuple[str, str, list[float]]]:
 
 
 def figures() -> Iterator[tuple[str, str, list[str]]]:
-    """Page, figure, and the results that it is from."""
+    """Page, figure, and the results it is taken from."""
     for page in [
         page for page in PAGES if re.fullmatch(r"README\.md|docs/[^/]*\.md|contrib/[^/]*/README\.md", page)
     ]:
@@ -290,7 +290,7 @@ def figures() -> Iterator[tuple[str, str, list[str]]]:
                     yield page, figure.rstrip(","), names or above
 
 
-def test_figures_are_those_of_their_row_and_column(pytestconfig: pytest.Config) -> None:
+def test_figures_equal_the_result_they_cite(pytestconfig: pytest.Config) -> None:
     """tests/data/figures.txt names for each figure the cell that it is from. ``pytest tests/unit/test_docs.py --pin``
     writes the first cell that has it, for review."""
     pinned = ROOT / "tests" / "data" / "figures.txt"

@@ -1,4 +1,4 @@
-"""The one reading of DSNs: which forms there are, which database is meant, and that no password is quoted."""
+"""The one DSN parser: its forms, the database it selects, and that it quotes no password."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memfold.client._text import mask_keys
 from memfold.tools.admin import server
 from memfold.tools.cli._shared import resolve
 
-# of a length and with signs that no other word has
+# with a length and characters that no other word has
 PASSWORD = "Tr0ub4dor-3"
 MEANT = {"host": "db", "user": "u", "password": PASSWORD, "dbname": "agents"}
 
@@ -61,7 +61,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("dsn", UNREADABLE)
-def test_what_cannot_be_read_is_refused_and_not_quoted(dsn: str) -> None:
+def test_an_unreadable_dsn_is_refused_and_not_quoted(dsn: str) -> None:
     with pytest.raises(errors.InvalidDsnError) as caught:
         Memfold(dsn)
     told = "".join(traceback.format_exception(caught.value))
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_is_refused_and_not_quoted(dsn: str) -> None:
         f"said postgresql://db/agents?sslpassword={PASSWORD}&sslmode=require",
     ],
 )
-def test_what_quotes_a_dsn_is_masked(text: str) -> None:
+def test_errors_that_quote_a_dsn_are_masked(text: str) -> None:
     assert PASSWORD not in mask_keys(text)
     assert "***" in mask_keys(text)
 
@@ -108,7 +108,7 @@ def test_which_database(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve("host=given") == "host=given"
 
 
-def test_what_psql_is_given() -> None:
+def test_arguments_of_psql() -> None:
     given = {"host": "db", "password": PASSWORD, "options": "-c search_path=memfold", "keepalives_idle": "30"}
     made = psql_environment(given)
     assert made == {"PGHOST": "db", "PGPASSWORD": PASSWORD, "PGOPTIONS": "-c search_path=memfold"}

@@ -103,7 +103,7 @@ def test_a_reply_without_end_is_read_up_to_the_limit(
     assert says in str(error)
     assert str(error) == str(ask_again)
     assert peak < 32 * MEGABYTES
-    # what it had to send, and what was on its way when the client hung up
+    # the required bytes, and those in flight when the client hung up
     assert rude.sent < 64 * MEGABYTES
 
 
@@ -148,7 +148,7 @@ def test_the_limit_of_a_judge_is_a_megabyte(rude: RudeEndpoint) -> None:
 
 
 def test_an_embedder_learns_the_size_of_its_vectors(rude: RudeEndpoint) -> None:
-    """From a few texts: what many of the largest vectors come to would be no limit."""
+    """From a few texts: the size of many of the largest vectors would be no limit."""
     rude.mode = "plain"
     embedder = OpenAIEmbedder("small", rude.url, KEY, max_retries=0)
     texts = [f"text {n}" for n in range(40)]
@@ -206,7 +206,7 @@ def test_a_truncated_reply_is_reported_as_such_with_every_release_of_openai(
 
 @ASKS
 def test_no_redirect_is_followed(rude: RudeEndpoint, ask: Ask) -> None:
-    """The request has memories in it."""
+    """The request contains memories."""
     with running() as other:
         rude.mode, rude.elsewhere = "redirect", f"{other.url}/elsewhere"
         error = fails(ask, rude)
@@ -230,7 +230,7 @@ def test_a_client_that_is_given_follows_none_either(rude: RudeEndpoint) -> None:
         assert other.asked == []
 
 
-# words -------------------------------------------------------------------------------------------------------
+# error texts -------------------------------------------------------------------------------------------------
 
 
 def shown(error: BaseException) -> str:
@@ -242,7 +242,7 @@ def shown(error: BaseException) -> str:
 @ASKS
 @pytest.mark.parametrize("mode", ["echo", "page"])
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 200])
-def test_what_an_endpoint_says_is_not_repeated(rude: RudeEndpoint, ask: Ask, mode: str, status: int) -> None:
+def test_an_endpoints_words_are_not_repeated(rude: RudeEndpoint, ask: Ask, mode: str, status: int) -> None:
     rude.mode, rude.status = mode, status
     said = shown(fails(ask, rude))
     assert KEY not in said
@@ -270,7 +270,7 @@ class LoudError(Exception):
     """Errors that a plugged-in embedder or judge may raise."""
 
 
-def test_what_others_raise_is_masked_and_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_plug_ins_are_masked_and_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER_API_KEY", "0123456789abcdef")
     remember_key("known-to-memfold")
     text = (

@@ -28,7 +28,7 @@ def test_a_fact_is_arguments_of_ingest() -> None:
     assert fact.arguments(extractor_confidence=0.5)["extractor_confidence"] == 0.5
 
 
-def test_what_means_nothing_is_left_out() -> None:
+def test_empty_fields_are_left_out() -> None:
     answer = '{"facts": [{"content": "It rains.", "subject": "", "predicate": null, "object": " ", "observed_at": ""}]}'
     assert [fact.arguments() for fact in Facts.model_validate_json(answer).facts] == [
         {"content": "It rains."}
@@ -44,7 +44,7 @@ def test_what_means_nothing_is_left_out() -> None:
         '{"content": "a", "more": 1}',
     ],
 )
-def test_what_is_not_a_fact_is_refused(answer: str) -> None:
+def test_invalid_facts_are_refused(answer: str) -> None:
     with pytest.raises(ValidationError):
         Fact.model_validate_json(answer)
 

@@ -1,4 +1,4 @@
-"""Names before a model: what it is told and asked, which answers count, and that names stay data."""
+"""Questions about names: the prompt, the valid answers, and that names stay data."""
 
 from __future__ import annotations
 

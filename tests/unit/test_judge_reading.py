@@ -90,7 +90,7 @@ UNREADABLE: dict[str, tuple[str | Json, str]] = {
 
 
 @pytest.mark.parametrize("text", READABLE.values(), ids=READABLE)
-def test_what_is_readable_is_read(server: ChatServer, text: str) -> None:
+def test_readable_answers_are_read(server: ChatServer, text: str) -> None:
     server.answer = lambda _: completion(text)
     (answer,) = ask(server)
     assert (answer.verdict, answer.confidence) == ("duplicate", 0.9)
@@ -99,7 +99,7 @@ def test_what_is_readable_is_read(server: ChatServer, text: str) -> None:
 
 
 @pytest.mark.parametrize(("given", "cause"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_is_not_readable_says_why_and_is_billed(
+def test_an_unreadable_answer_says_why_and_is_billed(
     server: ChatServer, given: str | Json, cause: str
 ) -> None:
     server.answer = lambda _: completion(given) if isinstance(given, str) else given

@@ -58,7 +58,7 @@ def test_a_claim_names_what_it_wants() -> None:
     ],
     ids=["NUL", "surrogate", "no text", "no number", "bool"],
 )
-def test_what_the_server_could_not_read_is_not_sent(answer: Answer, error: type[Exception]) -> None:
+def test_values_that_the_server_cannot_read_are_not_sent(answer: Answer, error: type[Exception]) -> None:
     with pytest.raises(error):
         protocol.resolve(None, question(), answer)
 
@@ -85,7 +85,7 @@ def test_an_answer_is_sent_with_what_it_cost() -> None:
     assert all(f"{name} => %({name})s" in made.statement for name in made.arguments)
 
 
-def test_a_person_has_no_model_and_no_doubt() -> None:
+def test_a_persons_answer_has_no_model_and_no_confidence() -> None:
     made = protocol.resolve_by_person(question(), "distinct", None, None)
     assert not {"model", "cost", "confidence"} & made.arguments.keys()
 
@@ -126,7 +126,7 @@ def test_a_judge_answers_in_time_or_not_at_all() -> None:
     ("raised", "seen"),
     [(TimeoutError(), TimeoutError), (ValueError(), ValueError), (asyncio.CancelledError(), RuntimeError)],
 )
-def test_what_a_judge_raises_is_its_own(raised: Any, seen: type[Exception]) -> None:
+def test_errors_raised_by_a_judge(raised: Any, seen: type[Exception]) -> None:
     with pytest.raises(seen):
         asyncio.run(protocol.ask(Raises(raised), question(), 60))
 

@@ -161,9 +161,7 @@ def test_calls_from_before_the_pause_say_nothing_new() -> None:
     ("asked_for", "pause"),
     [(7.0, 7.0), (0.5, 1.0), (1e9, HOUR), (math.inf, HOUR), (-5.0, None), (0.0, None), (None, None)],
 )
-def test_an_endpoint_that_asks_for_patience_gets_it_at_once(
-    asked_for: float | None, pause: float | None
-) -> None:
+def test_a_pause_an_endpoint_asks_for_begins_at_once(asked_for: float | None, pause: float | None) -> None:
     breaker = Breaker()
     assert breaker.failed(10, 10, asked_for) is (pause is not None)
     assert breaker.pause(10) == (pause or 0.0)
@@ -214,7 +212,7 @@ def test_budgets_assume_the_most_expensive_call() -> None:
     budget.paid(0.3, 300)
     assert budget.left(0, 300) == 0
     assert budget.seconds_until_free(300) == HOUR - 300
-    assert budget.left(0, HOUR) == 0  # 0.1 came back
+    assert budget.left(0, HOUR) == 0  # only 0.1 is free again
     assert budget.left(0, HOUR + 100) == 1
 
 
@@ -257,7 +255,7 @@ def test_the_tighter_of_two_budgets_counts() -> None:
     budget.called(0)
     budget.paid(0.5, 5)
     assert budget.left(0, 5) == 1
-    assert budget.seconds_until_free(10) == HOUR - 10  # the call comes back before what it cost
+    assert budget.seconds_until_free(10) == HOUR - 10  # the call is an hour old before its cost is
 
 
 # what a call has cost ----------------------------------------------------------------------------------------
@@ -266,7 +264,7 @@ ABSURD: list[Any] = [math.nan, math.inf, -math.inf, -1, -0.5, 10**400, "many", N
 
 
 @pytest.mark.parametrize("absurd", ABSURD, ids=str)
-def test_usage_that_cannot_be_is_none(absurd: Any) -> None:
+def test_impossible_usage_is_dropped(absurd: Any) -> None:
     assert clamp_usage(Usage("m", absurd, 7, 0.25)) == Usage("m", 0, 7, 0.25)
     assert clamp_usage(Usage("m", 7, absurd, 0.25)) == Usage("m", 7, 0, 0.25)
     assert clamp_usage(Usage("m", 7, 8, absurd)) == Usage("m", 7, 8, 0.0)
@@ -276,7 +274,7 @@ def test_usage_that_cannot_be_is_none(absurd: Any) -> None:
     )
 
 
-def test_usage_that_can_be_stays() -> None:
+def test_possible_usage_is_kept() -> None:
     largest = Usage("m", 10_000_000, 10_000_000, 1e12)
     assert clamp_usage(largest) == largest
     assert clamp_usage(Usage("m", 10_000_001, 10_000_001, 1.0001e12)) == Usage("m")
@@ -300,7 +298,7 @@ def test_usage_that_can_be_stays() -> None:
 @pytest.mark.parametrize(
     ("given", "kept"), [(5, 5), (-5, 0), (math.inf, 3600), (math.nan, None), (None, None), ("7", None)]
 )
-def test_a_time_that_a_judge_asks_for(given: Any, kept: float | None) -> None:
+def test_the_pause_a_judge_asks_for(given: Any, kept: float | None) -> None:
     assert JudgeError("x", transient=True, retry_after=given).retry_after == kept
 
 
@@ -308,7 +306,7 @@ def test_a_time_that_a_judge_asks_for(given: Any, kept: float | None) -> None:
 
 
 def failed(error: type[psycopg.Error], *, after: Callable[..., Any], attempts: int) -> int:
-    """How often it is sent while it always fails, up to a bound."""
+    """How often a statement that always fails is sent, up to a bound."""
     steps = after()
     sent = 0
     step = next(steps)
@@ -410,7 +408,7 @@ def test_after_a_lost_commit_only_an_answer_of_memfolds_says_that_nothing_was_wr
 @pytest.mark.parametrize(
     ("error", "raised"), [(pg.SerializationFailure, RetryableError), (_Dropped, ConnectionLostError)]
 )
-def test_what_is_raised_in_the_end(error: type[psycopg.Error], raised: type[MemfoldError]) -> None:
+def test_the_error_after_the_last_attempt(error: type[psycopg.Error], raised: type[MemfoldError]) -> None:
     steps = Core("acme", None, False, 1).send("select 1", {}, repeatable=True)
     next(steps)
     if error is _Dropped:
@@ -583,7 +581,7 @@ def test_maintenance_that_is_refused_is_called_once(call: Any) -> None:
 
 
 class Spoilt:
-    """Embeds what is not spoilt; notes what it was asked."""
+    """Embeds all texts but the bad ones; records its requests."""
 
     def __init__(self, spoilt: Callable[[str], bool]) -> None:
         self.spoilt = spoilt
@@ -701,7 +699,7 @@ def test_the_window_of_pending_texts_grows_by_what_stays_pending_alone() -> None
 def test_an_embedder_that_has_never_worked_is_told_what_it_must_take(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One that takes a single text, for instance, fails each time."""
+    """For instance, one that takes a single text fails each time."""
     embedded(Spoilt(lambda text: True), ["a"])
     assert "embed takes a list of texts and returns a list of vectors" in caplog.messages[-1]
     embedded(Spoilt(lambda text: text == "b"), ["a", "b"])
@@ -712,7 +710,7 @@ def test_an_embedder_that_has_never_worked_is_told_what_it_must_take(
 
 
 class FakeClient:
-    """Notes what a person does in a review."""
+    """Records what a person does in a review."""
 
     def __init__(self) -> None:
         self._core = self
@@ -792,7 +790,7 @@ def test_the_prompt_names_the_longer_text(older: str, newer: str, longer: str) -
     assert f"Enter for the longer one ({longer})" in asked[0]
 
 
-def test_an_hour_is_an_hour() -> None:
+def test_the_budget_hour_is_3600_seconds() -> None:
     """Other tests make it shorter for themselves."""
     assert limits.HOUR == 3600.0
 

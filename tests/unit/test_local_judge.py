@@ -1,4 +1,4 @@
-"""The judge in this process: what it makes of a model's answers, and which models it takes. They are tiny, and real."""
+"""The local judge: how it reads a model's answers, and which models it accepts. The models are tiny and real."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_two_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("anchors")
-def test_what_it_does_not_decide(tmp_path: Path) -> None:
+def test_pairs_that_it_does_not_decide(tmp_path: Path) -> None:
     judge = LocalJudge(nli_onnx.make(tmp_path / "m", longest=16))
 
     def refused(asked: Question) -> tuple[str, float, str]:

@@ -22,7 +22,7 @@ def test_each_promise_has_a_test_in_make_test() -> None:
             assert any(recorded[file].get(test, 0) < 100 * float(limit[1]) for test in tests), file
 
 
-def test_the_second_server_runs_what_there_is() -> None:
+def test_the_second_server_runs_existing_files() -> None:
     assert [name for name in second_server.DIFFERS if not (ROOT / name).exists()] == []
     assert second_server.runs(ROOT / "tests/install/test_dump.py")
     assert second_server.runs(ROOT / "tests/sql/test_undo.py") == second_server.NIGHTLY
@@ -35,7 +35,7 @@ def test_expected_failures_on_citus_are_tests_that_exist() -> None:
         assert f"def {test}(" in (ROOT / file).read_text(), listed
 
 
-def test_what_a_change_is_about() -> None:
+def test_tests_of_a_changed_file() -> None:
     # itself; its mistakes; what names it, where few do
     assert "tests/sql/test_undo.py" in mutate.tests_of({"tests/sql/test_undo.py"})
     assert "tests/install/test_upgrade.py" in mutate.tests_of({"migrations/env.py"})

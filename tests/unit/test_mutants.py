@@ -10,14 +10,14 @@ from tests.support.servers import ROOT
 MUTANTS = tomllib.loads((ROOT / "tests" / "data" / "mutants.toml").read_text())["mutant"]
 
 
-def test_each_can_be_made() -> None:
-    """After a change of the code: write what the mistake is there now; if it cannot be made any more, remove it."""
+def test_each_mutant_can_be_made() -> None:
+    """After a change of the code, update the mutant; if it cannot be made any more, remove it."""
     found = {one["id"]: (ROOT / one["file"]).read_text().count(one["old"]) for one in MUTANTS}
     assert {name: count for name, count in found.items() if count != 1} == {}
     assert len(found) == len(MUTANTS), "an id occurs twice"
 
 
-def test_none_is_only_a_syntax_error() -> None:
+def test_no_mutant_is_a_syntax_error() -> None:
     broken = []
     for one in MUTANTS:
         if one["file"].endswith(".py"):
@@ -29,7 +29,7 @@ def test_none_is_only_a_syntax_error() -> None:
     assert broken == []
 
 
-def test_its_tests_exist() -> None:
+def test_the_tests_of_each_mutant_exist() -> None:
     gone = [
         (one["id"], test)
         for one in MUTANTS

@@ -17,7 +17,7 @@ TEXTS = np.array(["a", "\u732b \U0001f408", ""])
 
 @pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_what_numpy_writes(tmp_path: Path, kind: str, save: Any) -> None:
+def test_arrays_written_by_numpy(tmp_path: Path, kind: str, save: Any) -> None:
     vectors = np.array([[1, 0.1], [-2.5, 1e-3], [0, 3]]).astype(kind)
     for texts in (TEXTS, TEXTS.astype(">U5")):
         save(tmp_path / "v.npz", texts=texts, vectors=vectors)
@@ -37,13 +37,13 @@ def test_what_numpy_writes(tmp_path: Path, kind: str, save: Any) -> None:
         ({"texts": TEXTS.astype(object), "vectors": np.ones((3, 2))}, "not an .npz file with the arrays"),
     ],
 )
-def test_what_is_none(tmp_path: Path, arrays: dict[str, Any], why: str) -> None:
+def test_invalid_arrays(tmp_path: Path, arrays: dict[str, Any], why: str) -> None:
     np.savez(tmp_path / "v.npz", **arrays)
     with pytest.raises(ValueError, match=why):
         read_vectors(tmp_path / "v.npz")
 
 
-def test_what_is_damaged(tmp_path: Path) -> None:
+def test_damaged_files(tmp_path: Path) -> None:
     whole = io.BytesIO()
     np.save(whole, np.ones((3, 2)))
     file = tmp_path / "v.npz"

@@ -92,7 +92,7 @@ def test_selftest_notices_another_dictionary(monkeypatch: pytest.MonkeyPatch) ->
         "犬が好き \u0301likes likes\u0301",
     ],
 )
-def test_what_is_not_a_plain_word_stays(text: str) -> None:
+def test_tokens_that_are_not_plain_words_are_unchanged(text: str) -> None:
     assert lemma.lemmatize(text, "en") == text
 
 
@@ -103,7 +103,7 @@ def test_everything_around_a_word_stays() -> None:
 
 
 @pytest.mark.parametrize("language", SIX)
-def test_words_that_stay_stay(language: str) -> None:
+def test_function_words_are_unchanged(language: str) -> None:
     for word in words.FUNCTION[language] | words.OWN_SENSE[language]:
         if word not in words.IRREGULAR:
             assert lemma.lemmatize(word, language) == word
@@ -160,19 +160,19 @@ def test_a_word_gives_the_same_in_every_text(language: str) -> None:
         # four of seven, three of six: too few, although no other language has more
         ("user walked through dogs xqzv wqrt bnmk", "user walked through dogs xqzv wqrt bnmk"),
         ("she likes dogs xqzv wqrt bnmk", "she likes dogs xqzv wqrt bnmk"),
-        # English, and no language any more once "stopped" is "stop": a second round would find another one
+        # English, but no language once "stopped" is "stop": a second pass would find another one
         ("abita most stopped", "abita most stopped"),
         ("smoked Paul followed verfolgen", "smoked Paul followed verfolgen"),
     ],
 )
-def test_auto(text: str, expected: str) -> None:
+def test_automatic_language(text: str, expected: str) -> None:
     assert lemma.lemmatize(text, "auto") == expected
 
 
 def test_the_share_of_words_that_tells_a_language() -> None:
     assert lemma.detect("user likes dogs xqzv wqrt") == "en"
     assert lemma.detect("user walked through dogs xqzv wqrt bnmk") is None
-    # so close that only a second look at what it has become keeps it
+    # so close that only a second pass over the result keeps it
     assert lemma.detect("abita most stopped") == "en"
     assert lemma.detect("abita most stop") is None
 
@@ -351,7 +351,9 @@ def test_models_that_cannot_be_used(minilm: Path, tmp_path: Path, without: Calla
         embed.load(str(pickled), 1)
 
 
-def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: Callable[..., None]) -> None:
+def test_finding_a_model_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: Callable[..., None]
+) -> None:
     without("huggingface_hub")
     (tmp_path / "second/org/m").mkdir(parents=True)
     monkeypatch.setenv("MEMFOLD_MODELS", os.pathsep.join((str(tmp_path / "first"), str(tmp_path / "second"))))
@@ -442,7 +444,7 @@ def test_versions_are_compared_once_in_a_session() -> None:
 
 def test_models_stay_in_the_session(minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMFOLD_MODELS", str(minilm.parent))
-    # before and after: what is held in between is not this test's alone
+    # before and after: other tests may hold some in between
     assert server._resident() > 1_000_000
     held = iter([1000, 4000])
     monkeypatch.setattr(server, "_resident", lambda: next(held))
@@ -477,7 +479,7 @@ def test_limits_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
             assert ask() == expected
 
 
-def test_what_is_not_embedded(tmp_path: Path, without: Callable[..., None]) -> None:
+def test_texts_that_are_not_embedded(tmp_path: Path, without: Callable[..., None]) -> None:
     for texts in ([], None, ["a\0b"], ["a", None]):
         assert refusal("embed", "m", texts).sqlstate == "MF022"
     assert refusal("embed", None, ["x"]).sqlstate == "MF022"

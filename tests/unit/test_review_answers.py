@@ -21,7 +21,7 @@ DAYS = [datetime(2026, 5, day, tzinfo=UTC) for day in (1, 2)]
     [([0, 1], 1), ([1, 0], 0), ([0, 0], 1), ([None, 0], 1), ([0, None], 1), ([1, 1, 0], 1)],
     ids=["later", "earlier", "equal", "first_unknown", "second_unknown", "equal_then_earlier"],
 )
-def test_of_a_contradiction_the_last_stated_stands(seen: list[int | None], stands: int) -> None:
+def test_the_most_recent_statement_wins_a_contradiction(seen: list[int | None], stands: int) -> None:
     """Of two stated at the same time, the newer memory does."""
     sides = [
         Side(UUID(int=n), f"text {n}", "fact", last_seen=None if day is None else DAYS[day])
@@ -42,7 +42,7 @@ def test_of_a_contradiction_the_last_stated_stands(seen: list[int | None], stand
     assert retired == [n for n in range(len(seen)) if n != stands]
 
 
-def test_of_a_rejected_pair_the_older_is_kept() -> None:
+def test_a_rejected_pair_keeps_the_older_memory() -> None:
     """The bucket refuses what was stated, not what it had (on_merge reject)."""
     sides = [Side(UUID(int=n), f"text {n}", "fact") for n in range(2)]
     question: Any = SimpleNamespace(kind="write", names=None, members=(), sides=sides)

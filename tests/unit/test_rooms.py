@@ -133,7 +133,7 @@ def misplaced(root: Path) -> list[str]:
     return lines
 
 
-def test_there_is_nothing_but_rooms() -> None:
+def test_every_module_is_in_a_room() -> None:
     assert {room(module) for module in sources(PACKAGE)} == set(MAY_IMPORT)
     assert len(sources(PACKAGE)) > 90
 
@@ -153,7 +153,7 @@ def test_files_are_short() -> None:
     assert {module: count for module, count in lines.items() if count > LONGEST} == {}
 
 
-def test_what_tests_share_is_in_their_support() -> None:
+def test_code_shared_by_tests_is_in_tests_support() -> None:
     assert misplaced(servers.ROOT) == []
 
 
@@ -208,7 +208,7 @@ def test_what_tests_share_is_in_their_support() -> None:
     ],
     ids=["memfold", "memfold.testing", "memfold.tools.cli", "tests.conftest"],
 )
-def test_what_takes_long_is_loaded_where_it_is_used(module: str, absent: set[str]) -> None:
+def test_slow_imports_are_deferred(module: str, absent: set[str]) -> None:
     program = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=servers.ROOT
@@ -266,7 +266,7 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
     ],
     ids=["root", "name", "relative", "module", "contrib"],
 )  # fmt: skip
-def test_what_is_misplaced_is_found(tmp_path: Path, module: str, source: str, line: str) -> None:
+def test_misplaced_code_is_found(tmp_path: Path, module: str, source: str, line: str) -> None:
     (tmp_path / module).parent.mkdir(parents=True)
     (tmp_path / module).write_text(source)
     assert misplaced(tmp_path) == [line]

@@ -27,7 +27,7 @@ def fill(place: Path, **files: str) -> Path:
 
 
 def state(place: Path) -> dict[str, tuple[bytes, int, int]]:
-    """Everything in there, with times and modes."""
+    """Everything in the directory, with times and modes."""
     return {
         str(path.relative_to(place)): (
             path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns if path.is_file() else 0,

@@ -1,4 +1,4 @@
-"""The site of the docs: every page is in it and in llms.txt, its links hold, and it asks no other host for anything."""
+"""The docs site: every page is in it and in llms.txt, links resolve, and nothing is loaded from other hosts."""
 
 from __future__ import annotations
 

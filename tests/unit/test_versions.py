@@ -1,4 +1,4 @@
-"""One version everywhere, and what META.json says of the extension is what its control file says."""
+"""One version everywhere, and META.json agrees with the extension's control file."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_memfold_py_is_updated_from_every_release() -> None:
     assert scripts == {__version__, *updates}
 
 
-def test_what_meta_json_asks_for_is_what_the_extension_needs() -> None:
+def test_meta_json_requires_what_the_extension_needs() -> None:
     described = meta()
     provided = described["provides"]["memfold"]
     assert (ROOT / provided["docfile"]).is_file()
@@ -89,8 +89,8 @@ def test_meta_json_is_as_pgxn_asks() -> None:
     described = meta()
     texts = [described[name] for name in ("name", "abstract", "description", "maintainer")]
     assert all(isinstance(one, str) and one.strip() == one != "" for one in [*texts, *described["tags"]])
-    assert re.fullmatch(r"[^\W\d][\w-]+", described["name"])  # a term, of more than one character
-    assert described["license"] == "postgresql"  # of the spec's list, the only one of this licence
+    assert re.fullmatch(r"[^\W\d][\w-]+", described["name"])  # a term of more than one character
+    assert described["license"] == "postgresql"  # the only term of the spec's list for this licence
     assert described["release_status"] in {"stable", "testing", "unstable"}
     assert described["meta-spec"]["version"] == "1.0.0"
     provided = described["provides"]["memfold"]

@@ -31,14 +31,14 @@ SETTINGS = {
     "max_replication_slots": "10",
     "max_prepared_transactions": "200",
     "max_connections": "200",
-    # a daemon for each database that is in use
+    # one daemon per database in use
     "max_worker_processes": "60",
     # the nodes talk over sockets, where there is no TLS
     "citus.node_conninfo": "sslmode=prefer",
     "citus.show_shards_for_app_name_prefixes": "psql",
     "citus.enable_statistics_collection": "off",
 }
-# Of a session of the coordinator, on all nodes.
+# Set in a session of the coordinator, on all nodes.
 BLOCKERS = """
 select array(
     select citus_pid_for_gpid(w.blocking_gpid) from citus_lock_waits as w
@@ -109,7 +109,7 @@ class Nodes:
         cluster.start(extension=False, **{**settings, **more})
 
     def join(self, database: str) -> None:
-        """Make nodes of the databases of that name."""
+        """Turn the databases of that name into nodes."""
         for cluster in self.clusters:
             with psycopg.connect(cluster.dsn(database), autocommit=True) as connection:
                 connection.execute("create extension citus")
@@ -143,16 +143,16 @@ class Nodes:
 
     def drop(self, database: str) -> None:
         for _ in range(20):
-            # daemons of Citus come back
+            # Citus restarts its daemons
             with suppress(psycopg.errors.ObjectInUse):
                 self.each(f"drop database if exists {database} with (force)")
                 return
             time.sleep(0.2)
 
     def start_suite(self) -> None:
-        """With a database on each node to copy: nodes know one another by address, and meet in the databases of one name."""
+        """Each node has a database to copy: nodes know one another by address, and use databases of the same name."""
         self.start()
-        # each test copies the files of all of them
+        # each test copies the files of all databases
         self.each("alter system set citus.shard_count = 4", "select pg_reload_conf()")
         self.each("create database distributed")
         self.join("distributed")
@@ -168,7 +168,7 @@ class Nodes:
 
     @contextmanager
     def copy(self, name: str) -> Iterator[psycopg.Connection[Any]]:
-        """A database of that name on each node; leads to the coordinator's."""
+        """Create a database of that name on each node; returns the coordinator's DSN."""
         self.each(f"create database {name} template distributed")
         try:
             with (
@@ -182,11 +182,11 @@ class Nodes:
             self.drop(name)
 
     def missing(self, error: BaseException) -> str | None:
-        """Nothing is: a coordinator has all of memfold."""
+        """Nothing: a coordinator has all of memfold."""
         return None
 
     def workers_of(self, tenants: Sequence[str]) -> dict[str, int]:
-        """On which node each tenant's shard is."""
+        """The node of each tenant's shard."""
         with self.connect() as connection:
             hosts = {str(cluster.base): number for number, cluster in enumerate(self.clusters)}
             found = connection.execute(

@@ -31,7 +31,7 @@ BINDIR, WHY_NOT = citus_nodes.bindir()
 pytestmark = pytest.mark.skipif(BINDIR is None, reason=WHY_NOT)
 
 LOGINS = {"appl": "memfold_app", "judge": "memfold_judge", "bound": "memfold_tenant"}
-# Public functions of a tenant that do not go to its node, with the reason.
+# Public functions of a tenant that do not run on its node, with the reason.
 NOT_SENT = {
     "rehash_bucket": "commits where it is called; what it calls is sent",
     "take_up_links": "commits where it is called; what it calls is sent",
@@ -39,7 +39,7 @@ NOT_SENT = {
 }
 
 
-# Memories, of 100 tenants, that the coordinator has before it is one.
+# Memories of 100 tenants, stored before the server becomes a coordinator.
 POPULATED = int(os.environ.get("MEMFOLD_POPULATED", "10000"))
 
 
@@ -84,7 +84,7 @@ def sqlstate(connection: psycopg.Connection[Any], statement: str) -> str | None:
 
 
 def away(nodes: citus_nodes.Nodes, tenant: str) -> int:
-    """The worker that is not the tenant's."""
+    """The worker without the tenant's shard."""
     return 3 - nodes.workers_of([tenant])[tenant]
 
 
@@ -93,7 +93,7 @@ def test_tenants_are_spread(nodes: citus_nodes.Nodes) -> None:
     assert set(found.values()) == {1, 2}
 
 
-def test_a_populated_server_keeps_what_it_had(nodes: citus_nodes.Nodes) -> None:
+def test_a_populated_server_keeps_its_memories(nodes: citus_nodes.Nodes) -> None:
     tenants = [f"from before {number}" for number in range(100)]
     assert set(nodes.workers_of(tenants).values()) == {1, 2}
     each = POPULATED // 100
@@ -117,8 +117,8 @@ def test_a_populated_server_keeps_what_it_had(nodes: citus_nodes.Nodes) -> None:
             ).fetchone() == (each, each + 1)
 
 
-def test_doctor_checks_to_its_end(nodes: citus_nodes.Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Including what queries of several nodes' rows find."""
+def test_doctor_completes_its_checks(nodes: citus_nodes.Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Including queries over rows of several nodes."""
 
     def doctor() -> list[str]:
         done = CliRunner().invoke(main, ["doctor", "--dsn", nodes.dsn(), "--tenant", "from before 0"])
@@ -149,7 +149,7 @@ def test_status_of_every_tenant(nodes: citus_nodes.Nodes) -> None:
     assert buckets["from before 0"]["plain_rows"] == 0
 
 
-def test_each_function_with_a_tenant_is_sent(nodes: citus_nodes.Nodes) -> None:
+def test_each_function_with_a_tenant_is_sent_to_its_node(nodes: citus_nodes.Nodes) -> None:
     with nodes.connect() as connection:
         found = connection.execute(
             "select p.proname from pg_proc as p where p.pronamespace = 'memfold'::regnamespace"
@@ -230,7 +230,7 @@ def test_sixteen_writers(nodes: citus_nodes.Nodes, kind: str, way: str) -> None:
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
                 continue
             return
-        raise AssertionError("twenty times in vain")
+        raise AssertionError("twenty attempts failed")
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(writers)]
     for thread in threads:
@@ -251,8 +251,8 @@ def test_sixteen_writers(nodes: citus_nodes.Nodes, kind: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("node", [0, 1, 2])
-def test_any_call_goes_home(nodes: citus_nodes.Nodes, node: int) -> None:
-    """Whatever the statement looks like, and whether in a transaction or not: it runs on the tenant's node, once."""
+def test_every_call_runs_on_its_tenants_node(nodes: citus_nodes.Nodes, node: int) -> None:
+    """Any form of the statement, in a transaction or not, runs once, on the tenant's node."""
     tenant = f"any call {node}"
     with nodes.connect(node, "appl") as connection:
         connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
@@ -352,14 +352,14 @@ def test_a_client_with_another_encoding(nodes: citus_nodes.Nodes, node: int) -> 
 
 
 @pytest.mark.parametrize("node", [0, 1])
-def test_the_page_says_that_it_is_of_one_server(nodes: citus_nodes.Nodes, node: int) -> None:
+def test_the_web_page_refuses_a_citus_node(nodes: citus_nodes.Nodes, node: int) -> None:
     with pytest.raises(MemfoldError, match="this is a node of Citus"):
         resolve_tenant(Place(nodes.dsn(node), "acme"))
 
 
 @pytest.mark.parametrize("node", [0, 1, 2])
 def test_a_session_that_asks_for_generic_plans(nodes: citus_nodes.Nodes, node: int) -> None:
-    """They have no tenant, by which Citus would find the node."""
+    """They have no tenant by which Citus could find the node."""
     tenant = f"generic {node}"
     with nodes.connect(node, "appl") as connection:
         connection.execute("select set_config('memfold.tenant_id', %s, false)", [tenant])
@@ -371,7 +371,7 @@ def test_a_session_that_asks_for_generic_plans(nodes: citus_nodes.Nodes, node: i
         assert broken == []
 
 
-def test_arguments_and_results_arrive_as_they_are(nodes: citus_nodes.Nodes) -> None:
+def test_arguments_and_results_arrive_unchanged(nodes: citus_nodes.Nodes) -> None:
     text = 'O\'Brien said: \\ % "x" $1 ÄÖ \U0001f408'
     tenant = "it's a 'tenant' \\ %s"
     with nodes.connect(0, "appl") as connection:
@@ -397,7 +397,7 @@ def test_arguments_and_results_arrive_as_they_are(nodes: citus_nodes.Nodes) -> N
 
 
 def test_the_guard(nodes: citus_nodes.Nodes) -> None:
-    """What would take locks where they keep nobody out is refused."""
+    """Functions are refused where their locks would exclude nobody."""
     call = "memfold_internal.ingest_memory('Alice has a cat.', 'acme')"
     for node in (0, away(nodes, "acme")):
         with nodes.connect(node, "appl") as connection:
@@ -457,8 +457,8 @@ def test_tenant_isolation(nodes: citus_nodes.Nodes) -> None:
         assert sqlstate(connection, "select * from memfold.set_policy('*', 'x')") == "MF002"
 
 
-def test_plans_stay_while_the_tenant_stays(nodes: citus_nodes.Nodes) -> None:
-    """And no longer: a plan names its tenant, also where the call that made it is rolled back."""
+def test_plans_are_kept_until_the_tenant_changes(nodes: citus_nodes.Nodes) -> None:
+    """And no longer: a plan names its tenant, even if the call that made it is rolled back."""
     homes = nodes.workers_of([f"planned {number}" for number in range(9)])
     node = homes["planned 0"]
     one, other = [tenant for tenant, home in homes.items() if home == node][:2]
@@ -545,7 +545,7 @@ def round_trip(nodes: citus_nodes.Nodes, node: int, tenant: str) -> None:
 
 
 @pytest.mark.parametrize("node", [0, 1, 2])
-def test_the_client_brings_batches(nodes: citus_nodes.Nodes, node: int) -> None:
+def test_the_client_ingests_batches(nodes: citus_nodes.Nodes, node: int) -> None:
     """As an application, from any node, with vectors in a separate argument and without."""
     with Memfold(nodes.dsn(node, "appl"), f"it's {node}") as memfold:
         texts = [f"Fact {number % 30} of a batch" for number in range(40)]
@@ -588,7 +588,7 @@ def test_a_bucket_with_a_policy_of_its_own_is_replayed(nodes: citus_nodes.Nodes,
 
 
 class Writers:
-    """Applications that keep stating facts, a tenant each, each call with a key of its own until it is answered."""
+    """Applications that keep stating facts, one tenant each; each call keeps its own key until it is answered."""
 
     def __init__(self, nodes: citus_nodes.Nodes, tenants: list[str]) -> None:
         self.nodes = nodes
@@ -635,7 +635,7 @@ class Writers:
         connection.close()
 
     def check(self) -> None:
-        """Each call counts once, whatever else happens."""
+        """Each call counts once, whatever happens."""
         with self.nodes.connect() as connection:
             for tenant, done in self.done.items():
                 row = connection.execute(
@@ -685,7 +685,7 @@ def test_a_shard_moves_under_writers(nodes: citus_nodes.Nodes) -> None:
         f" of others {others:.2f} s; {len(writers.errors[moved])} failed"
     )
     assert nodes.workers_of([moved]) == {moved: 3 - home}
-    # they were at work while it moved
+    # they wrote while it moved
     assert all(after[tenant] > before[tenant] for tenant in tenants)
     # a call that was under way at the end of the move fails and leaves nothing, whatever of it was done
     assert {error.sqlstate for tenant in tenants for error in writers.errors[tenant]} <= {
@@ -696,7 +696,7 @@ def test_a_shard_moves_under_writers(nodes: citus_nodes.Nodes) -> None:
     writers.check()
 
 
-def test_the_script_may_run_again(nodes: citus_nodes.Nodes) -> None:
+def test_the_script_can_be_run_again(nodes: citus_nodes.Nodes) -> None:
     """As after an upgrade: memfold's functions are made again on the coordinator, then on all nodes, while calls arrive."""
     with nodes.connect(1) as connection:
         connection.execute("set citus.enable_ddl_propagation = off")
@@ -724,7 +724,7 @@ def rows(connection: psycopg.Connection[Any], tenant: str) -> dict[str, list[Any
 
 
 def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
-    """From a plain server, as it is; the others stay there."""
+    """From a plain server, unchanged; the other tenants stay there."""
     with nodes.connect() as connection:
         connection.execute("set citus.enable_create_database_propagation = off")
         connection.execute("create database plain")
@@ -735,7 +735,7 @@ def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
         history(plain)
         before = rows(plain, "acme")
         assert min(len(before[table]) for table in ("memories", "memory_events", "judgements")) > 2
-        # what other tests left
+        # leftovers of other tests
         connection.execute("select memfold.erase_tenant('acme')")
         already = rows(connection, "acme")
         connection.execute("select memfold.register_embedding_model('m', 4, 0.92, 0.85)")
@@ -758,7 +758,7 @@ def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
 
 
 @pytest.mark.parametrize("way", ["coordinator", "workers", "transactions"])
-def test_sixteen_do_everything(nodes: citus_nodes.Nodes, way: str) -> None:
+def test_sixteen_sessions_call_everything(nodes: citus_nodes.Nodes, way: str) -> None:
     """Ingest, answer, merge, supersede, reject, update, undo, embed, in one bucket: the ledger explains the end."""
     bucket = f"everything by {way}"
     errors: list[BaseException] = []
@@ -803,7 +803,7 @@ def test_sixteen_do_everything(nodes: citus_nodes.Nodes, way: str) -> None:
 
 
 def test_a_worker_is_killed(nodes: citus_nodes.Nodes) -> None:
-    """Calls for its tenants fail until it is back, others go on, and nothing is lost."""
+    """Calls for its tenants fail until it is back; others succeed, and nothing is lost."""
     tenants = [f"survivor {number}" for number in range(8)]
     homes = nodes.workers_of(tenants)
     assert set(homes.values()) == {1, 2}
@@ -828,13 +828,13 @@ def test_a_worker_is_killed(nodes: citus_nodes.Nodes) -> None:
         )
     for tenant in tenants:
         codes = {error.sqlstate for error in writers.errors[tenant]}
-        # XX000: its COMMIT was under way, and whether it was carried out is not known
+        # XX000: its COMMIT was under way; its outcome is unknown
         assert codes <= ({"08006", "08003", "57P01", "XX000"} if homes[tenant] == 1 else set()), tenant
     writers.check()
 
 
 def test_a_node_is_added(nodes: citus_nodes.Nodes) -> None:
-    """citus_add_node, memfold init once more, a rebalance: calls come through it, and to it."""
+    """citus_add_node, memfold init again, a rebalance: calls arrive through the new node, and on it."""
     assert BINDIR is not None
     added = servers.Cluster("citus3", BINDIR)
     try:

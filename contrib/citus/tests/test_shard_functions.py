@@ -93,7 +93,7 @@ def tenants(nodes: citus_nodes.Nodes, prefix: str, node: int = 1) -> list[list[s
 def session(
     nodes: citus_nodes.Nodes, node: int, tenant: str | None = None, limit: int | None = None
 ) -> Iterator[Connection]:
-    """An application's session; limit: the most shards whose functions it uses."""
+    """An application's session; limit: the maximum number of shards whose functions it uses."""
     with nodes.connect(node, "appl") as connection:
         if tenant is not None:
             use(connection, tenant)
@@ -132,7 +132,7 @@ def observations(nodes: citus_nodes.Nodes, tenant: str) -> int:
 
 
 def move(nodes: citus_nodes.Nodes, tenant: str, mode: str = "block_writes") -> None:
-    """The tenant's shard to the other worker."""
+    """Move the tenant's shard to the other worker."""
     move_shard(nodes, shards_of(nodes, [tenant])[tenant], nodes.workers_of([tenant])[tenant], mode)
 
 
@@ -146,7 +146,7 @@ def move_shard(nodes: citus_nodes.Nodes, shard: int, source: int, mode: str = "b
 
 
 def clean_up(nodes: citus_nodes.Nodes) -> None:
-    """Drop what a move has left behind."""
+    """Drop the leftovers of a move."""
     with nodes.connect() as connection:
         connection.execute("call citus_cleanup_orphaned_resources()")
 
@@ -159,13 +159,13 @@ def schemas(nodes: citus_nodes.Nodes, node: int) -> list[str]:
         return [str(name) for (name,) in found.fetchall()]
 
 
-def test_each_shard_gets_them_once(nodes: citus_nodes.Nodes) -> None:
+def test_each_shard_gets_its_functions_once(nodes: citus_nodes.Nodes) -> None:
     assert create(nodes, 1) == ["unchanged"] * SHARDS
     assert schemas(nodes, 0) == []
     assert len(schemas(nodes, 1)) + len(schemas(nodes, 2)) == SHARDS
 
 
-def test_the_name_of_their_schema_is_inlined(nodes: citus_nodes.Nodes) -> None:
+def test_the_schema_name_is_inlined(nodes: citus_nodes.Nodes) -> None:
     """Otherwise each call would parse and plan the function that returns it: a tenth of known_memory()."""
     with nodes.connect() as connection:
         plan = connection.execute(
@@ -174,7 +174,7 @@ def test_the_name_of_their_schema_is_inlined(nodes: citus_nodes.Nodes) -> None:
     assert "_shard_schema_name" not in str(plan)
 
 
-def test_they_use_nothing_that_citus_plans(nodes: citus_nodes.Nodes) -> None:
+def test_shard_functions_use_nothing_that_citus_plans(nodes: citus_nodes.Nodes) -> None:
     """No distributed table or view, none of its row types, no function that is not theirs and uses one."""
     with nodes.connect(1) as connection:
         distributed = {
@@ -293,7 +293,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 
 def answers(connection: Connection, tenant: str) -> list[Any]:
-    """What the calls return: ids by the order of their first appearance, no times."""
+    """The results of the calls: ids numbered by first appearance, no times."""
     ids: dict[str, int] = {}
 
     def plain(value: object) -> str:
@@ -324,7 +324,7 @@ def answers(connection: Connection, tenant: str) -> list[Any]:
     return found
 
 
-def test_both_roads_answer_alike(nodes: citus_nodes.Nodes) -> None:
+def test_shard_functions_return_what_citus_returns(nodes: citus_nodes.Nodes) -> None:
     mine = [group[0] for group in tenants(nodes, "alike")][:2]
     other, away = tenants(nodes, "as well")[0][:2]
     with session(nodes, 1, mine[0], limit=0) as connection:
@@ -355,8 +355,8 @@ def test_both_roads_answer_alike(nodes: citus_nodes.Nodes) -> None:
 
 
 @pytest.mark.parametrize("node", [0, 1, 2])
-def test_a_transaction_is_one_on_all_nodes(nodes: citus_nodes.Nodes, node: int) -> None:
-    """Tenants of two nodes in one transaction: all is written, or nothing."""
+def test_a_transaction_is_atomic_across_nodes(nodes: citus_nodes.Nodes, node: int) -> None:
+    """Tenants of two nodes in one transaction: all of it is written, or nothing."""
     pair = [tenants(nodes, f"both {node}", worker)[0][0] for worker in (1, 2)]
     with nodes.connect(node) as connection:
         for end, wanted in (("rollback", "inserted"), ("commit", "inserted"), ("commit", "merged")):
@@ -367,7 +367,7 @@ def test_a_transaction_is_one_on_all_nodes(nodes: citus_nodes.Nodes, node: int) 
     assert [observations(nodes, tenant) for tenant in pair] == [2, 2]
 
 
-def test_tenants_of_one_shard_are_apart(nodes: citus_nodes.Nodes) -> None:
+def test_tenants_of_one_shard_are_isolated(nodes: citus_nodes.Nodes) -> None:
     """They share functions, and plans: row-level security is that of one server."""
     first, second = next(group for group in tenants(nodes, "apart") if len(group) > 1)[:2]
     with session(nodes, 1) as connection:
@@ -411,7 +411,7 @@ def test_tenants_of_one_shard_are_apart(nodes: citus_nodes.Nodes) -> None:
 
 
 def test_other_transactions_go_through_citus(nodes: citus_nodes.Nodes) -> None:
-    """An older snapshot would not see that the shard has moved."""
+    """An older snapshot would miss that the shard has moved."""
     tenant = tenants(nodes, "repeatable")[0][0]
     for level in ("repeatable read", "serializable"):
         with session(nodes, 1, tenant) as connection:
@@ -424,7 +424,7 @@ def test_other_transactions_go_through_citus(nodes: citus_nodes.Nodes) -> None:
             assert used(connection) == ""
 
 
-def test_a_session_uses_so_many_shards(nodes: citus_nodes.Nodes) -> None:
+def test_a_session_uses_a_limited_number_of_shards(nodes: citus_nodes.Nodes) -> None:
     groups = tenants(nodes, "limit")[:3]
     assert len(groups) > 1
     with session(nodes, 1, limit=1) as connection:
@@ -484,7 +484,7 @@ def wait_until(nodes: citus_nodes.Nodes, query: str) -> None:
             if connection.execute(query.encode()).fetchone():
                 return
             time.sleep(0.05)
-    raise AssertionError(f"never: {query}")
+    raise AssertionError(f"never true: {query}")
 
 
 @contextmanager
@@ -537,7 +537,7 @@ def test_a_move_under_writers_loses_nothing(nodes: citus_nodes.Nodes) -> None:
     assert observations(nodes, tenant) == sum(counts)
 
 
-def test_what_a_move_has_left_is_not_used(nodes: citus_nodes.Nodes) -> None:
+def test_functions_left_behind_by_a_move_are_not_used(nodes: citus_nodes.Nodes) -> None:
     """The shard is away and back: some of its functions were dropped with its tables."""
     tenant = tenants(nodes, "half")[0][0]
     shard = shards_of(nodes, [tenant])[tenant]
@@ -565,7 +565,7 @@ def test_what_a_move_has_left_is_not_used(nodes: citus_nodes.Nodes) -> None:
     assert [name for name in schemas(nodes, 2) if name.endswith(f"_{shard}")] != []
 
 
-def test_they_are_created_and_dropped_under_writers(nodes: citus_nodes.Nodes) -> None:
+def test_shard_functions_are_created_and_dropped_under_writers(nodes: citus_nodes.Nodes) -> None:
     """As by another release, with hot writers of the same shard: a call may have to be repeated (40P01), none is lost."""
     tenant = tenants(nodes, "hot")[0][0]
     with nodes.connect() as connection:
@@ -632,7 +632,7 @@ def test_doctor_init_and_maintenance(nodes: citus_nodes.Nodes) -> None:
     assert lost in schemas(nodes, 1)
     with nodes.connect() as connection:
         connection.execute("select memfold.drop_shard_functions()")
-    # without any, calls go through Citus, as somebody wants
+    # without any, calls go through Citus
     maintenance.run(nodes.dsn())
     nodes.install()
     assert schemas(nodes, 1) == schemas(nodes, 2) == []
