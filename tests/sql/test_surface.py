@@ -15,6 +15,8 @@ import pytest
 
 from memfold.client import errors
 from tests.support import servers
+from tests.support.memories import ingest, model, vector
+from tests.support.queries import one
 
 PINNED = Path(__file__).parents[1] / "data" / "surface.txt"
 
@@ -116,3 +118,62 @@ def test_sqlstates_are_documented_and_mapped() -> None:
     assert documented == classes
     # no file names a code that is raised nowhere
     assert set(re.findall(r"\bMF\d{3}\b", sql_text())) <= raised_by_sql() | raised_by_python()
+
+
+# Functions that take a lock, and arguments with which they come to it. %(m)s, %(e)s, %(j)s: a memory, an event, a judgement.
+LOCKING = {
+    "ingest_memory": "'Unknown', 'acme'",
+    "ingest_memories": """'[{"content": "Unknown"}]', 'acme'""",
+    "attach_embedding": "%(m)s, '[0, 0, 1, 0]', 'm', 'acme'",
+    "resolve_judgement": "%(j)s, 'duplicate', 'acme'",
+    "fail_judgement": "%(j)s, 'no answer', 'acme'",
+    "merge_memories": "%(m)s, %(n)s, 'acme'",
+    "supersede_memory": "%(m)s, %(n)s, 'acme'",
+    "update_memory": "%(m)s, 'Unknown', 'acme'",
+    "reject_memory": "%(m)s, 'acme'",
+    "undo": "%(e)s, 'acme'",
+    "undo_run": "%(r)s, 'acme'",
+    "undo_actor": "current_user, now() - interval '1 hour', 'acme'",
+    "set_predicate": "'lives_in', 'acme'",
+    "set_policy": "'acme', 'default', conflict => 'keep_both'",
+    "link_subject": "'Bob', 'Robert', 'acme'",
+    "link_predicate": "'job', 'works_as', 'acme'",
+    "rehash_bucket": "'acme', 'default', canonicalizer => 'flat'",
+    "replay_bucket": "'acme', 'default'",
+    "erase_memory": "%(m)s, 'acme'",
+    "erase_bucket": "'default', 'acme'",
+}
+
+
+def test_the_isolation_level_is_among_the_described_errors(db: psycopg.Connection[Any]) -> None:
+    model(db)
+    db.execute("select set_policy('acme', preset => 'replace_newer')")
+    first = ingest(db, "User likes tea", **vector(1))
+    ingest(db, "user likes TEA", **vector(1))
+    near = ingest(db, "User enjoys a cup of tea", **vector(0.92))
+    assert near.judgement_id is not None
+    late = ingest(db, "User likes rye")
+    merged = one(db, "select event_id from memory_events where action = 'merged'")
+    run = one(db, "select link_subject('Eve', 'Eva', 'acme')")
+    db.execute(
+        "update judgements set status = 'leased', attempts = 8, worker = 'w', leased_until = now() + '1 hour'"
+    )
+    db.execute("set default_transaction_isolation = 'repeatable read'")
+    given = {
+        "m": late.memory_id, "n": first.memory_id, "e": merged, "j": near.judgement_id, "r": run,
+    }  # fmt: skip
+    undescribed = []
+    for name, arguments in LOCKING.items():
+        call = "call" if name == "rehash_bucket" else "select * from"
+        with pytest.raises(psycopg.Error) as caught:
+            db.execute(f"{call} memfold.{name}({arguments})".encode(), given)
+        assert caught.value.sqlstate == "MF025", (name, caught.value)
+        described = one(
+            db,
+            "select bool_and(obj_description(oid, 'pg_proc') like '%%MF025%%') from pg_proc"
+            " where pronamespace = 'memfold'::regnamespace and proname = %s",
+            name,
+        )
+        if not described:
+            undescribed.append(name)
+    assert undescribed == []

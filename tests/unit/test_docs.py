@@ -319,6 +319,41 @@ def test_figures_equal_the_result_they_cite(pytestconfig: pytest.Config) -> None
     assert len(named) > 40
 
 
+# What PostgreSQL itself says.
+FROM_POSTGRESQL = (
+    'duplicate key value violates unique constraint "',
+    "Key (",
+    "query would be affected by row-level security policy",
+    "installing required extension",
+)
+
+
+def test_quoted_errors_are_what_the_code_says() -> None:
+    """ERROR, DETAIL, HINT and NOTICE in the pages are messages of the SQL, with values for %s, %I and %L."""
+    source = "".join(
+        re.sub(r"'\s*\n\s*'", "", path.read_text().replace("''", "’").replace("\\\\", "\\"))
+        for folder in ("sql/functions", "plpython/memfold_py/extension")
+        for path in sorted((ROOT / folder).rglob("*.sql"))
+    )
+    said = re.compile(
+        "|".join(
+            "(?:" + ".*".join(map(re.escape, re.split("%[sIL]?", text))) + ")"
+            for text in set(re.findall(r"'([^'\n]+)'", source))
+            if len(re.sub("%[sIL]?", "", text)) > 12
+        )
+    )
+    quoted = [
+        (page, line[1])
+        for page in PAGES
+        for line in re.finditer(
+            r"(?m)^(?:pg_restore: error: .*)?(?:ERROR|DETAIL|HINT|NOTICE):  (.+)$", (ROOT / page).read_text()
+        )
+        if not line[1].startswith(FROM_POSTGRESQL)
+    ]
+    assert [(page, text) for page, text in quoted if not said.fullmatch(text.replace("'", "’"))] == []
+    assert len(quoted) >= 10
+
+
 def test_every_result_of_the_bench_has_its_question() -> None:
     explained = set(
         re.findall(

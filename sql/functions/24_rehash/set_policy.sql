@@ -164,4 +164,5 @@ of type, subject, predicate. weights: source, extractor and repetition, which ad
 canonicalizer: prose, flat, code, exact, or lemma:en (de, fr, es, it, pt, auto; requires memfold_py). embed => ''in_database'': the
 database computes the vectors with embed_model (requires memfold_py). The other arguments are columns of memfold.policies; its further
 columns are set by presets. Raises MF017 (a value that is not allowed), MF011 (no such canonicalizer), MF024 (the hash of stored memories
-would change), MF012 or MF013 (no registered embed_model), MF056 (memfold_py is missing), MF058, MF059.';
+would change), MF012 or MF013 (no registered embed_model), MF025, MF056 (memfold_py is missing),
+MF058, MF059.';

@@ -202,4 +202,4 @@ same words or at the model''s merge threshold), ambiguous (other names have thes
 subjects and objects). evidence: how many facts each has (facts, name_facts) and both have (shared), pairs of their memory ids, and up to
 five memory ids for each name (memory_ids, name_memory_ids). Omits names that the guard distinguishes ("Georg Maier", "Georg Huber"), that
 a judge or a person has kept apart (ask_links), or that were unlinked. Reads the newest 50,000 active memories, and vectors only of the
-newest 1,000. Raises MF001 to MF003, MF022.';
+newest 1,000 of them that have a subject and a vector. Raises MF001 to MF003, MF022.';

@@ -129,4 +129,5 @@ bound; the latest observation decides.
 idempotency_key: a second call with the same key returns the result of the first, and raises MF062 if it is about another candidate
 (content, type, subject, predicate, object or metadata). if_known: ingests the text only if tier 1 knows it, so that no vector is needed;
 otherwise it writes nothing and every field of the result is null: embed the text and call again. Bad input raises MF001 to MF016, MF061
-or MF065 and changes nothing. A call may raise 40001 or 40P01: retry it with the same key.';
+or MF065 and changes nothing. A call may raise 40001 or 40P01: retry it with the same key. Raises MF025
+at other levels than READ COMMITTED, unless the text is known.';

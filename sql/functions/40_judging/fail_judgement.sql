@@ -76,7 +76,7 @@ comment on function memfold.fail_judgement is
 after about 5 s, doubled with each attempt), dead (after the eighth attempt; see retry_judgements), replaced (the same, for a
 synthesis with on_judge_failure replace: the newest memory has replaced the others), obsolete (nothing is left to decide), or its present
 status if it is not leased, or not to this worker. counted => false: the attempt does not count, because the pair was not the cause.
-error: the first 1,000 characters are kept. Tokens and cost are added to those of the judgement. Raises MF026, MF028.';
+error: the first 1,000 characters are kept. Tokens and cost are added to those of the judgement. Raises MF025, MF026, MF028.';
 
 -- Whether the newest memory replaces the others if this synthesis is never answered: the policy says replace, and the
 -- newest is near each of the others. Also true if nothing is left to decide. Only reads.

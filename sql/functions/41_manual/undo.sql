@@ -259,5 +259,5 @@ comment on function memfold.undo is
 observations), a supersession by ingest (the two values hold together until another one comes), a judgement, a rejection, a pruning, or one
 restatement (tier 1: the observation no longer counts). The row of an undo can be undone too, as long as it is the last one about its
 event: what it undid is restored. Returns the memories of the event as they are now. Deletes nothing: the ledger gets a row with action
-undone or restored. Raises MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone). For members of memfold_agent:
-only what agents have decided (42501).';
+undone or restored. Raises MF025, MF029 (no such event), MF032 (it cannot be undone), MF033 (it is already undone).
+For members of memfold_agent: only what agents have decided (42501, MF066).';

@@ -73,4 +73,5 @@ undeclared predicates of which some subject has several values. score in (0, 1),
 subjects have two values that were stated in different sessions, the older one not again after the newer. subjects: how many have this
 predicate with an object; changed: how many of them have more than one value; most_values: the most values that one of them has; returned:
 how many had an older value stated again after a newer one; together: how many had two values stated in one session; memory_ids: two values
-of one of them, the newer first. Reads the newest 50,000 active memories. Raises MF001 to MF003, MF022.';
+of one of them, the newer first. Reads the newest 50,000 active memories
+that have a subject, a predicate and an object. Raises MF001 to MF003, MF022.';

@@ -112,4 +112,5 @@ comment on function memfold.replay_bucket is
 (calibration_id) that is not applied yet. Ingests them into a separate bucket and rolls everything back. Returns one row per
 text: its action, the text that it was decided against (other_id), similarity, guard and reason as in the ledger; no judge is asked, so
 both texts of an escalation stay active. embedding_model null: the most used one in the bucket; texts without its vector are omitted.
-max_memories: only the newest texts, 1 to 100000. Only for members of memfold_owner. Raises MF001 to MF003, MF013, MF022, MF043, MF045.';
+max_memories: only the newest texts, 1 to 100000. Only for members of memfold_owner. Raises MF001 to MF003, MF013, MF022,
+MF025, MF043, MF045.';
