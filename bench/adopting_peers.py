@@ -2,10 +2,11 @@
 ``python bench/adopting_peers.py DSN``.
 
 Needs both libraries and memfold, best in a separate environment (`pip install mem0ai langchain-postgres
-'memfold[adopt,migrate]'`), and DSN: a server with pgvector, as a role that may create databases. It makes a database
-``memfold_peers``, again if need be. Each library writes rows, is adopted while another of its clients goes on writing,
-and is then used as before; at last the adoption absorbs, and the library adds 1,000 texts of which 100 are duplicates.
-Vectors are made up and nothing asks a model. Writes bench/results/adopting_peers.md; any surprise is an error.
+'memfold[adopt,migrate]'`), and DSN: a server with pgvector, as a role that may create databases. It creates the
+database ``memfold_peers``, and replaces an earlier one. Each library writes rows, is adopted while another of its
+clients continues to write, and is then used as before; finally the adoption absorbs, and the library adds 1,000 texts
+of which 100 are duplicates. Vectors are made up, and no model is asked. Writes bench/results/adopting_peers.md; any
+surprise is an error.
 """
 
 from __future__ import annotations
@@ -350,10 +351,10 @@ def main() -> int:
     text = (
         "# Adoption of what mem0 and langchain-postgres keep, by the libraries themselves\n\n"
         "Each library has written 2,000 memories, one in twelve a duplicate in another spelling; all six steps were"
-        " run while another client of it went on adding, without pause. Every row written is live or archived, no text"
-        " is there twice, and afterwards each library adds, searches, changes and removes as before; its duplicate"
-        " raises 23505, of which `conflict_of` makes a `MemoryHashConflict` with the id of the row that is there. Then, with"
-        " `--absorb`, each library adds 1,000 texts, 100 of them duplicates in another spelling (mem0 one by one,"
+        " run while another client of it continued to add, without pause. Every row written is live or archived, no text"
+        " is stored twice, and afterwards each library adds, searches, changes and removes as before; a duplicate"
+        " raises 23505, which `conflict_of` translates into a `MemoryHashConflict` with the id of the existing row. Then,"
+        " with `--absorb`, each library adds 1,000 texts, 100 of them duplicates in another spelling (mem0 one by one,"
         " LangChain by one `add_documents`): no call fails, and the table of repeats counts 100.\n\n"
         f"{printed}\n"
     )

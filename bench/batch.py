@@ -321,13 +321,14 @@ def run(server: harness.Server, *, rounds: int) -> harness.Report:
                 row.append(f"{cpu:.2f}")
             rows.append(row)
     report.table(
-        "Rows a second (medians), and ours over the bare statement's: by wall time, by CPU time of the backend. The bare"
-        " statements find hashes, keys and ids made; of ours, one reads vectors in JSON, one by the parameter embeddings.",
+        "Rows per second (medians), and the ratio of ours to the bare statement: by wall time, by CPU time of the backend."
+        " The bare statements get precomputed hashes, keys and ids; of ours, one reads vectors in JSON, one by the parameter"
+        " embeddings.",
         ["", "bare", "ingest_memories", "wall", "CPU", "vectors apart", "wall", "CPU"],
         rows,
     )
     report.table(
-        "Against our own single calls, in one psycopg pipeline and one transaction, the client's part included (wall time):",
+        "Compared with our own single calls, in one psycopg pipeline and one transaction, by wall time with the client:",
         ["", "calls/s", "batch rows/s", "times as fast"],
         [
             [

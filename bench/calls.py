@@ -13,7 +13,7 @@ import harness
 import numpy as np
 
 SIZES = (1_000, 30_000)
-FACTS = 500  # of the bucket
+FACTS = 500  # in the bucket
 FIRST, LATER = 7, 20
 MOST = {"replay": 5.0, "new fact": 20.0, "search": 15.0}  # ms, the first call
 MOST_MERGE = 3.0  # new facts
@@ -33,7 +33,7 @@ def _text(vector: Sequence[float]) -> str:
 
 
 def _name(number: int) -> str:
-    """A name of its own for each number, without a digit, which the guard would compare."""
+    """A distinct name for each number, without a digit, which the guard would compare."""
     syllables = ["ba", "ce", "di", "fa", "gu", "la", "me", "ni", "po", "ru"]
     return "".join(syllables[int(digit)] for digit in f"{number:06}").capitalize()
 

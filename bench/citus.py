@@ -3,9 +3,9 @@
 run.py.)
 
 CITUS_PG_CONFIG names a server that has Citus. Without arguments: a plain server and a coordinator with two workers, all
-of the same programs, called in turn from a session each as an application: medians in ms, CPU time of the processes that
-serve the call, and their ratios; on the tenant's worker also without the functions of its shard. With a number
-of memories: a plain server is filled with that many, joined by two workers, and distributed over them.
+from the same programs, are called in turn, each from one session of an application: medians in ms, CPU time of the
+processes that serve the call, and their ratios; on the tenant's worker also without the functions of its shard. With a
+number of memories: a plain server is filled with that many, joined by two workers, and distributed over them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def vector(number: int) -> str:
 
 
 def apart(number: int) -> str:
-    """Far from those of other numbers: a search compares no texts to find out which memories say the same."""
+    """Far from the vectors of other numbers, so that a search need not compare texts to collapse memories."""
     return str([random.Random(f"{number} {place}").gauss() for place in range(32)])
 
 
@@ -115,7 +115,7 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
         "other worker": nodes.dsn(3 - home, "app"),
     }
     sessions = [psycopg.connect(dsn, autocommit=True) for dsn in ways.values()]
-    # of that worker; each session has a tenant of its own, so that all of them have as many memories
+    # tenants of that worker, one per session, so that all have equally many memories
     homes = nodes.workers_of([f"bench {number}" for number in range(99)])
     tenants = [tenant for tenant, node in homes.items() if node == home][: len(sessions)]
     for session, tenant in zip(sessions, tenants, strict=True):
@@ -128,7 +128,7 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
             )
     pids = [[session.info.backend_pid] for session in sessions]
     with nodes.connect(home) as db:
-        # what serves those sessions on the tenant's worker
+        # the processes that serve those sessions on the tenant's worker
         for place, way in enumerate(ways):
             if way in ("coordinator", "other worker"):
                 found = db.execute(SERVING, [pids[place][0]]).fetchall()
@@ -139,7 +139,7 @@ def routing(nodes: citus_nodes.Nodes, plain: servers.Cluster) -> None:
         rounds: list[list[tuple[float, float]]] = []
         for turn in range(ROUNDS + 1):
             if turn == 1:
-                # As autovacuum would, which the servers do not run: the plans of the first calls are those of small tables.
+                # The servers run no autovacuum, and the first plans are those for small tables.
                 for cluster in (plain, *nodes.clusters):
                     with psycopg.connect(cluster.dsn(), autocommit=True) as db:
                         db.execute("analyze")

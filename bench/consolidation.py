@@ -1,4 +1,4 @@
-"""Question 10: what does consolidation take, with half of the memories about one subject, and who waits for it?"""
+"""Question 10: what does consolidation take, with half of the memories about one subject, and who has to wait?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET = 3.0  # seconds of writers alone
 CHECKED = 20_000
 WRITERS = 8
 LONGEST = 200  # ms
-COSINE = 0.95  # of a variant to its first text; two variants are at about 0.9
+COSINE = 0.95  # of a variant and its first text; between two variants it is about 0.9
 EVERY = 0.005
 PAUSE = 0.02  # pause of a writer between two calls
 DIMENSIONS = 384
@@ -75,7 +75,7 @@ order by m.content, m.subject
 def _rows(data: dataset.Dataset, memories: int, *, others: bool = True, seed: int = 7) -> Iterator[load.Row]:
     """Half of them about "User", the others in subjects of twenty; two fifths of the texts are stated four times.
 
-    A text is a real one with its vector; what says it again lies around that vector.
+    A text is a real one with its vector; the vectors of its restatements lie around that one.
     """
     user = memories // 2 if others else memories
     subjects = [("User", user)] + [(f"Subject {n}", 20) for n in range((memories - user) // 20)]
@@ -86,7 +86,7 @@ def _rows(data: dataset.Dataset, memories: int, *, others: bool = True, seed: in
         for n in range(size - 3 * clusters):
             parts += [(number, subject, k) for k in range(4 if n < clusters else 1)]
             number += 1
-    # in an order in which a cluster's memories are far apart
+    # shuffled, so that a cluster's memories are far apart
     for place, which in enumerate(np.random.default_rng(seed).permutation(len(parts))):
         base, subject, copy = parts[which]
         centre = np.array(data.real_vectors[base : base + 1], dtype=np.float32)
@@ -214,7 +214,7 @@ def _growth(server: harness.Server, data: dataset.Dataset, report: harness.Repor
             times.append(time.perf_counter() - began)
             cpus.append((int(clock.read_text().split()[0]) - before) / 1e9)
     report.table(
-        "A plan (dry run) of memories of one subject, 384 dimensions, two fifths of the texts being said four times:",
+        "A plan (dry run) of memories of one subject, 384 dimensions, two fifths of the texts stated four times:",
         ["memories of one subject", "seconds", "CPU seconds", "CPU us a memory", "times the first", "n log n"],
         [
             [f"{size:,}", f"{times[n]:.1f}", f"{cpu:.1f}", f"{cpu / size * 1e6:.0f}", f"{cpu / cpus[0]:.2f}",
@@ -284,10 +284,10 @@ def _writers(server: harness.Server, data: dataset.Dataset, report: harness.Repo
         rows,
     )
     report.note(
-        f"{int(overview[2]):,} questions, {overview[0]:,} memories merged. Of the texts that are said four times,"
-        f" {together:.3f} are one memory afterwards. The server process took {watch.memory:.0f} MB at most."
-        f" An approve_run took {max(calls) * 1000:.0f} ms at most, {sorted(calls)[len(calls) // 2] * 1000:.0f} in the"
-        " median." + (" check_invariants() is empty afterwards." if memories <= CHECKED else "")
+        f"{int(overview[2]):,} questions, {overview[0]:,} memories merged. Of the texts stated four times, a share of"
+        f" {together:.3f} is one memory afterwards. The server process took {watch.memory:.0f} MB at most."
+        f" An approve_run took {max(calls) * 1000:.0f} ms at most, {sorted(calls)[len(calls) // 2] * 1000:.0f} ms in"
+        " the median." + (" check_invariants() is empty afterwards." if memories <= CHECKED else "")
     )
     report.data["writers"] = {
         "planning": planning, "approving": calls, "memory": watch.memory,
@@ -360,9 +360,9 @@ def _undo(server: harness.Server, data: dataset.Dataset, report: harness.Report)
     assert broken is not None
     report.table(
         f"undo_run, with {-(-LATER // 3)} ingests between the consolidation and it: memories that differ from those of a"
-        " tenant that was told the same and never consolidated (text, status, edges, metadata, counters, sources,"
+        " tenant with the same statements that was never consolidated (text, status, edges, metadata, counters, sources,"
         " intervals, vectors):",
-        ["folds undone", "differ before", "differ after", "seconds", "broken invariants"],
+        ["merges undone", "differ before", "differ after", "seconds", "broken invariants"],
         [[merged[0], before, after, f"{seconds:.2f}", broken[0]]],
     )
     report.data["undo"] = {"folds": merged[0], "before": before, "after": after, "seconds": seconds}

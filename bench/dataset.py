@@ -213,7 +213,7 @@ def build(out: Path, count: int = COUNT, source: Path | None = None) -> Dataset:
             )
         return found
     out.mkdir(parents=True, exist_ok=True)
-    (out / ".gitignore").write_text("*\n", encoding="ascii")  # wherever it is, it is never committed
+    (out / ".gitignore").write_text("*\n", encoding="ascii")  # never commit it, wherever it is
     begun = time.monotonic()
     texts = choose(count, source)
     content = "".join(f"{text}\n" for text in texts).encode()

@@ -1,4 +1,4 @@
-"""Question 11: how long does erasure take, is it complete, does it leave other data alone, and who waits for it?"""
+"""Question 11: how long does erasure take, is it complete, does it leave other data alone, and who has to wait?"""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _source(server: harness.Server, data: dataset.Dataset, report: harness.Repor
     if rows != [(MERGES - 2 + told, MERGES - 3)] or broken != (0,):
         raise harness.BenchError(f"what is left is {rows}, {broken} invariants are broken")
     report.note(
-        f"Of the {MERGES + 1:,} wordings {MERGES - 2:,} are one memory afterwards, with each of {told:,} restatements."
+        f"{MERGES - 2:,} of the {MERGES + 1:,} wordings are one memory afterwards, which counts all {told:,} restatements."
         " check_invariants() is empty."
     )
     return lines

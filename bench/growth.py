@@ -1,7 +1,7 @@
-"""Question 3: does a call take longer, the more memories there are?
+"""Question 3: does a call take longer if there are more memories?
 
-Of one tenant that holds them all, and of many that hold 100 each. Replays, paraphrases and new facts in scopes
-of 20; then the same tenant's bucket searched whole: its newest 10,000 vectors one by one, and through HNSW.
+Measured for one tenant that holds them all, and for many that hold 100 each: replays, paraphrases and new facts in
+scopes of 20; then searches of the whole bucket: its newest 10,000 vectors one by one, and through HNSW.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 TENANT = 100  # memories of each of many tenants
-HITS = 300  # a round and kind
+HITS = 300  # per round and kind
 DECISIONS = 100
 WIDE = 60
 RECALL = 500
@@ -60,7 +60,7 @@ Pool = tuple[str, int, str, str, Any]
 class Plan:
     """One database, and the order of the candidates: each is used once, so that no cache is warmer than in use.
 
-    The smallest size has subjects enough for one round only, so each of its rounds is asked of a copy.
+    The smallest size has enough subjects for only one round, so each of its rounds uses a copy.
     """
 
     data: dataset.Dataset
@@ -173,8 +173,8 @@ class Rounds:
                 database = "copy" if plan.copied else plan.name
                 if plan.copied:
                     self.server.create(database, plan.name)
-                # The same for all: pages are in shared_buffers, as those of a copy are, and of a server in use; and
-                # the first change of a page after a checkpoint is written to the log whole.
+                # The same conditions for all: pages are in shared_buffers, as after copying and on a server in use; and
+                # the first change of a page after a checkpoint writes the whole page to the log.
                 with self.server.connect(database) as connection:
                     connection.execute(WARM)
                     connection.execute("checkpoint")
@@ -219,7 +219,7 @@ def policy(server: harness.Server, plan: Plan) -> None:
 
 @dataclass
 class Asked:
-    """Queries whose true best neighbour among a tenant's loaded vectors is known."""
+    """Queries with known true best neighbours among a tenant's loaded vectors."""
 
     plan: Plan
     tenant: str

@@ -54,7 +54,7 @@ SERVER = {
     "min_wal_size": "2GB",
     "checkpoint_timeout": "1h",
     "autovacuum": "off",
-    # where a question turns it on: tests/support/servers.py sets a day
+    # for questions that turn autovacuum on: tests/support/servers.py sets a day
     "autovacuum_naptime": "1min",
     "deadlock_timeout": "1s",
     "log_min_messages": "warning",
@@ -79,7 +79,7 @@ class BenchError(Exception):
 
 class _Cluster(servers.Cluster):
     def _install_extension(self) -> dict[str, str]:
-        """Not the extension, but the server's settings: the migrations install memfold."""
+        """A server without the extension: the migrations install memfold."""
         return SERVER
 
 

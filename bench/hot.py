@@ -27,9 +27,9 @@ CROWDS = (8, 32, 64)
 CROWD_SECONDS = 10
 # A change of the hot memory's tree, and how long another writer waits for it, in ms.
 CHANGE_MOST = 50
-# From here on each writer has its own fact.
+# From this number on, each writer has its own fact.
 OWN = 2 * 10**9
-# One that nobody has stated.
+# A fact that nobody has stated.
 NEW = OWN - 1
 # Random turns, none of them twice; facts by number.
 STATEMENT = (
@@ -92,7 +92,7 @@ def _grow(
         name: harness.Session(server, "hot", STATEMENT, options=options) for name, options in SETTINGS.items()
     }
     for session in sessions.values():
-        session.measure(turns.calls(10**9, 200))  # plans and caches, on another fact
+        session.measure(turns.calls(10**9, 200))  # warm up plans and caches on another fact
     began = time.perf_counter()
     steps = [0]
     while steps[-1] < merges:
@@ -130,7 +130,7 @@ def _grow(
     head = ["", "first, us", "last, us", "ratio", "CPU first, us", "CPU last, us", "CPU ratio"]
     report.table(
         f"The first and the last {CALLS:,} calls of {merges:,}, one client: median wall time of a call, mean CPU time of"
-        f" the backend. In between {LOADERS} clients, {took / 60:.0f} minutes, autovacuum on:",
+        f" the backend. In between, {LOADERS} clients ran for {took / 60:.0f} minutes, autovacuum on:",
         head,
         rows,
     )
@@ -318,7 +318,7 @@ def _changes(
         raise harness.BenchError(f"check_invariants finds {wrong}")
     report.table(
         f"Changes of the tree of the hot memory, of {len(said):,} restatements, while another session states it (medians of"
-        f" {rounds} rounds; the longest that the other waited):",
+        f" {rounds} rounds; the longest wait of the other):",
         ["", "ms", "other writer waited, ms"],
         [
             [

@@ -81,7 +81,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int) -> harnes
         measured[name] = {side: [] for side in sides}
         for turn in range(rounds + 1):
             given = _calls(count)
-            # they take turns in beginning, because the second finds warmer caches
+            # they take turns in going first, because the second finds warmer caches
             for side in sorted(sides, reverse=bool(turn % 2)):
                 found = sessions[side].measure(given)
                 if turn:  # the first round warms up

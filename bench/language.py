@@ -1,7 +1,7 @@
 """Question 15: what do lemmas and embeddings cost in the database, compared with the same package called from Python?
 
-On the full server, which has PL/Python. Embeddings by both routes; sentence-transformers only where
-MEMFOLD_BENCH_TORCH names a site-packages directory that has it.
+Runs on the full server, which has PL/Python. Embeddings are measured by both routes, and by sentence-transformers only
+if MEMFOLD_BENCH_TORCH names a site-packages directory that has it.
 """
 
 from __future__ import annotations

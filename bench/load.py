@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 from pgvector.psycopg import register_vector
 
-SCOPE = 20  # memories a subject
+SCOPE = 20  # memories per subject
 Row = tuple[int, str, str, Any]  # running number, subject, content, embedding
 
 # The table of candidates: the measured statement reads them by id, so that no vector is sent.
@@ -62,8 +62,8 @@ drop table bench.staged, scopes;
 def variants(data: dataset.Dataset, subjects: int, memories: int, seed: int = 1) -> Iterator[Row]:
     """Memory n belongs to subject n % subjects: all memories of a subject are noise around one real vector.
 
-    Its texts are variants of the text of that vector, and they lie in the table as they would have come in:
-    far from one another.
+    Its texts are variants of the text of that vector, and they lie in the table as if they had arrived in order: far
+    from one another.
     """
     n = 0
     for turn in range(-(-memories // subjects)):

@@ -16,7 +16,7 @@ import psycopg
 ROWS = 5_000_000
 MOST = 300
 EVERY = 1.0
-POINTS = 300  # of the plot
+POINTS = 300  # samples in the plot
 
 # A separate process that has loaded only the client. One candidate in ten restates an earlier one.
 CLIENT = """
@@ -68,7 +68,7 @@ def run(server: harness.Server, *, rows: int) -> harness.Report:
     both = max(sample[2] + sample[3] for sample in samples)
     speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(samples[:: max(len(samples) // 10, 1)])]
     report.table(
-        f"The most that was seen, sampled each {EVERY:g} s, in MB: the client's resident set; the backend's without what it"
+        f"The maximum, sampled every {EVERY:g} s, in MB: the client's resident set; the backend's without what it"
         " shares with other processes (shared buffers), text and libraries by their share. Without vectors; one candidate"
         " in ten restates an earlier one; autovacuum on.",
         ["rows", "client", "backend", "both", "rows/s", "at first", "in the end"],

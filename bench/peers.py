@@ -162,12 +162,12 @@ class Measured:
 
 @dataclass
 class Way:
-    """One way to hand facts in to one store."""
+    """One way to pass facts to a store."""
 
     name: str
     store: Any
     many: bool = False
-    least: int = 1  # it gets one in this many of the facts
+    least: int = 1  # it gets one fact in this many
     instead_of: Any = None  # the framework's own store, for a way through its interface
     measured: dict[str, list[Measured]] = field(default_factory=dict)
     left: str = ""
@@ -266,7 +266,7 @@ class Bench:
                 for place in range(len(all_ways)):
                     way = all_ways[
                         (place + turn) % len(all_ways)
-                    ]  # so that no way always follows the same one
+                    ]  # so that no way always runs after the same one
                     given = facts[:: way.least]
                     found = self.timed(way, given, setting)
                     way.measured.setdefault(setting, []).append(found)
@@ -464,7 +464,7 @@ def run(server: harness.Server, data: dataset.Dataset, *, rounds: int, facts: in
 
 
 def _like(way: Way, all_ways: Sequence[Way]) -> Way:
-    """memfold's way with which a peer's is compared."""
+    """The way of memfold with which a peer's is compared."""
     return next(ours for ours in all_ways if ours.many == way.many)
 
 

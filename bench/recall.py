@@ -1,7 +1,7 @@
 """Question 17: what does recall find by words, by vector and by both, how fast, and what does its index cost writers?
 
-Compared with the statements that one would write for one's own table: full-text search by a GIN index, a scan by
-distance, and both by reciprocal rank. The texts are of the pairs' words, as often as words are: the nth 1 / n times as
+Compared with hand-written statements on a plain table: full-text search by a GIN index, a scan by distance, and both by
+reciprocal rank. The texts consist of the pairs' words, with natural frequencies: the nth word occurs 1 / n times as
 often as the first.
 """
 
@@ -18,9 +18,9 @@ import numpy as np
 import psycopg
 from tests.support import labelled_queries
 
-QUERIES = 8  # a round and statement
+QUERIES = 8  # per round and statement
 BUCKETS, SIZE = 50, 1_000
-WRITES = 400  # a round
+WRITES = 400  # per round
 MOST, COST = 1.5, 1.05
 EXACT = 100_000
 """Above this number, both search vectors by an index."""
@@ -101,8 +101,7 @@ def quality(db: psycopg.Connection[Any], report: harness.Report) -> dict[str, li
         db.execute("select memfold.set_options('acme', text_search => %s)", [text_search])
         found[name] = [labelled_queries.hits(db, way, depth) for depth in (1, 3, 5)]
     report.table(
-        "Share of 208 queries of which one of the first memories that are shown is about the same, of 472 texts of 52"
-        " topics:",
+        "Share of 208 queries for which one of the first memories is about the same topic, among 472 texts on 52 topics:",
         ["", "hit@1", "hit@3", "hit@5"],
         [[name, *(f"{share:.3f}" for share in shares)] for name, shares in found.items()],
     )

@@ -1,8 +1,8 @@
 """The reference: plain tables, and the one statement that a good PostgreSQL developer would write.
 
-The tables have the columns and the indexes of memfold's, taken over by LIKE so that they stay the same; no
-CHECK, no foreign key, no trigger, no row level security. The statements are single data-modifying CTEs: no
-round trip, no PL/pgSQL. They decide nothing but "same text or not".
+The tables have the columns and the indexes of memfold's, copied by LIKE so that they stay the same; no CHECK, no
+foreign key, no trigger, no row level security. The statements are single data-modifying CTEs: no round trip, no
+PL/pgSQL. They decide nothing but "same text or not".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Question 10: what does load-time dedup add to a search, and does the search find what is nearest?
+"""Question 10: what does load-time dedup add to a search, and does the search find the nearest memories?
 
-Of one bucket that is searched through HNSW: the same queries with and without, as the application's role.
+One bucket is searched through HNSW by the same queries with and without it, as the application's role.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import load
 import numpy as np
 
 SMALL = (1_000, 10_000)  # searched exactly
-QUERIES = 60  # a round and variant
+QUERIES = 60  # per round and variant
 RECALL = 200
 RESULTS = 10
 NEAR = (0.97, 0.7)

@@ -85,7 +85,7 @@ def _kinds(rows: int) -> Iterator[tuple[str, str, Callable[[], Iterator[Candidat
         "a new fact in a bucket with the lexical tier (8 words)",
         "select set_policy('bench', 'words', lexical_threshold => 0.9)",
         lambda: (
-            # rare words: how many texts share them costs time, not room
+            # rare words, because common ones cost time, not space
             {**_text("words", n), "content": " ".join(f"word{8 * n + i}" for i in range(8))}
             for n in range(rows)
         ),
@@ -114,7 +114,7 @@ def _kinds(rows: int) -> Iterator[tuple[str, str, Callable[[], Iterator[Candidat
 
 
 def run(server: harness.Server, *, rows: int = ROWS) -> harness.Report:
-    """Ingest some of each kind, and see what the tables grow by; then watch sessions at work."""
+    """Ingest some of each kind, and measure how the tables grow; then watch sessions at work."""
     report = harness.Report("sizing", "What a memory takes on disk, and a session in memory")
     server.install("sizing")
     found: list[tuple[str, float, dict[str, float], dict[str, int]]] = []
@@ -149,7 +149,7 @@ def run(server: harness.Server, *, rows: int = ROWS) -> harness.Report:
         ],
     )  # fmt: skip
     report.table(
-        "Indexes that are made on request:", ["index", "bytes each"], [[n, f"{b:,.0f}"] for n, b in indexes]
+        "Indexes created on request:", ["index", "bytes each"], [[n, f"{b:,.0f}"] for n, b in indexes]
     )
     watched = _sessions(server, rows)
     report.table(

@@ -12,8 +12,8 @@ import harness
 SIZES = (10, 1_000, 10_000)
 MOST = 1.5
 CALLS = 12
-# Of values: stated minute after minute, each with its object. Of aliases: texts that a person has merged into one; they have
-# no vectors, because an exact search among 10,000 is another question.
+# Values are stated minute by minute, each with its object. Aliases are texts that a person has merged into one; they have no
+# vectors, because an exact search among 10,000 is another question.
 SAY = (
     "select event_id, memory_id from memfold.ingest_memory('value ' || :v || ' of a slot', 'bench', :b, subject => 'Ida',"
     " predicate => 'lives_in', object => :v, observed_at => timestamptz '2024-01-01' + (:t)::int * interval '1 minute')"

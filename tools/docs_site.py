@@ -1,4 +1,4 @@
-"""The hooks of mkdocs for the site: pages of the whole repository, with working links.
+"""mkdocs hooks for the site: pages of the whole repository, with working links.
 
 The pages are where a reader of the repository looks for them: docs/, README.md, bench/results/... The site has all of
 them under the same names, with docs/ as its root. Linked files that are not pages (SQL, Python) are copied unchanged;
@@ -153,6 +153,6 @@ def llms(nav: list[Any]) -> str:
 
 def on_post_build(*, config: MkDocsConfig) -> None:
     Path(config.site_dir, "llms.txt").write_text(llms(config.nav or []))
-    # next to each page its Markdown, to which llms.txt links
+    # llms.txt links to the Markdown next to each page
     for uri, text in WRITTEN.items():
         Path(config.site_dir, uri).write_text(text)

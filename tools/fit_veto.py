@@ -1,8 +1,8 @@
 """Writes sql/functions/22_guard/_veto.sql: the score of words that an automatic merge needs in addition to cosine and guard.
 
     python tools/fit_veto.py --dsn DSN --version N OTHERS.jsonl MEMORIES.jsonl    fits it to labelled pairs
-    python tools/fit_veto.py                                                      makes the SQL of the model in the file
-    python tools/fit_veto.py --check                                              says whether the SQL is that of the model
+    python tools/fit_veto.py                                                      writes the SQL of the model in the file
+    python tools/fit_veto.py --check                                              checks that the SQL is that of the model
 
 Each line has a, b, label and cosine of a pair; if there is a split, only "train" is read. Any database with memfold
 is enough: it computes the features, nothing is stored. The written file contains the model (``_veto_model``), but no

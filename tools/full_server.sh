@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Sets up the full server: the system's PostgreSQL 15+ with plpython3u, pgvector 0.8+ and, where there is one,
-# plpgsql_check. Does nothing when it is all there. Clusters that exist are not touched, and none is made.
+# plpgsql_check. Does nothing if everything is installed. Touches no existing cluster, and creates none.
 #
-# Exit code 3: it cannot be done here, and the last line says why. Debian's packages where there are such; where
-# pgvector is missing (Debian 12), its source package of the next release, from the machine's own apt sources.
+# It installs Debian's packages; if pgvector is not among them (Debian 12), it builds the source package of the next release,
+# from the machine's own apt sources. Exit code 3: it is not possible here, and the last line says why.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,8 +18,8 @@ give_up() {
     say "$*"
     exit 3
 }
-# Daemons that tests start by themselves, wanted and not needed: pgbouncer, and Prometheus with its exporter. Debian's packages start
-# services: not for us.
+# Optional daemons, which tests start themselves: pgbouncer, and Prometheus with its exporter. Debian's packages would also start
+# services; this prevents it.
 daemons() {
     local wanted=() policy=/usr/sbin/policy-rc.d ours= package
     for package in pgbouncer prometheus prometheus-postgres-exporter; do
@@ -38,7 +38,7 @@ daemons() {
     done
     [ -z "$ours" ] || rm -f "$policy"
 }
-# What the tests of the page drive.
+# The browser for the tests of the page.
 browser() {
     local package=chromium-driver
     { ! command -v chromedriver || ! command -v chromium; } >/dev/null || return 0
@@ -53,14 +53,14 @@ finish() {
     exit 0
 }
 
-# Whether apt knows a version of the package; Debian's images come without lists, so an update may have to go before.
+# Whether apt knows a version of the package. Debian's images come without lists, so this may need an update first.
 updated=no
 update() {
     [ "$updated" = no ] || return 0
     "${apt[@]}" update >/dev/null || give_up "cannot be set up: apt-get update failed ($by_hand)"
     updated=yes
 }
-# The whole answer first: a reader that leaves a pipe early fails the command before it.
+# Read the whole answer first: a reader that closes a pipe early makes the writer fail.
 candidate() {
     local answer
     answer=$(LC_ALL=C apt-cache policy "$1" 2>/dev/null)
@@ -75,11 +75,11 @@ install() {
     done
     [ ${#wanted[@]} -gt 0 ] || return 0
     say "installing ${wanted[*]}"
-    # Lists that are too old name files that are gone: once more with new ones.
+    # Old lists name files that no longer exist: try again with new ones.
     "${apt[@]}" install "${wanted[@]}" >/dev/null || { update && "${apt[@]}" install "${wanted[@]}" >/dev/null; }
 }
 
-# plpgsql_check is wanted, not needed: no search for it where apt does not know it already.
+# plpgsql_check is optional: install it only if apt already knows it.
 major=
 if found=$("$python" "$here/find_full_server.py"); then
     bindir=$found
@@ -94,7 +94,7 @@ fi
 [ -z "${MEMFOLD_FULL_SERVER:-}" ] || give_up "cannot be set up: MEMFOLD_FULL_SERVER says $found"
 command -v apt-get >/dev/null || give_up "cannot be set up: $found, and there is no apt-get ($by_hand)"
 
-# A server that is there already is completed; otherwise the one that the system prefers.
+# Complete an installed server; otherwise install the one that the system prefers.
 for bindir in $([ -n "$major" ] || ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5 -n -r); do
     version=$(basename "$(dirname "$bindir")")
     if [ -x "$bindir/postgres" ] && [ "$version" -ge 15 ] 2>/dev/null && have "postgresql-plpython3-$version"; then
@@ -110,7 +110,7 @@ if [ -z "$major" ]; then
 fi
 bindir=/usr/lib/postgresql/$major/bin
 
-# Debian's package makes and starts a cluster when it is installed for the first time. Not for us.
+# Debian's package creates and starts a cluster on its first installation; this prevents it.
 if [ ! -x "$bindir/postgres" ]; then
     install postgresql-common
     conf=/etc/postgresql-common/createcluster.conf
@@ -150,7 +150,7 @@ if ! found=$("$python" "$here/find_full_server.py"); then
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     mkdir -p "$work/lists/partial" "$work/source"
-    # apt downloads as an account of its own, which must be able to come here.
+    # apt downloads as its own account, which must be able to enter this directory.
     chmod 755 "$work" "$work/source"
     if id -u _apt >/dev/null 2>&1; then chown _apt "$work/lists/partial" "$work/source"; fi
     keys=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -161,7 +161,7 @@ if ! found=$("$python" "$here/find_full_server.py"); then
     say "building pgvector from the source package of $next"
     "${source[@]}" update >/dev/null
     (cd "$work/source" && "${source[@]}" source --only-source pgvector >/dev/null)
-    # OPTFLAGS: no instructions of this machine's processor alone. with_llvm: no second copy for the JIT compiler.
+    # OPTFLAGS: no processor-specific instructions. with_llvm: no second copy for the JIT compiler.
     for goal in all install; do
         make -s -C "$work"/source/pgvector-*/ $goal OPTFLAGS= with_llvm=no "PG_CONFIG=$bindir/pg_config" >/dev/null
     done

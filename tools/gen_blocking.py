@@ -2,9 +2,9 @@
 """Write the blocking client, ``memfold/client/calls/blocking/``, from the async one next to it, file by file.
 
     gen_blocking.py            write the files
-    gen_blocking.py --check    exit 1 if they are not what would be written
+    gen_blocking.py --check    exit 1 if they are out of date
 
-What the two do in different ways is in ``async_driver.py`` and ``blocking_driver.py``.
+``async_driver.py`` and ``blocking_driver.py`` have what differs between the two.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ REPLACED: Final = (
 
 
 def blocking(source: str) -> str:
-    """What the file does, without an event loop. Raises ValueError for what no replacement covers."""
+    """The file's code without an event loop. Raises ValueError for code that no replacement covers."""
     for pattern, by in REPLACED:
         source = re.sub(pattern, by, source)
     if left := re.search(r".*(?i:async|await|\bevent loop).*", source):
         raise ValueError(
-            f"this cannot be made blocking; say it in another way, or add a replacement: {left[0].strip()}"
+            f"this cannot be made blocking; write it differently, or add a replacement: {left[0].strip()}"
         )
     return source
 
 
 def formatted(source: str, name: str) -> str:
-    """As `make lint` wants it, without the imports that are not used any more."""
-    # Whether a module is its own, ruff would see from files that may not be there yet.
+    """Formatted as `make lint` requires, without unused imports."""
+    # Name our own modules: ruff would look for their files, which may not exist yet.
     own = ["--config", 'lint.isort.known-first-party = ["memfold"]']
     for command in (["check", "--fix", "--quiet", "--select", "F401,I", *own], ["format", "--quiet"]):
         source = subprocess.run(
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None, calls: Path = CALLS) -> int:
     for path in differing:
         if check:
             print(
-                f"{path.relative_to(calls)} is not what the async client gives: python tools/gen_blocking.py"
+                f"{path.relative_to(calls)} does not match the async client: run python tools/gen_blocking.py"
             )
         elif path in wanted:
             path.parent.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the generated sections of the canonicalizer's SQL files, or check them.
 
-    python tools/gen_canonicalizer.py           # rewrites what stands between the markers
+    python tools/gen_canonicalizer.py           # rewrites the text between the markers
     python tools/gen_canonicalizer.py --check   # exit status 1 if a file would change
 
 The data come from Python's unicodedata, which must be Unicode 14.0.0 (Python 3.11): the profiles of version 1 are
@@ -54,7 +54,7 @@ def scalars() -> Iterator[int]:
 def fold_pairs() -> list[tuple[str, str]]:
     """Non-ASCII characters and their simple lower case, final sigma included."""
     pairs = {chr(point): chr(point).lower() for point in scalars() if point > 0x7F}
-    pairs["\u0130"] = "i"  # the only one whose full mapping (i + dot above) is not its simple one
+    pairs["\u0130"] = "i"  # the only one whose full mapping (i + dot above) differs from its simple one
     pairs["\u03c2"] = "\u03c3"
     folded = [(capital, small) for capital, small in pairs.items() if capital != small]
     if any(len(small) != 1 for _, small in folded):

@@ -34,9 +34,9 @@ WIDTH = 6000  # bytes of a line: few lines, none too long for an editor
 
 Synset = tuple[str, str]  # part of speech, offset
 
-# Words that WordNet calls synonyms, or near, where memories do not: units and rates, what may, must or will be, how often.
-# Those joined by a slash say the same; none has anything to do with any other word. (How many there are, and what
-# was once: _guard_says tells those apart, so that they pass here.)
+# Words that WordNet treats as synonyms or as near, but that differ in memories: units, rates, modal verbs, frequencies.
+# Those joined by a slash say the same; none has anything to do with any other word. (Quantities and former states pass
+# here, because _guard_says tells them apart.)
 APART = """
     millisecond/ms second/sec minute/min hour/hr/hourly day/daily week/wk/weekly fortnight/fortnightly/biweekly
     month/monthly bimonthly quarter/quarterly year/yr/yearly/annual/annually decade century millennium moment/instant
@@ -67,7 +67,7 @@ ADDED = """
     admin/administrator async/asynchronous sync/synchronize veggie/vegetable
 """.split()  # noqa: SIM905
 
-# Words of grammar, which WordNet does not list: they tell that a text is English.
+# Function words, which WordNet does not list: they show that a text is English.
 GRAMMAR = """
     the and of to that with from for by is are was were be been has had have does did do his her its their our your my
     this these those which who whom whose what when where while if than then because although though but or nor not
@@ -76,13 +76,13 @@ GRAMMAR = """
     user users prefers likes uses
 """.split()  # noqa: SIM905
 
-# Grammar of other languages that WordNet happens to list ("la": a note): they tell that a text is not English.
+# Function words of other languages that WordNet happens to list ("la": a note): they show that a text is not English.
 FOREIGN = """
     al ama ancora bebe con da das de den der des di dos du el en est et la las le les los lo mag ma mi mis mit ne non nos o
     os pas per por que se si su sur te tu un una und van von como che sera dans dem ist zu zum
 """.split()  # noqa: SIM905
 
-# As memfold_internal._guard_lemmas: ending, what stands there instead. (Words that the rules find need no row of their own.)
+# As in memfold_internal._guard_lemmas: ending, replacement. (Words that the rules find need no row of their own.)
 ENDINGS = (
     ("s", ""), ("es", ""), ("ies", "y"), ("ves", "f"), ("ves", "fe"), ("ed", ""), ("ed", "e"), ("ied", "y"),
     ("ing", ""), ("ing", "e"), ("er", ""), ("er", "e"), ("ier", "y"), ("est", ""), ("est", "e"), ("iest", "y"),
@@ -135,7 +135,7 @@ class WordNet:
                     re.sub(r"\(\w+\)$", "", fields[4 + 2 * place]).lower() for place in range(count)
                 ]
                 at = 5 + 2 * count
-                # of each pointer: what it is, where it leads, and which word of the synset it is for (0: all of them)
+                # of each pointer: its kind, its target, and the word of the synset that it is for (0: all of them)
                 found.pointers[synset] = [
                     (fields[p], (fields[p + 2].replace("s", "a"), fields[p + 1]), int(fields[p + 3][:2], 16))
                     for p in range(at, at + 4 * int(fields[at - 1]), 4)
@@ -266,7 +266,7 @@ def faults(sql: str) -> list[str]:
     words = [entry.partition(":")[0] for entry in written]
     wrong = []
     if checksum(found[2]) != found[1]:
-        wrong.append("the data are not those that were written: their SHA-256 is another")
+        wrong.append("the data were changed after they were written: their SHA-256 differs")
     if words != sorted(set(words)):
         wrong.append("words are not sorted, or not distinct")
     wrong += [
@@ -306,7 +306,7 @@ def main() -> None:
         if not given.check:
             SQL.write_text(made)
         elif made != sql:
-            wrong.append("WordNet gives other data")
+            wrong.append("WordNet yields other data")
     if wrong:
         sys.exit("\n".join(f"{SQL.relative_to(ROOT)}: {fault}" for fault in wrong))
 

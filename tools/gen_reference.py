@@ -2,7 +2,7 @@
 """Make ``docs/reference.md`` from a database in which memfold is installed.
 
     gen_reference.py DSN            write the page
-    gen_reference.py DSN --check    exit 1, and say where, if the page is not what would be written
+    gen_reference.py DSN --check    exit 1, and say where, if the page is out of date
 
 Signatures, columns, grants and meanings come from the catalog, the examples' outputs from running them, in
 one transaction that is rolled back, for a tenant ``acme`` that must not exist yet. Needs a superuser.

@@ -2,7 +2,7 @@
 """Make ``docs/memfold.d.ts``, TypeScript's types of memfold's functions, from a database in which memfold is installed.
 
     gen_typescript.py DSN            write the file
-    gen_typescript.py DSN --check    exit 1 if the file is not what would be written
+    gen_typescript.py DSN --check    exit 1 if the file is out of date
 
 The types are those that the package pg returns and accepts: a bigint is a string, a timestamptz a Date.
 """
@@ -114,7 +114,7 @@ def main() -> int:
         text = written(db)
     if options.check:
         if FILE.read_text() != text:
-            print(f"{FILE.name} is not what the catalog says: run {Path(__file__).name}", file=sys.stderr)
+            print(f"{FILE.name} does not match the catalog: run {Path(__file__).name}", file=sys.stderr)
             return 1
         return 0
     FILE.write_text(text)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The style of the SQL and the safety of its migrations. (The generated canonicalizer: tests/sql/test_canonicalizer.py.)
+# Checks the style of the SQL and the safety of its migrations. (The generated canonicalizer: tests/sql/test_canonicalizer.py.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Schema files of a release that is out never change.
+# Schema files of a published release never change.
 sums() { if command -v sha256sum >/dev/null; then sha256sum --quiet -c SHA256SUMS; else shasum -a 256 --quiet -c SHA256SUMS; fi; }
 if [ -e sql/schema/SHA256SUMS ] && ! (cd sql/schema && sums); then
-    echo 'A file of a release is not what was released. Restore it (git checkout), and put the change into a file of the next' \
+    echo 'A file of a published release was changed. Restore it (git checkout), and put the change into a file of the next' \
         'release: sql/README.md, "A change of the schema"' >&2
     exit 1
 fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes a virtual environment with pip: make_venv.sh PYTHON DIRECTORY
 #
-# Debian keeps the part of `python3 -m venv` that brings pip in a package of its own. Root installs that; for anyone
-# else pip comes from wherever this machine has it, or out of Debian's package, unpacked beside the system.
+# Debian keeps the part of `python3 -m venv` that brings pip in a separate package. Root installs that; for others pip comes
+# from wherever this machine has it, or from Debian's package, unpacked outside the system.
 set -euo pipefail
 
 python=$1 venv=$2
@@ -30,7 +30,7 @@ if "$python" -m pip --version >/dev/null 2>&1; then
 fi
 wheel=$(ls /usr/share/python-wheels/pip-*.whl 2>/dev/null | tail -n 1) || true
 if [ -z "$wheel" ] && command -v apt-get >/dev/null; then
-    echo 'taking pip out of the package python3-pip-whl'
+    echo 'unpacking pip from the package python3-pip-whl'
     mkdir -p "$work/state/lists/partial" "$work/cache/archives/partial"
     own=(-q -o "Dir::State=$work/state" -o Dir::State::status=/var/lib/dpkg/status -o "Dir::Cache=$work/cache")
     (cd "$work" && { apt-get -q download python3-pip-whl ||
@@ -41,7 +41,7 @@ if [ -z "$wheel" ] && command -v apt-get >/dev/null; then
     wheel=$(ls "$work"/package/usr/share/python-wheels/pip-*.whl 2>/dev/null | tail -n 1) || true
 fi
 if [ -z "$wheel" ]; then
-    echo "$python has no pip, and none is to be had; ask root for: apt-get install python3-venv" >&2
+    echo "$python has no pip, and none is available; ask root for: apt-get install python3-venv" >&2
     exit 1
 fi
 PYTHONPATH=$wheel "$venv/bin/python" -m pip install -q --disable-pip-version-check pip

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Make small mistakes, one at a time, and say which of them the tests notice: mutate.py [--since REVISION] [ID ...]
 
-tests/data/mutants.toml lists the mistakes: a text of a file that occurs once, what stands there instead, and the tests that
-a developer who changes that file would run. Each is made in a copy of the work tree. Exit code 1: one survives that is not
-said to (``survives`` gives the reason), or one is noticed that is.
+tests/data/mutants.toml lists the mistakes: a text that occurs once in a file, its replacement, and the tests that a
+developer who changes that file would run. Each is made in a copy of the work tree. Exit code 1: a mistake survives without
+a ``survives``, which gives the reason, or is noticed despite it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "tests" / "data" / "mutants.toml"
 LIMIT = 900
-"""Seconds for the tests of one mistake; beyond that it counts as noticed, for the run would not end."""
+"""Seconds for the tests of one mistake; beyond that it counts as noticed, because the run would not end."""
 
 
 def read() -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def changed(since: str) -> set[str]:
 
 
 def tests_of(files: set[str]) -> list[str]:
-    """Test files about some files: themselves, those of their mistakes, and those that name one of the files, if few do."""
+    """Test files for some files: themselves, those listed with their mistakes, and those naming one of them, if few do."""
     texts = {
         str(path.relative_to(ROOT)): path.read_text()
         for top in ("tests", "contrib")
@@ -81,14 +81,14 @@ def _copy(place: Path) -> Path:
         if source.is_symlink() or source.exists():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place / name, follow_symlinks=False)
-    if not (place / ".venv").exists():  # a symbolic link is a file that git lists
+    if not (place / ".venv").exists():  # if it is a symbolic link, git lists it as a file
         (place / ".venv").symlink_to(ROOT / ".venv")
     return place
 
 
 def _pytest(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join(str(place / name) for name in ("python_client", "plpython"))
-    # one server is enough, but for PL/Python
+    # one server is enough, except for PL/Python
     servers = {} if any("plpython" in one for one in arguments) else {"MEMFOLD_FULL_SERVER": "none"}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *arguments],
@@ -131,10 +131,10 @@ def main() -> int:
     parser.add_argument(
         "--tests",
         metavar="REVISION",
-        help="only name the test files about what has changed since this revision",
+        help="only list the test files for what has changed since this revision",
     )
     parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="at a time; default: the cores"
+        "--processes", type=int, default=os.cpu_count() or 1, help="at a time; default: the number of cores"
     )
     arguments = parser.parse_args()
     if arguments.tests:

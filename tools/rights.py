@@ -1,4 +1,4 @@
-"""The matrix of rights: which role may call, read and write what, as the catalog has it; a section of docs/reference.md."""
+"""The matrix of privileges: which role may call, read and write what, from the catalog; a section of docs/reference.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-# From those that are granted to people and programs to those that are not.
+# Roles granted to people and programs come first.
 ROLES = (
     "memfold_app", "memfold_tenant", "memfold_agent", "memfold_judge", "memfold_auditor", "memfold_owner", "memfold_queue",
 )  # fmt: skip
@@ -66,7 +66,7 @@ def scope(row_security: bool, right: dict[str, Any]) -> str:
 
 
 def grouped(title: str, rows: Sequence[tuple[str, tuple[str, ...]]]) -> str:
-    """A table with one row for all that have the same rights."""
+    """A table with one row for all that have the same privileges."""
     lines = [
         f"| {title} | " + " | ".join(f"`{role}`" for role in ROLES) + " |",
         "|---" * (len(ROLES) + 1) + "|",

@@ -67,7 +67,7 @@ def component(name: str, found: metadata.Distribution) -> dict[str, Any]:
 
 
 def bundled() -> list[dict[str, Any]]:
-    """What was not written here, and is part of the packages and the extension."""
+    """Third-party parts of the packages and the extension."""
     htmx = (ROOT / "python_client/memfold/tools/web/static/htmx.min.js").read_text()
     version = re.findall(r'version:"([\d.]+)"', htmx)[0]
     return [

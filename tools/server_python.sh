@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what memfold_py asks for, for the Python that the full server's PL/Python is linked with, and prints the directory
-# to put on the PYTHONPATH of its postmaster. For root it lies where the server's account can read; else in this work tree.
+# Installs the dependencies of memfold_py for the Python that the full server's PL/Python is linked with, and prints the
+# directory for the PYTHONPATH of its postmaster. For root it is where the server's account can read; else in this work tree.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,7 +9,7 @@ library=$(ldd "$("$bindir/pg_config" --pkglibdir)/plpython3.so" | sed -n 's/.*li
 [ -n "$library" ] || { echo "plpython3 of $bindir does not say which Python it is linked with" >&2; exit 3; }
 find_python() { command -v "/usr/bin/python$library" || command -v "python$library"; }
 if ! find_python >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-    # PL/Python needs the library alone
+    # PL/Python needs only the library
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q "python$library-venv" >&2 || true
 fi
 python=$(find_python) || {
@@ -21,7 +21,7 @@ if [ "$(id -u)" -eq 0 ]; then venv=/var/lib/memfold/$name; else venv=$here/.venv
 mkdir -p "$venv"
 chmod 755 "$(dirname "$venv")"
 (
-    # two work trees may want the same at a time
+    # two work trees may install at the same time
     flock 9
     if [ ! -e "$venv/.made" ]; then
         bash "$here/tools/make_venv.sh" "$python" "$venv" >&2

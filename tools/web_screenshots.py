@@ -54,7 +54,7 @@ CORRECTED = "Maria works at Nordlicht Studio as a design lead."
 
 
 def fill(dsn: str) -> None:
-    """The demo's memories as the demo hands them in, and again into a bucket that had no rules for similar ones."""
+    """Ingest the demo's memories as the demo does, and again into a bucket without rules for similar ones."""
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(RULES.format(tenant=TENANT, model=MODEL, pile=PILE).encode())
     demo = ROOT / "demo"

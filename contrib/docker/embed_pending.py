@@ -1,6 +1,6 @@
-"""Adds the vectors of texts that were stored while the embedder failed, for all tenants, every ten minutes.
+"""Every ten minutes, adds the vectors of texts that were stored while the embedder failed, for all tenants.
 
-Logs in as a member of memfold_owner. The embedder is the one of your application: edit it here.
+Logs in as a member of memfold_owner. It must use your application's embedder: edit it here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A plugin of pytest: a fresh database per test, a client, and an embedder and a judge without a model.
+"""A pytest plugin: a fresh database per test, a client, and an embedder and a judge without a model.
 
-pytest finds it where memfold is installed. The server is the embedded one (``memfold[server]``), or that of
+pytest finds it if memfold is installed. The server is the embedded one (``memfold[server]``), or that of
 ``MEMFOLD_TEST_DSN``: a role that may create databases and roles. It starts with the first test that asks for it.
 """
 
@@ -30,7 +30,7 @@ __all__ = ["TENANT", "Databases", "FakeEmbedder", "FakeJudge"]
 TENANT: Final = "test"
 """The tenant of the fixture ``memfold``."""
 _DIMENSIONS: Final = 256
-# Of FakeEmbedder: texts with the same words merge, and those that differ in one of four are asked about.
+# The thresholds of FakeEmbedder: texts with the same words merge, and those that differ in one of four are asked about.
 _MERGE_THRESHOLD, _JUDGE_THRESHOLD = 0.85, 0.7
 
 
@@ -55,9 +55,9 @@ def _vector(text: str) -> list[float]:
 
 @dataclass
 class FakeJudge:
-    """Answers as ``answer`` does, a function of the question that returns a verdict or an ``Answer``.
+    """Answers by ``answer``, a function that takes the question and returns a verdict or an ``Answer``.
 
-    ``questions`` are those it was asked, in order. Without ``answer`` it fails, as a judge does that is down.
+    ``questions`` are those it was asked, in order. Without ``answer`` it fails like a judge that is down.
     """
 
     answer: Callable[[Question], Answer | Verdict] | None = None
@@ -77,7 +77,7 @@ class FakeJudge:
 
 @dataclass(frozen=True)
 class Databases:
-    """Of one server: ``admin`` copies ``template``, ``login`` is the role that tests use."""
+    """The databases of one server: ``admin`` copies ``template``, ``login`` is the role that tests use."""
 
     admin: str
     login: str
@@ -104,7 +104,7 @@ def memfold_server() -> Iterator[Databases]:
 
 @pytest.fixture
 def memfold_dsn(memfold_server: Databases) -> Iterator[str]:
-    """The DSN of a database that holds memfold, and nothing of other tests."""
+    """The DSN of a database with memfold, separate for each test."""
     name = memfold_server.create()
     yield _dsn(memfold_server.login, name)
     memfold_server.drop(name)

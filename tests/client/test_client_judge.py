@@ -424,7 +424,7 @@ def test_errors_after_the_fact_is_stored_do_not_reach_the_caller(
     db.execute("alter function memfold.claim_judgements rename to gone")
     _, second = pair(client, wait=True)
     assert (second.action, second.resolution) == ("escalated", None)
-    assert f"DEDUP_FAIL: judgement {second.judgement_id} was not waited for" in caplog.text
+    assert f"DEDUP_FAIL: waiting for judgement {second.judgement_id} failed" in caplog.text
 
 
 # other workers and callers ---------------------------------------------------------------------------------

@@ -636,7 +636,7 @@ def test_with_an_embedding_model_it_recalls_by_meaning(dsn: str, db: DB) -> None
                 endpoint.up = False
                 found = await call(client, "recall", query="cat")
                 assert (found["found_by"], len(found["memories"])) == ("words", 1)
-                assert "could not be asked" in found["note"]
+                assert "could not be reached" in found["note"]
                 assert (await call(client, "remember", content="Carol has a boat."))["action"] == "inserted"
 
     run(work)

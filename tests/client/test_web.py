@@ -268,7 +268,7 @@ def test_statistics_leave_out_what_a_login_may_not_read(db: DB, login: str) -> N
             text = text_of(site.get("/statistics"))
     finally:
         db.execute("grant select on memfold.memory_events to memfold_app")
-    refused = "This login may not read what this is counted from."
+    refused = "This login may not read the rows that these figures count."
     assert f"90 days {refused} Buckets {refused} Runaway memories" in text
     assert "said 21 times" in text
 

@@ -175,7 +175,7 @@ def test_models_that_cannot_be_used(tmp_path: Path) -> None:
         (nli_onnx.make(tmp_path / "stars", ("1 star", "2 stars")), "are 1 star, 2 stars"),
         (nli_onnx.make(tmp_path / "four", (*THREE, "x")), "are entailment, neutral, contradiction, x"),
         (damaged, "INVALID_PROTOBUF|InvalidProtobuf"),
-        (wider, "does not give 2 numbers"),
+        (wider, "does not return 2 numbers"),
     ):
         with pytest.raises(
             MemfoldError, match=rf"(?s)the model in .*{directory.name} cannot judge.*({detail})"

@@ -38,7 +38,7 @@ SETTINGS = {
     "citus.show_shards_for_app_name_prefixes": "psql",
     "citus.enable_statistics_collection": "off",
 }
-# Set in a session of the coordinator, on all nodes.
+# The processes that block a session of the coordinator, on all nodes.
 BLOCKERS = """
 select array(
     select citus_pid_for_gpid(w.blocking_gpid) from citus_lock_waits as w
@@ -168,7 +168,7 @@ class Nodes:
 
     @contextmanager
     def copy(self, name: str) -> Iterator[psycopg.Connection[Any]]:
-        """Create a database of that name on each node; returns the coordinator's DSN."""
+        """A database of that name on each node; connects to the coordinator's."""
         self.each(f"create database {name} template distributed")
         try:
             with (

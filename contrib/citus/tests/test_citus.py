@@ -657,7 +657,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_a_shard_moves_under_writers(nodes: citus_nodes.Nodes) -> None:
-    """By logical replication, which keeps writers waiting at its very end only."""
+    """Logical replication makes writers wait only at its very end."""
     tenants = [f"mover {number}" for number in range(8)]
     moved = tenants[0]
     home = nodes.workers_of([moved])[moved]
@@ -747,7 +747,7 @@ def test_a_tenant_moves_in(nodes: citus_nodes.Nodes) -> None:
                 "select memfold.import_bucket(tenant_id => 'acme', bucket_id => %s, lines => %s, rules => true)",
                 [bucket, json.dumps([line for (line,) in lines])],
             )
-        # of a row of a plain INSERT, which has no ledger row yet, it is said here as there
+        # both report the row of a plain INSERT, which has no ledger row yet
         broken = "select * from memfold.check_invariants('acme')"
         assert connection.execute(broken).fetchall() == plain.execute(broken).fetchall()
     with nodes.connect() as connection:

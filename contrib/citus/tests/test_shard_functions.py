@@ -220,11 +220,11 @@ def test_shard_functions_use_nothing_that_citus_plans(nodes: citus_nodes.Nodes) 
         }
         for name, source in original.items()
     }
-    # what each function of Citus' road reaches
+    # what each function that goes through Citus reaches
     reaching = distributed | views
     while more := {name for name, words in uses.items() if name not in reaching and words & reaching}:
         reaching |= more
-    # of the catalog alone, although they name a table; the rest is in texts of hints
+    # these read only the catalog, although they name a table; the next ones name it only in hints
     reaching -= {"_vector_index", "_text_index"}
     reaching -= {"register_embedding_model", "vector_index_ddl", "text_index_ddl"}
     found = {
@@ -342,7 +342,7 @@ def test_shard_functions_return_what_citus_returns(nodes: citus_nodes.Nodes) -> 
     with session(nodes, 0, away) as connection:
         assert answers(connection, away) == wanted
         assert used(connection) == ""
-    # one session, by both
+    # one session, both ways
     with session(nodes, 1, mine[1], limit=0) as connection:
         connection.execute("begin")
         for turn, limit in enumerate("0808"):
@@ -391,7 +391,7 @@ def test_tenants_of_one_shard_are_isolated(nodes: citus_nodes.Nodes) -> None:
                 connection.execute(f"select * from memfold.{call}".encode(), [first])
             assert caught.value.sqlstate == "MF002"
         shard = shards_of(nodes, [first])[first]
-        # what checks the session, and nothing else, is open to it; as on one server
+        # the application may execute only functions that check the session, as on one server
         open_to_it = connection.execute(
             "select p.proname from pg_proc as p where p.pronamespace::regnamespace::text ~ %s"
             " and has_function_privilege(p.oid, 'execute') and p.prosecdef order by 1",
@@ -576,7 +576,7 @@ def test_shard_functions_are_created_and_dropped_under_writers(nodes: citus_node
     now = "set citus.enable_ddl_propagation = off; " + str(row[0])
     other = re.sub("memfold_[0-9a-f]{8}_", "memfold_01234567_", now)
     assert other != now
-    # between calls of both roads, while there are both
+    # calls go through Citus and through shard functions at the same time
     with writers(nodes, tenant, allowed=("40P01",)) as counts:
         for definition in (other, now):
             nodes.each(definition)

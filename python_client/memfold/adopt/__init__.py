@@ -1,4 +1,4 @@
-"""Adoption of a table that is not memfold's: hashes, duplicates, a unique index, without stopping its writers."""
+"""Adopts a user's table: adds hashes, resolves duplicates, builds a unique index, all without stopping its writers."""
 
 from __future__ import annotations
 

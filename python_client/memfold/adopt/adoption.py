@@ -176,8 +176,8 @@ class Adopter:
     ) -> Adoption:
         """Run the remaining steps, or one of them. Stops before step 4 changes anything, until it is confirmed.
 
-        absorb: whether, after all steps, an INSERT of a known text succeeds without its row, and is counted; None: as
-        before; initially it fails.
+        absorb: whether, after all steps, an INSERT of a known text succeeds without its row, and is counted; None:
+        unchanged (initially it fails).
         """
         steps.check_owner(self.connection, definition, options)
         if known is not None and known.undoing:
@@ -284,7 +284,7 @@ class Adopter:
         return True
 
     def pause(self, table: str) -> bool:
-        """Make a run stop between two batches; returns whether one was at work."""
+        """Make a run stop between two batches; returns whether one was running."""
         known = self.known(table)
         with _clear("pause"):
             catalog.fetch(

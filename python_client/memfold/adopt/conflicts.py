@@ -87,5 +87,5 @@ def _conflict(found: Mapping[str, Any] | None) -> MemoryHashConflict:
     key = [value for name, value in found.items() if name != "content_hash"]
     existing = key[0] if len(key) == 1 else tuple(key)
     return MemoryHashConflict(
-        found["content_hash"], None if key[0] is None else existing, hint="Use the row that is there."
+        found["content_hash"], None if key[0] is None else existing, hint="Use the existing row."
     )

@@ -1,4 +1,4 @@
-"""The statements that take rows out of a table, and what refers to them with it."""
+"""The statements that remove rows from a table, together with what refers to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[str, ...]
 
 
 class DedupStatements:
-    """The statements that take rows out of a table, and what refers to them with it."""
+    """Builds these statements for one adoption."""
 
     def __init__(self, connection: catalog.Connection, definition: Definition) -> None:
         self.connection = connection

@@ -113,7 +113,7 @@ def define(
                     hint=f"Give its generation expression instead: {table.columns[used].default}",
                 )
             if used == hash_column:
-                raise AdoptError(f"{used} is the column of the hash: it cannot be part of it")
+                raise AdoptError(f"{used} is the column of the hash, which cannot be part of the hash")
     if content.is_constant:
         raise AdoptError(f"--content names no column: {content.given}")
     return Definition(

@@ -75,11 +75,11 @@ def write_csv(session: Session, path: Path) -> int:
         B=_same_key(session, "o", "k"),
     )
     written = 0
-    # not all texts at once into memory
+    # a server-side cursor, because the texts may not fit in memory
     with (
         session.transaction(),
         psycopg.RawServerCursor(session.connection, "memfold_duplicates", row_factory=tuple_row) as rows,
-        # memories, for nobody else's eyes
+        # it contains memories: readable only by the owner
         open(
             path, "w", newline="", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)
         ) as file,

@@ -309,7 +309,7 @@ class Functions(TriggerFunction):
             "        if found then\n            return v_result;\n        end if;\n"
             f"{_indented(render(held, pretty=True), 8)}\n        into v_result;\n"
             "        if found then\n            return v_result;\n        end if;\n"
-            "        -- what was in the way has gone since, or is not visible\n"
+            "        -- the conflicting row has gone since, or is not visible\n"
             "    end loop;\n"
             "    raise exception 'a row of the same text is being changed' using errcode = '40001', hint = 'Try again.';\n"
             "end\n"

@@ -2,8 +2,8 @@
 and the others are archived, in short transactions while writers continue.
 
 A batch locks its rows in order of their keys, FOR UPDATE, before it looks at anything that refers to them: no child
-row can then be added to a row that will be deleted, and no ON DELETE CASCADE finds anything to delete. It waits for
-locks less long than deadlock_timeout, so that no writer is ever chosen as the victim of a deadlock with it.
+row can then be added to a row that will be deleted, and no ON DELETE CASCADE finds anything to delete. It waits for a
+lock less than deadlock_timeout, so that a deadlock with it never makes a writer the victim.
 """
 
 from __future__ import annotations

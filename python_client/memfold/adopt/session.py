@@ -258,7 +258,7 @@ class Session:
         known.setdefault(what, now)  # an interrupted step began when it was first tried
         return {str(step): known}
 
-    # Gentleness
+    # Limiting the load
 
     def pause_or_stop(self) -> None:
         """Stop if somebody has asked for it, by memfold adopt pause or by a signal."""

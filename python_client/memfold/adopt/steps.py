@@ -178,7 +178,7 @@ def _wait_for_writers(session: Session) -> None:
 
 
 def concurrently(session: Session, statement: str) -> None:
-    """Execute it as it is: it may wait for long transactions without blocking others, and reports which."""
+    """Execute a statement that may wait for long transactions without blocking others, and report which."""
     done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(session, done), daemon=True)
     session.run("set lock_timeout = 0")
@@ -247,7 +247,7 @@ def _fill_withheld(session: Session) -> dict[str, int]:
                 if error.sqlstate not in PASSING | {"23505"}:
                     raise
                 if len(some) == 1:
-                    start += 1  # the next look finds it again
+                    start += 1  # the next pass finds it again
                     stuck += 1
                     time.sleep(0.02)
                 batches.failed()

@@ -26,7 +26,7 @@ __all__ = ["forget", "restore", "undo"]
 def undo(session: Session, *, forget_it: bool = True) -> None:
     """Remove the index, the triggers, the functions and the column."""
     made = session.statements
-    # from here on it is a table whose undo has begun: a run would archive again
+    # record that the undo has begun, because a run would now archive again
     session.save(
         withheld=False,
         **({} if forget_it else {"step": 0, "position": None, "rows_seen": 0, "rows_hashed": 0}),
@@ -119,7 +119,7 @@ def _put_all_back(session: Session, rows: Sequence[DictRow], known: _Known) -> i
 
 
 class _Known:
-    """Tables and statements built before, because building them takes longer than executing the statements."""
+    """Tables and statements, built in advance because that takes longer than executing the statements."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

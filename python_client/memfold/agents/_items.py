@@ -196,11 +196,12 @@ class Items:
         return forgotten
 
     def _retire_others_of(self, core: Core, bucket_id: str, turn: str, memory_id: UUID) -> Steps[bool]:
-        """Of concurrent puts of a key, the one that looks last sees the others: one stays. False: it was forgotten."""
+        """Among concurrent puts of a key, the last to look sees the others, so that one stays. False: this one was
+        forgotten."""
         given = {"turn": turn, "memory_id": memory_id, "bucket_id": bucket_id}
         others = yield from self._read(core, _queries.OTHERS_OF_TURN, given)
         if not all(row["is_sole"] for row in others):
-            # what other keys also state stays theirs
+            # keep what other keys also state
             yield from self._erase(core, turn)
             return False
         for row in others:

@@ -9,7 +9,7 @@ from typing import LiteralString
 
 from memfold.client.queries import SET_TENANT
 
-# The texts of a root r, and what a turn of k stated last, in any bucket.
+# The texts of a root r, and the last statement of a turn of k, in any bucket.
 _TREE: LiteralString = """
     select r.memory_id, false as is_alias
     union all

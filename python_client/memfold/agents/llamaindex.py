@@ -49,7 +49,7 @@ class MemfoldMemoryBlock(BaseMemoryBlock[str]):
 
     ``extract`` returns the facts of some messages, with their slots: a call of a model with ``memfold.client.facts`` as its
     schema, blocking or awaited. Without it, each message of ``roles`` is a fact. A session is a source turn: what one
-    session repeats is counted, but is no further evidence.
+    session repeats is counted, but is not further evidence.
     """
 
     name: str = Field(default="memfold", description="The name of the block.")

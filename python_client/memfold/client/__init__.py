@@ -1,1 +1,1 @@
-"""What ``pip install memfold`` needs: the clients, judging, embedding, errors. Imports nothing of the other folders."""
+"""The clients, judging, embedding and errors: all that ``pip install memfold`` needs. Imports nothing from other folders."""

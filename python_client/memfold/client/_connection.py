@@ -14,8 +14,9 @@ C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
 
 
 class _TimeLoader(Loader):
-    """Reads what ``queries.SET_FORMATS`` makes the server write. psycopg's own goes by the session's settings, which
-    are others again after the commit: it refuses any DateStyle but ISO, and times that are in the year 10000 there."""
+    """Reads times as ``queries.SET_FORMATS`` makes the server write them. psycopg's own loader follows the session's
+    settings, which revert at commit: it refuses any DateStyle but ISO, and times that fall into the year 10000
+    there."""
 
     def load(self, data: Buffer) -> datetime:
         return datetime.fromisoformat(bytes(data).decode())
@@ -28,9 +29,9 @@ def reading_times(connection: C) -> C:
 
 
 def is_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether the connection lives, as far as one knows without asking the server: one that ended it has said so."""
+    """Whether the connection is open, without asking the server, which sends an error when it ends a connection."""
     try:
-        for _ in range(2):  # what it said, then the end
+        for _ in range(2):  # the server's last message, then the end of the connection
             connection.pgconn.consume_input()
     except psycopg.OperationalError:
         connection.pgconn.finish()

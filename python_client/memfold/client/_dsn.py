@@ -36,15 +36,15 @@ def read_dsn(dsn: str) -> str:
     if _DRIVER.match(text):
         text = _DRIVER.sub("postgresql://", text)
         authority, _, path = text.removeprefix("postgresql://").partition("/")
-        # libpq would read a part of the password as a host or port, and say so
+        # libpq would take part of the password for a host or port, and quote it
         if authority.count("@") > 1 or ("@" in path.partition("?")[0] and "@" not in authority):
             raise _invalid("There is an @ or / in its user or password that is not percent-encoded.")
     try:
         given = conninfo_to_dict(text)
-    except UnicodeEncodeError:  # it quotes the whole DSN
+    except UnicodeEncodeError:  # the error quotes the whole DSN
         raise _invalid("It is not valid UTF-8.") from None
     except psycopg.Error:
-        raise _invalid("It is neither a URI nor a list of options as libpq reads them.") from None
+        raise _invalid("It is neither a URI nor a list of libpq options.") from None
     for name in _SECRET:
         remember_key(given.get(name))  # type: ignore[arg-type]
     return text

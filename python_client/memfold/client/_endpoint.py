@@ -51,7 +51,7 @@ _MEANINGS: Final = {
     **dict.fromkeys((301, 302, 303, 307, 308), _REDIRECTED),
     400: "it does not accept the request",
     401: "it does not accept the API key",
-    402: "its account has no money left",
+    402: "its account has no credit left",
     403: "the API key is not allowed to use it",
     404: "it does not know the address or the model; check base_url and model",
     408: "it timed out",
@@ -147,7 +147,7 @@ class _Body:
                 raise BadReplyError("the reply cannot be decompressed", transient=True) from None
         self._parts.append(chunk[: self._left])
         self._left -= len(chunk)
-        # data after the end of a compressed reply is ignored, and zlib keeps it
+        # ignore data after the end of a compressed reply, which zlib keeps
         if self._left >= 0 and self._raw <= self._size + MAX_ERROR_BODY:
             return True
         if self._is_error:
@@ -171,7 +171,7 @@ def _encoding(headers: Mapping[str, str]) -> str:
 
 
 # Imported where it is used, because loading it takes longer than everything else together. It is built on httpx or,
-# since 3.0, on httpx2; what is used of either is the same in both.
+# since 3.0, on httpx2; the parts used here are the same in both.
 @cache
 def _clients() -> tuple[type[openai.DefaultHttpxClient], type[openai.DefaultAsyncHttpxClient]]:
     import openai

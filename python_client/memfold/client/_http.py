@@ -52,13 +52,13 @@ def in_url(host: str) -> str:
 def allowed_hosts(names: Iterable[str]) -> list[str]:
     """The host names that the server accepts, with any port (``:*``) or none.
 
-    Against DNS rebinding: pages of another origin and calls by another name are refused.
+    Prevents DNS rebinding: pages of another origin and calls by another name are refused.
     """
     return [form for name in (*LOOPBACK, *names) for form in (name, f"{name}:*")]
 
 
 def is_allowed(host: str, allowed: Iterable[str]) -> bool:
-    """Whether the header ``Host`` has one of them."""
+    """Whether the header ``Host`` contains one of them."""
     name, _, port = host.lower().rpartition(":")
     forms = {form.lower() for form in allowed}
     return host.lower() in forms or (port.isdecimal() and f"{name}:*" in forms)
@@ -68,7 +68,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Port 0 means a free one. Raises InvalidOptionError if the server cannot listen there."""
     try:
         if not host:
-            raise OSError("it is empty, which would be every address of this machine")
+            raise OSError("it is empty, which would mean every address of this machine")
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as error:
         raise InvalidOptionError(

@@ -14,7 +14,7 @@ class Escaping(logging.Filter):
     """Escapes texts, errors and tracebacks of a record for a terminal, for every handler."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.msg, str):  # some packages put quoted data into it
+        if isinstance(record.msg, str):  # some packages quote data in it
             record.msg = escape_line(record.msg)
         if isinstance(record.args, tuple):
             record.args = tuple(map(_loggable, record.args))

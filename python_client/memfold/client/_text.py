@@ -20,7 +20,7 @@ def _spelled(char: str) -> str:
 
 
 def _is_plain(char: str) -> bool:
-    """Whether a terminal draws the character, and does nothing else with it."""
+    """Whether a terminal only draws the character."""
     return char == " " or unicodedata.category(char)[0] not in "CZ"
 
 

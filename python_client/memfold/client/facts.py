@@ -131,12 +131,12 @@ class Remembered:
 
     @property
     def asked(self) -> int:
-        """How many of them a judge, or a person, has to decide about."""
+        """How many of them await the decision of a judge or a person."""
         return sum(item.result is not None and item.result.judgement_id is not None for item in self.items)
 
 
 def conversation(messages: Sequence[Mapping[str, str]]) -> str:
-    """Messages as the model reads them: a JSON line each, so that none can pretend to be another one's."""
+    """Messages as the model reads them: a JSON line each, so that none can pose as another."""
     return "\n".join(
         json.dumps({"role": one.get("role", "user"), "content": one["content"]}, ensure_ascii=False)
         for one in messages
@@ -148,11 +148,11 @@ def remember(
 ) -> Remembered:
     """Extract the facts of a conversation by a model, and store them.
 
-    messages: ``role``, ``content`` and, if there is one, ``id``: the facts have the ids as ``source_turn_ids``, so that
-    the same conversation twice is one piece of evidence. A system message, "The user is Alice.", gives their subject a name
-    if nobody says it. defaults: arguments of ``ingest`` for all facts, such as
-    bucket_id, session_id, observed_at. Raises pydantic's ``ValidationError`` if the answer does not fit ``Facts``, and
-    what the model raises; a fact that cannot be stored is reported in its item.
+    messages: ``role``, ``content`` and, if there is one, ``id``: the facts have the ids as ``source_turn_ids``, so that a
+    conversation passed twice is one piece of evidence. A system message such as "The user is Alice." names the subject if
+    nobody else does. defaults: arguments of ``ingest`` for all facts, such as bucket_id, session_id, observed_at. Raises
+    pydantic's ``ValidationError`` if the answer does not fit ``Facts``, and any error of the model; a fact that cannot
+    be stored is reported in its item.
     """
     schema = json.dumps(Facts.model_json_schema())
     answer = model(f"{EXTRACTION_PROMPT}\n\nAnswer by this JSON schema: {schema}", conversation(messages))

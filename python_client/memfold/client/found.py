@@ -76,9 +76,9 @@ class SearchFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ForgottenMemory(FromRow):
-    """A memory that ``forget`` takes away (``action`` rejected or erased), or that became current by it (current again).
+    """A memory that ``forget`` removes (``action`` rejected or erased), or makes current again (current again).
 
-    ``run_id``: for ``undo_run``; None: a preview, or erased. ``similarity``: the best of its texts' to the query.
+    ``run_id``: for ``undo_run``; None: a preview, or erased. ``similarity``: that of its nearest text to the query.
     """
 
     run_id: UUID | None
@@ -134,9 +134,9 @@ class FoundMemory(FromRow):
     query's words that this text has, from 0 to 1, with rare words counting more (None: no words, or the search was
     only by vector). ``confidence`` is after decay. ``collapsed_ids`` are memories that say the same and are not
     shown; ``score`` is the best of theirs and its own. ``valid_from``: since when it is current. ``disputed_by``:
-    memories that may say otherwise: an open question is about both, or it is another value of the same subject and
-    predicate, of which nobody has said how many it has at a time. ``display_text``: with ``merge_text``, the text that a
-    model made of all their texts, else the content.
+    memories that may contradict it: a question about both is open, or they hold another value of the same subject and
+    predicate, and nobody has said how many values that predicate has at a time. ``display_text``: with ``merge_text``,
+    the text that a model made of all their texts, else the content.
     """
 
     memory_id: UUID
@@ -166,5 +166,5 @@ class FoundMemory(FromRow):
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        # not super(): a class with slots is made twice, and super() would name the first
+        # not super(): a class with slots is created twice, and super() would name the first
         return cls(**cls._values({**row, "display_text": row["content"]}))

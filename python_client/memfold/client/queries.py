@@ -10,7 +10,7 @@ from memfold.client.types import CandidateFields, Memory, ProbeFields
 
 BEGIN = "begin isolation level read committed"
 COMMIT = "commit"
-# psycopg reads times in no DateStyle but ISO. In UTC, because to the east of it the year 9999, Python's last, ends earlier.
+# psycopg reads times only in DateStyle ISO. UTC, because east of it the year 9999, Python's last, ends earlier.
 SET_FORMATS = (
     "select pg_catalog.set_config('datestyle', 'ISO', true), pg_catalog.set_config('timezone', 'UTC', true)"
 )
@@ -48,7 +48,7 @@ REGISTER_MODEL = _function(
 CALIBRATE_BY_ANCHORS = _function("calibrate_by_anchors", "embedding_model", "pairs")
 CHECK_INVARIANTS = _function("check_invariants", "tenant_id")
 CURRENT = _function("current_memories", "tenant_id", "bucket_id", "as_of", "known_at")
-# Of a bucket's policy for every type: the most specific one.
+# From the most specific of the bucket's policies for every type.
 CONFIDENCE_FLOOR = """
 select p.confidence_floor from memfold.policies as p
 where p.tenant_id in (%(tenant_id)s, '*') and p.bucket_id in (%(bucket_id)s, '*') and p.memory_type = '*'
@@ -97,7 +97,7 @@ ERASE = {
     "bucket_id": _function("erase_bucket", "tenant_id", "bucket_id", "reason"),
     "tenant_id": _function("erase_tenant", "tenant_id", "reason"),
 }
-"""By what is given."""
+"""By the argument that is given."""
 
 # manual actions
 UNDO = _function("undo", "event_id", "reason", "tenant_id")
@@ -377,7 +377,7 @@ select pg_catalog.concat_ws('/', d.oid, d.datname, pg_catalog.inet_server_addr()
 from pg_catalog.pg_database as d where d.datname = current_database()
 """
 
-# Slots with several current values: a person has said so, or undone that one takes the place of another.
+# Slots with several current values: a person decided that, or undid a supersession.
 SHARED_SLOTS = """
 select min(m.subject) as subject, min(m.predicate) as predicate, count(*) as number
 from memfold.memory_intervals as i join memfold.memories as m using (tenant_id, memory_id)

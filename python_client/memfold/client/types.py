@@ -111,7 +111,7 @@ class SimilarMemory:
 
     ``similarity`` is a cosine, ``jaccard`` a share of words; None: not compared that way. If another of its texts is
     nearer, ``matched_id`` (by words ``jaccard_matched_id``) names it; ``find_similar`` always does, with the contents.
-    ``note``: "another value" (nobody has said how many there are); "forgotten": by ``event_id``; "current again".
+    ``note``: "another value" (nobody has said how many the predicate has); "forgotten": by ``event_id``; "current again".
     """
 
     memory_id: UUID
@@ -161,7 +161,7 @@ class Resolution(FromRow):
 @dataclass(frozen=True, slots=True)
 class IngestResult:
     """The result for a candidate. ``memory_id`` is the memory that now holds the fact. ``similarity`` is that of the
-    own text of the memory that it was merged into, or that the judgement is about.
+    own text of the memory that it was merged into or is judged against.
 
     ``resolution``: the result of the judgement, if the candidate was escalated and the call waited.
     """
@@ -286,7 +286,7 @@ class Erasure:
         return cls(**{**row, "current_again": tuple(row["current_again"])})
 
     def plus(self, other: Self) -> Self:
-        """Both calls together; ``remaining`` is that of the other one."""
+        """The sum of both calls; ``remaining`` is that of the other one."""
         return replace(
             other,
             erased=self.erased + other.erased,

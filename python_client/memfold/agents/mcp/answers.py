@@ -65,9 +65,9 @@ class Memory(BaseModel):
     score: float = Field(description="How well it matches, best first: see found_by.")
     confidence: float = Field(description="From 0 to 1.")
     stated: int = Field(description="How often it was stated, in any wording.")
-    valid_from: datetime = Field(description="Since when it is current.")
+    valid_from: datetime = Field(description="When it became current.")
     disputed_by: list[UUID] = Field(
-        description="Memories that may say otherwise: nobody has decided yet. Ask the user before you rely on it."
+        description="Memories that may contradict it: nobody has decided yet. Ask the user before you rely on it."
     )
     collapsed_ids: list[UUID] = Field(description="Memories that say the same and are not shown.")
 
@@ -94,13 +94,13 @@ class Forgotten(BaseModel):
     """A memory that was forgotten, or would be."""
 
     memory_id: UUID
-    content: str | None = Field(description="Null: it was named by its id.")
+    content: str | None = Field(description="Null: it was given by its id.")
     action: Literal["preview", "rejected", "erased"] = Field(
         description="preview: nothing has happened. rejected: no longer shown, and refused if stated again, in other words"
         " too; undo restores it. erased: deleted for good."
     )
     event_id: UUID | None = Field(description="For undo; null: a preview, or erased, which cannot be undone.")
-    similarity: float | None = Field(description="To about, from -1 to 1; null: not compared.")
+    similarity: float | None = Field(description="Cosine to about, from -1 to 1; null: not compared.")
 
 
 class Forgetting(BaseModel):
@@ -120,8 +120,8 @@ class Fact(BaseModel):
     content: str
     predicate: str | None
     object: str | None
-    valid_from: datetime = Field(description="Since when it is current.")
-    disputed_by: list[UUID] = Field(description="Memories that may say otherwise: nobody has decided yet.")
+    valid_from: datetime = Field(description="When it became current.")
+    disputed_by: list[UUID] = Field(description="Memories that may contradict it: nobody has decided yet.")
 
 
 class Profile(BaseModel):

@@ -32,7 +32,7 @@ OTHER = (
     " time. Both are kept until the user says so: see open_questions."
 )
 FORGOTTEN = (
-    "The user had this forgotten on {day:%Y-%m-%d}, so it is not stored, in other words neither. If they want it remembered"
+    "The user had this forgotten on {day:%Y-%m-%d}, so it is not stored, in any wording. If they want it remembered"
     " again, undo({event_id}) restores it."
 )
 PREVIEW = (
@@ -49,7 +49,7 @@ INCOMPLETE = (
 
 
 def as_time(value: Any) -> Any:
-    """A day, or a time without a zone, as models write them: of UTC."""
+    """Read a day, or a time without a zone, as UTC: models write both."""
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             read = datetime.fromisoformat(value)
@@ -69,7 +69,7 @@ else:
 LONGEST_QUERY = 4_000
 Time = Annotated[AwareDatetime, BeforeValidator(as_time)]
 Reason = Annotated[OptionalText, Field(description="Why, for the record.")]
-Limit = Annotated[int, Field(ge=1, le=50, description="How many at most.")]
+Limit = Annotated[int, Field(ge=1, le=50, description="Maximum number of results.")]
 
 
 def what_next(result: IngestResult) -> str | None:
@@ -95,7 +95,7 @@ def remembered(result: IngestResult, *, counted: bool, note: str | None = None) 
             Near(memory_id=one.memory_id, similarity=one.similarity, differences=list(one.guard or ()))
             for one in result.similar
         ],
-        # what to do about a text that is refused comes before what it was taken for
+        # for a refused text, what to do next matters more than how it was understood
         note=(what_next(result) if result.action == "rejected" else None) or note or what_next(result),
     )
 

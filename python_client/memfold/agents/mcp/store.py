@@ -55,7 +55,7 @@ def _apart(
     """Run it in a separate task, which is cancelled once if its caller is.
 
     The SDK cancels again at every await. That would interrupt psycopg while it cancels the statement: the server would
-    continue with it, on a connection that nobody counts any more.
+    continue with it, on a connection that is no longer counted.
     """
 
     @functools.wraps(call)

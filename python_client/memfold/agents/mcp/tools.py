@@ -134,7 +134,7 @@ class Tools:
             Field(
                 min_length=1,
                 max_length=LONGEST_QUERY,
-                description="What you want to know, as a question or in key words.",
+                description="What you want to know, as a question or as keywords.",
             ),
         ],
         limit: Limit = 10,
@@ -143,10 +143,10 @@ class Tools:
         ] = None,
         as_of: Annotated[
             Time | None,
-            Field(description="What was true then: a day, or a time with its time zone. Default: now."),
+            Field(description="As of when: a day, or a time with its time zone. Default: now."),
         ] = None,
     ) -> Recalled:
-        """Look up what memory holds about something, each fact once, best first. An empty list means: nothing known."""
+        """Look up what memory holds about something, each fact once, best first. An empty list: nothing is known."""
         by_meaning = self._store.embedder is not None
         note = FROM_MEMORY
         with told():
@@ -157,7 +157,7 @@ class Tools:
                     if not getattr(error, "speaks_plainly", False):
                         raise
                     by_meaning = False  # an endpoint that is down
-                    note += " The embedding model could not be asked, so they were found by words."
+                    note += " The embedding model could not be reached, so they were found by words."
                 except Exception as error:
                     logger.warning("no vector for the query: %s", describe_error(error))
                     by_meaning = False
@@ -196,7 +196,7 @@ class Tools:
             str,
             Field(min_length=1, description="Who or what, by the name that remember was given: user; Alice."),
         ],
-        limit: Annotated[int, Field(ge=1, le=500, description="How many facts at most.")] = 100,
+        limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of facts.")] = 100,
     ) -> Profile:
         """List all that is known about a subject now: for "what do you know about me?", or before a longer task."""
         with told():

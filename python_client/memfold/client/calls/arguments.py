@@ -16,7 +16,7 @@ from memfold.client._checks import check_text, checked_number
 from memfold.client.embedding.vectors import vector_binary
 
 WAIT = 60.0
-"""Seconds that ``wait=True`` means."""
+"""Seconds for ``wait=True``."""
 _WITHOUT_ZONE = {
     "observed_at": errors.InvalidObservedAtError,
     "valid_from": errors.InvalidValidityError,
@@ -63,7 +63,7 @@ def _json(name: str, value: Any) -> str:
         ) from error
 
 
-# What other libraries call these.
+# Names that other libraries use for these.
 _ALSO_CALLED = {
     **dict.fromkeys(("limit", "k", "top_k", "n", "n_results"), "max_results"),
     **dict.fromkeys(("user_id", "namespace", "collection"), "bucket_id"),
@@ -75,7 +75,7 @@ _ALSO_CALLED = {
 
 
 def check_names(function: str, given: Iterable[str], names: Collection[str]) -> None:
-    """Raise TypeError for an unknown argument, with the nearest one: a misspelt filter would widen the answer."""
+    """Raise TypeError for an unknown argument, and suggest the nearest: a misspelt filter would widen the result."""
     for name in given:
         if name not in names:
             near = [_ALSO_CALLED[name]] if _ALSO_CALLED.get(name) in names else None

@@ -15,7 +15,7 @@ from memfold.client.embedding.embedders import is_async
 
 
 class AsyncDriver(AsyncRunner):
-    """The part of ``AsyncMemfold`` that ``Memfold`` does in another way."""
+    """The part of ``AsyncMemfold`` that ``Memfold`` does differently."""
 
     async def _carry_out(self, step: Step) -> Any:
         match step:

@@ -115,7 +115,7 @@ class Batches:
         return (yield from self._missing([entry for entry in entries if entry.error is None]))
 
     def embed(self, missing: dict[str, list[Entry]]) -> Steps[None]:
-        """Assign the vectors; equal texts share one, also with those of the previous batch."""
+        """Assign the vectors; equal texts share one, across the previous batch too."""
         if missing:
             assert self._core.embedder is not None  # noqa: S101 (only then is anything missing)
             yield from self._embed(self._core.embedder, missing)
@@ -164,7 +164,7 @@ class Batches:
             entry.error = errors.InvalidCandidateError(
                 "the candidate cannot be sent",
                 detail=f"{str(error)[:1].upper()}{str(error)[1:]}.",
-                hint="Pass what ingest takes.",
+                hint="Pass the arguments of ingest.",
             )
             entry.error.__cause__ = error
         return entry
@@ -268,7 +268,7 @@ class Batches:
             )
 
         def is_marked(rows: list[Row]) -> bool:
-            """Whether the batch's key was stored, provided that any candidate without its own key was."""
+            """Whether the batch's key was stored, or no candidate without its own key was."""
             return any(rows[n]["event_id"] is not None for n in keys) or all(
                 rows[n]["event_id"] is None for n in keyless
             )

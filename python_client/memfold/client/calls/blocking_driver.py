@@ -19,7 +19,7 @@ from memfold.client.types import Row
 
 
 class Driver(Runner):
-    """The part of ``Memfold`` that ``AsyncMemfold`` does in another way."""
+    """The part of ``Memfold`` that ``AsyncMemfold`` does differently."""
 
     def _check_embedder(self) -> None:
         if self._core.embedder is not None and is_async(self._core.embedder):

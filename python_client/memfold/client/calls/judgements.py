@@ -100,7 +100,7 @@ class Judgements(Sending):
             resolution = yield from self._settled(result.judgement_id, tenant_id, seconds)
         except Exception as error:
             logger.warning(
-                "DEDUP_FAIL: judgement %s was not waited for (%s), both memories stay",
+                "DEDUP_FAIL: waiting for judgement %s failed (%s), both memories stay",
                 result.judgement_id,
                 describe_error(error),
             )

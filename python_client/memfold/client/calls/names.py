@@ -72,7 +72,7 @@ class Names(Stored):
         return number
 
     def take_up_links(self, tenant_id: str | None) -> Steps[int]:
-        """By maintenance, which does a bounded amount in each transaction."""
+        """Calls maintenance, which limits the work of each transaction."""
         arguments = self._of_a_tenant({}, tenant_id) | {"tasks": ["links"]}
         total = waits = 0
         while True:

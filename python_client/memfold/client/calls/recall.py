@@ -136,7 +136,7 @@ def _embedded(core: Core, query: str, what: str) -> Steps[tuple[Embedding, str]]
     if core.embedder is None:
         raise ValueError(f"{what} needs an embedding, or a client with an embedder")
     if not query.strip():
-        # as the server says of a query without a vector
+        # the server's error for a query without a vector
         raise errors.InvalidArgumentError(
             "the query is missing", detail=f"query was {query!r}.", hint=_SAY_WHAT
         )

@@ -61,7 +61,7 @@ class Vectors(Sending):
         return bool(rows[0][queries.REGISTER_MODEL])
 
     def measure_thresholds(self, embedder: EmbedderProtocol | None) -> Steps[Row]:
-        """Embed the anchors, and put in force the thresholds that they give."""
+        """Embed the anchors, and put the resulting thresholds in force."""
         if embedder is None:
             raise ValueError(
                 "the thresholds of a model are measured with an embedder, and the client has none"
@@ -152,12 +152,12 @@ class Vectors(Sending):
                 raise
             logger.debug("the model %s could not be registered: %s", embedder.model, error.message)
             return
-        # An embedder that is not the client's only names the model of vectors that its caller makes.
+        # An embedder other than the client's only names a model: the caller makes the vectors.
         if not is_measured and embedder is self.embedder:
             yield from self._measure_or_not(embedder)
 
     def _measure_or_not(self, embedder: EmbedderProtocol) -> Steps[None]:
-        """Without thresholds the model's cosines merge nothing, which harms nobody: a failure is only logged."""
+        """Without thresholds the model's cosines merge nothing, which is harmless: a failure is only logged."""
         logger.warning(
             "no thresholds are known for %s: measuring them, once, on %s short texts",
             embedder.model,

@@ -41,7 +41,7 @@ class Embedder:
 
 
 def check_embedder(embedder: EmbedderProtocol | None) -> None:
-    """Raise TypeError if an embedder lacks what nothing else can tell."""
+    """Raise TypeError if an embedder lacks an attribute that has no default."""
     for name in ("model", "embed"):
         if embedder is not None and not hasattr(embedder, name):
             raise TypeError(
@@ -51,7 +51,7 @@ def check_embedder(embedder: EmbedderProtocol | None) -> None:
 
 
 def dimensions_of(embedder: EmbedderProtocol) -> int | None:
-    """The size of its vectors, if it tells."""
+    """The size of its vectors, if the embedder states it."""
     return getattr(embedder, "dimensions", None)
 
 

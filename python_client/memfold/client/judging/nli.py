@@ -12,11 +12,11 @@ from memfold.client.errors import MemfoldError
 _GRAPHS: Final = ("onnx/model.onnx", "model.onnx")
 _FILES: Final = ("config.json", "tokenizer.json", "tokenizer_config.json")
 _LONGEST: Final = 512
-"""Tokens of a pair, for models that do not say; more would take time and memory out of proportion."""
+"""The most tokens of a pair, for models that state no limit; more would take too much time and memory."""
 
 
 class Read(NamedTuple):
-    """What the model says of a pair, as log-odds: first of the pair as it is, then of its reverse."""
+    """The model's answer about a pair, as log-odds: first for the pair as given, then for its reverse."""
 
     entails: tuple[float, float]
     contradicts: tuple[float, float] | None
@@ -54,7 +54,7 @@ class Nli:
             self._session = onnxruntime.InferenceSession(
                 str(graph), options, providers=["CPUExecutionProvider"]
             )
-            # padding stays as the model's files say: some graphs have a fixed length
+            # keep the padding of the model's files: some graphs have a fixed length
             self._tokenizer = tokenizers.Tokenizer.from_file(str(self._directory / "tokenizer.json"))
         except Exception as error:  # whatever the libraries raise for damaged or foreign files
             self._refuse(f"{type(error).__name__}: {error}")
@@ -65,7 +65,7 @@ class Nli:
         self._tokenizer.no_truncation()
         self._inputs = [entry.name for entry in self._session.get_inputs()]
         if unknown := set(self._inputs) - {"input_ids", "attention_mask", "token_type_ids"}:
-            self._refuse(f"Its graph wants {', '.join(sorted(unknown))}, which a tokenizer does not give.")
+            self._refuse(f"Its graph needs {', '.join(sorted(unknown))}, which a tokenizer does not provide.")
         try:
             self.read("a", "b")
         except MemfoldError:
@@ -100,7 +100,7 @@ class Nli:
         feed = {name: np.array(given[name], dtype=np.int64) for name in self._inputs}
         logits = self._session.run(None, feed)[0]
         if logits.shape != (2, self._labels):
-            self._refuse(f"Its graph does not give {self._labels} numbers for each pair.")
+            self._refuse(f"Its graph does not return {self._labels} numbers for each pair.")
 
         def odds(label: int) -> tuple[float, float]:
             others = np.delete(logits, label, axis=1).astype(float)

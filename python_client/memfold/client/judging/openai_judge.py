@@ -183,7 +183,7 @@ class OpenAIJudge:
         counts = told if isinstance(told, dict) else {}
 
         def tokens(name: str, size: int) -> int:
-            """As the reply says; else a token for every three bytes, so that a reply that says nothing is not free."""
+            """As the reply states; else a token for every three bytes, so that a reply without figures is not free."""
             count = counts.get(name)
             if isinstance(count, int) and not isinstance(count, bool) and 0 < count <= MAX_TOKENS:
                 return count

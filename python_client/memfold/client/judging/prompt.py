@@ -221,7 +221,7 @@ class _Escapes(dict[int, str]):
         # json.dumps can write characters beyond \uFFFF.
         escaped = f"\\u{code:04x}" if code < 0x10000 else json.dumps(char)[1:-1]
         made = char if plain else escaped
-        # Enough for what people write; a text with every existing character must not fill memory.
+        # Enough for ordinary texts; without a limit, a text with every existing character would fill memory.
         if len(self) < 20_000:
             self[code] = made
         return made
@@ -261,7 +261,7 @@ def _side(side: Side) -> Json:
 
 
 def prompt(question: Question, nonce: str) -> tuple[str, str]:
-    """The system message and the user message. Nobody must be able to predict the nonce."""
+    """The system message and the user message. The nonce must be unpredictable."""
     if question.names is None:
         system, document, contents = *_asked(question), _MEMORIES
     elif question.kind == "cardinality":

@@ -1,4 +1,4 @@
-"""Finding the one JSON object in what a model wrote: read with tolerance, and never guessed.
+"""Finds the one JSON object in a model's reply: tolerantly, but without guessing.
 
 Models put fences, prose and reasoning around the answer. The answer itself must still be unambiguous: a truncated
 object, or two different ones, are not accepted. Errors do not quote the text, because it may quote memories.

@@ -153,7 +153,7 @@ class Cluster:
     def start(self, port: int | None) -> Postmaster:
         programs = self._programs()
         self._initialise(programs)
-        # While the server was down, clients may have sent it to any program that listened on the port.
+        # While the server was down, clients may have sent the password to any program that listened on the port.
         (self.home / "password").unlink(missing_ok=True)
         run = self._socket_dir(port or _SOCKET_PORT)
         options = ["-k", str(run), "-p", str(port or _SOCKET_PORT)]

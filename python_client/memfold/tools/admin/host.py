@@ -166,7 +166,8 @@ def locked(home: Path, name: str = LOCK) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ServerError(
-                        f"another memfold has been working on {home} for {PATIENCE:.0f} s", "Find and end it."
+                        f"another memfold has been working on {home} for {PATIENCE:.0f} s",
+                        "Find that process and end it.",
                     ) from None
                 time.sleep(0.05)
         yield

@@ -1,4 +1,4 @@
-"""The roles of the embedded server that somebody logs in as, and their password."""
+"""The login roles of the embedded server, and their password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memfold.tools.admin.cluster import DATABASE, ROLE, Cluster, Postmaster
 
 __all__ = ["LOGIN", "ensure_login", "ensure_password"]
 
-# Not a superuser: row-level security applies to it, and no statement of it reaches beyond the database.
+# Not a superuser: row-level security applies to it, and none of its statements reaches beyond the database.
 LOGIN = "memfold_local"
 
 
@@ -65,6 +65,6 @@ def _set_password(cluster: Cluster, server: Postmaster, role: str, secret: str) 
         verifier = encrypt(secret.encode(), role.encode(), b"scram-sha-256").decode()
         roles = connection.execute("select rolname from pg_roles where rolname = any(%s)", [[ROLE, LOGIN]])
         for (name,) in roles.fetchall():
-            # the other one is left to the socket
+            # the other role can only use the socket
             given = sql.Literal(verifier if name == role else None)
             connection.execute(sql.SQL("alter role {} password {}").format(sql.Identifier(str(name)), given))

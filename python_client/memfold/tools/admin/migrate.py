@@ -56,7 +56,7 @@ def installed_from() -> str:
 def keep_current(dsn: str, say: Callable[[str], None]) -> str:
     """Install memfold with the starter list of predicates, unless the files of this package were executed last.
 
-    Returns the revision. If only an upgrade fails, it says so, and what was there before is left.
+    Returns the revision. A failed upgrade is only a warning: the installed version stays.
     """
     try:
         with psycopg.connect(read_dsn(dsn), autocommit=True) as connection:

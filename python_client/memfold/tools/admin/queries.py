@@ -342,7 +342,7 @@ buckets as (
 ),"""
 BUCKETS_WAITING = "".join((_INDEXED_BUCKETS, _WAITING))
 
-# Of every tenant on Citus, where a recursive query is about one tenant.
+# The same for every tenant on Citus, where a recursive query must be about one tenant.
 _GROUPED_BUCKETS = """
 with buckets as (
     select m.tenant_id, m.bucket_id from memfold.memories as m
@@ -356,7 +356,7 @@ from memfold.runs as r
 where r.kind = 'maintenance' and (%(tenant_id)s::text is null or r.tenant_id = %(tenant_id)s)
 """
 
-# What searches of buckets with more texts lack: indexes of models, and one of words. Only for rows that the role may read.
+# Indexes, of models and of words, that searches of larger buckets lack. Only for rows that the role may read.
 SEARCH_LIMIT = 100_000
 MISSING_VECTOR_INDEXES = """
 select v.model, pg_catalog.count(*) as buckets

@@ -109,7 +109,7 @@ def up(data: Path | None = None, port: int | None = None, password: str | None =
 
 
 def down(data: Path | None = None, *, crash: bool = False) -> bool:
-    """Stop the server in ``data``; False when none was running. ``crash``: at once, so that it recovers when it starts."""
+    """Stop the server in ``data``; False when none was running. ``crash``: immediately, so that the next start recovers."""
     home = _resolve(data)
     if not host.is_prepared(home):
         return False

@@ -105,7 +105,7 @@ def _drop(connection: psycopg.Connection[Any], database: str) -> None:
         raise InstallError(f"memfold is not installed in {name}")
     if is_citus:
         raise InstallError(
-            "this is a node of Citus", hint="contrib/citus/README.md says how to take memfold off it."
+            "this is a node of Citus", hint="contrib/citus/README.md says how to remove memfold from it."
         )
     connection.execute("set local lock_timeout = '10s'")
     adopted = (

@@ -182,7 +182,7 @@ def _calibrated(
         raise CalibrationRefusedError(
             "there are too few pairs",
             reason="sample",
-            detail=f"To choose the thresholds takes {number} {what}; {there} are left.",
+            detail=f"Choosing the thresholds takes {number} {what}; {there} are left.",
             hint="Groups that share texts cannot be divided. Label pairs of other memories, or hold out less.",
         )
     if made.frontier.escalation > budget.max_escalation:
@@ -241,7 +241,7 @@ def _floor(pairs: Sequence[Pair], budget: Budget, duplicates: Bools) -> float:
     ]
     if len(own) < needed(budget.max_false_keep, budget.confidence):
         return FLOOR
-    # a fifth of the duplicates that may be kept at all
+    # at most a fifth of the permitted false keeps may lie below the floor
     return max(0.0, float(np.floor(np.quantile(own, budget.max_false_keep / 5) * 100) / 100))
 
 

@@ -65,7 +65,7 @@ def calibrate(
         check_model(connection, embedding_model)
         fits = score != "cosine"
         pairs, left_out = stored(connection, embedding_model, tenant_id, weak=weak, features=fits)
-        # always: it is refused to a role that may not calibrate, also if that sees no pairs
+        # always, so that a role that may not calibrate is refused even if it sees no pairs
         names = feature_names(connection)
         made = calibrate_pairs(
             pairs,

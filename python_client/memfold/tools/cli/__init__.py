@@ -231,10 +231,10 @@ def ingest(
 ) -> None:
     """Ingest candidates, one JSON object per line.
 
-    From FILE, or from stdin (-). The fields are the arguments of ingest_memory. Refused lines are reported with their
+    Reads FILE, or stdin (-). The fields are the arguments of ingest_memory. Refused lines are reported with their
     number, and the run continues; the exit code is then 1. Every line gets an idempotency key made of its source, its
-    text and the number of equal lines before it: no line counts twice, however often a run is interrupted or
-    repeated, and added or corrected lines count. All of stdin is one source, unless --source names another.
+    text and the number of equal lines before it: no line counts twice, however often a run is interrupted or repeated,
+    and added or corrected lines count. All of stdin is one source, unless --source names another.
 
     \b
     memfold ingest memories.jsonl --tenant acme --embed-model text-embedding-3-small
@@ -309,7 +309,7 @@ def ingest(
 def explain(memory_id: UUID, dsn: str | None, tenant: str | None) -> None:
     """Print the complete history of a memory.
 
-    Its text, aliases, judgements and ledger.
+    Shows its text, aliases, judgements and ledger.
 
     \b
     memfold explain 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme
@@ -352,7 +352,7 @@ def stats(dsn: str | None, tenant: str | None) -> None:
 
 
 def _commands() -> Iterator[click.Command]:
-    """Those of the modules of this folder, without the subcommands."""
+    """The commands in the modules of this folder, without subcommands."""
     for found in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{found.name}")
         here = [one for one in vars(module).values() if isinstance(one, click.Command)]

@@ -156,12 +156,12 @@ def calibrate(
 ) -> None:
     """Derive the thresholds of an embedding MODEL.
 
-    From labelled pairs and an error budget; --pairs stores pairs from a file (or stdin: -) first. Nothing changes until
+    Needs labelled pairs and an error budget; --pairs stores pairs from a file (or stdin: -) first. Nothing changes until
     --apply. It refuses, with the reason, if there are no contradictions among the pairs, too few pairs for the budget, or
     too much overlap to meet it; then it says what is possible. Needs the extra memfold[calibrate] and a member of
     memfold_owner.
 
-    With --anchors, in a minute and without labels: it embeds about 1,600 short texts that come with memfold, and sets the
+    --anchors takes a minute and no labels: it embeds about 1,600 short texts that come with memfold, and sets the
     thresholds that let through as many of their pairs as those of all-MiniLM-L6-v2 do. A client does the same when it
     registers a model. It needs no extra.
 

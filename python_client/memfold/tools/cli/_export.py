@@ -104,7 +104,7 @@ def _batches(lines: Iterable[bytes], name: str) -> Iterator[list[str]]:
 def restore(file: Path, tenant: str | None, rules: bool, dsn: str | None) -> None:
     """Restore a bucket that "memfold export" has written.
 
-    From FILE, or from stdin (-), into an empty bucket of its name, completely or not at all. Run it as a member of
+    Reads FILE, or stdin (-), into an empty bucket of the same name, completely or not at all. Run it as a member of
     memfold_owner. Register its embedding models first.
 
     \b

@@ -119,7 +119,7 @@ class Ingestion:
         """The idempotency key of a line: the same in every run, wherever in the file it is."""
         text = line.removeprefix(codecs.BOM_UTF8).strip()
         digest = hashlib.sha256(b"\0".join([self._source.encode("utf-8", "surrogateescape"), text])).digest()
-        name = int.from_bytes(digest[:8])  # a file may have millions of lines
+        name = int.from_bytes(digest[:8])  # short, because a file may have millions of lines
         self._seen[name] += 1
         return f"line:{digest[:16].hex()}:{self._seen[name]}"
 

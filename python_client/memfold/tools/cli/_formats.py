@@ -1,4 +1,4 @@
-"""Files that hold the memories of others, as candidates: what each format calls the arguments of ingest, and where.
+"""Reads the memories of other programs as candidates: each format names the fields that hold the arguments of ingest.
 
 A format yields records, each an id (None: it has none) and fields. The fields that NAMES lists become arguments of
 ingest, those that only repeat another one are counted as not mapped, all others go into the metadata.
@@ -19,7 +19,7 @@ from memfold.tools.cli._documents import Fields, as_json, documents, lines
 from memfold.tools.cli._shared import fail, file_name, is_stdin, open_file
 
 Record: TypeAlias = tuple[Any, Fields] | str
-"""An id and fields; or what the file has that becomes nothing."""
+"""An id and fields; or an entry that is not mapped."""
 Item: TypeAlias = tuple[str, Fields | str]
 """The name of a row or record, and its candidate or what is wrong with it."""
 
@@ -42,7 +42,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 _TIMES = {"observed_at", "valid_from", "valid_until"}
 _NUMBERS = {"source_confidence", "extractor_confidence"}
 _FACT = ("content", "memory_type", "subject", "predicate", "object", "valid_from", "valid_until")
-"""What makes a record another observation if it changes."""
+"""The fields whose change makes a record a new observation."""
 _MOST_TURNS = 1000
 _LONGEST = 512
 """The most bytes of an identifier."""
@@ -76,7 +76,7 @@ def _mcp(found: Fields, _: Mapping[str, str]) -> Iterator[Record]:
 
 
 def _mem0(found: Fields, _: Mapping[str, str]) -> Iterator[Record]:
-    if "relationship" in found:  # of its graph
+    if "relationship" in found:  # an edge of mem0's graph
         given = (found.get("source"), found["relationship"], found.get("target") or found.get("destination"))
         yield from _mcp(
             dict(zip(("type", "from", "relationType", "to"), ("relation", *given), strict=True)), {}
@@ -93,7 +93,7 @@ def _langgraph(found: Fields, names: Mapping[str, str]) -> Iterator[Record]:
     fields["namespace"] = ".".join(map(str, space)) if isinstance(space, list) else space
     value = found["value"] if isinstance(found["value"], dict) else {"content": found["value"]}
     inner = value.get("content")
-    if isinstance(inner, dict):  # langmem's
+    if isinstance(inner, dict):  # langmem nests the fields
         value = {**{name: one for name, one in value.items() if name != "content"}, **inner}
     texts = [name for name, one in value.items() if isinstance(one, str)]
     if len(texts) == 1 and _first(value, names.get("content"), "content") is None:
@@ -151,7 +151,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 class FileSource:
-    """The candidates of a file. ``unmapped`` counts the fields that become nothing; ``format`` is its name."""
+    """The candidates of a file. ``unmapped`` counts the fields that are not mapped; ``format`` is its name."""
 
     def __init__(
         self,

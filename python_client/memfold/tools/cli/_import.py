@@ -58,7 +58,7 @@ _FIELDS = {
     "--format",
     "format_",
     type=click.Choice(list(FORMATS)),
-    help="The format of FILE; default: found by looking.",
+    help="The format of FILE; default: detected.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would happen and change nothing.")
 @click.option("--table", metavar="NAME", help="Import a table or view, such as public.memories, instead.")
@@ -103,7 +103,7 @@ def import_(
 
     FILE (- is stdin) is the memory file of MCP's memory server, an export or table of mem0, the items of a LangGraph store,
     facts of Zep or Graphiti, other JSON, a CSV file with a header, or one text per line. Prints what became of the
-    records, and which fields became nothing. Fields without a place of their own go into the metadata.
+    records, and which fields are not mapped. Fields that match no argument go into the metadata.
 
     Each record or row is one observation that names its source. Refused ones are reported, and the run continues; the
     exit code is then 1. It can be interrupted and repeated: no row counts twice. --dry-run does everything in one

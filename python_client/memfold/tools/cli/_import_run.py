@@ -25,7 +25,7 @@ where k.tenant_id = %(tenant_id)s and k.idempotency_key = any(%(keys)s::text[])
 
 
 class Trial(Memfold):
-    """A client whose calls are all of one transaction, which ends with the client and changes nothing."""
+    """A client whose calls share one transaction, which is rolled back when the client closes."""
 
     def _transact(self, step: Transact) -> list[Row]:
         with self._lock:

@@ -88,7 +88,7 @@ class AnswersUselessError(click.ClickException):
 @click.option(
     "--review-merges",
     is_flag=True,
-    help="Instead of judgements: a second look at automatic merges, which undoes what the judge calls wrong.",
+    help="Look again at automatic merges instead, and undo those that the judge calls wrong.",
 )
 @click.option(
     "--since",

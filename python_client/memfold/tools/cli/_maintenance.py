@@ -260,8 +260,8 @@ def consolidate(
 ) -> None:
     """Ask about similar memories of one subject.
 
-    With any predicates. Prints the run. Its questions are answered by memfold judge, or (--approval person) by memfold
-    review, or all together by memfold web and approve_run().
+    Their predicates may differ. Prints the run, whose questions are answered by memfold judge, or (--approval person)
+    by memfold review, or all together by memfold web and approve_run().
 
     \b
     memfold consolidate --tenant acme --dry-run

@@ -67,8 +67,8 @@ def mcp(
     """Serve memories to agents, by the Model Context Protocol.
 
     Serves one tenant and bucket: over stdin and stdout, for a client that starts it; with --http at
-    http://127.0.0.1:PORT/mcp, for clients that send the token. Tools: remember, recall, correct, forget, undo, explain,
-    open_questions, answer. Callers cannot choose the tenant.
+    http://127.0.0.1:PORT/mcp, for clients that send the token. Tools: remember, recall, profile, correct, forget, undo,
+    explain, open_questions, answer. Callers cannot choose the tenant.
 
     Needs memfold[mcp].
 

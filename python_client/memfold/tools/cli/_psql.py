@@ -42,7 +42,7 @@ def psql(arguments: Sequence[str], dsn: str | None, tenant: str | None) -> None:
     path = str(row[0]) if row else ""
     if "memfold" not in [name.strip().strip('"') for name in path.split(",")]:
         settings["search_path"] = f"{path}, memfold" if path else "memfold"
-    # in libpq's options a space and a backslash are quoted by a backslash
+    # in libpq's options a backslash escapes a space or a backslash
     quoted = [
         f"-c {name}={value}".replace("\\", "\\\\").replace(" ", "\\ ").replace("-c\\ ", "-c ", 1)
         for name, value in settings.items()
@@ -56,7 +56,7 @@ def psql(arguments: Sequence[str], dsn: str | None, tenant: str | None) -> None:
     environment |= psql_environment(given)
     sys.stdout.flush()
     sys.stderr.flush()
-    # an error's CONTEXT has a line for each of memfold's functions, which says nothing to a caller; -v sets it again
+    # an error's CONTEXT has a line for each of memfold's functions, of no use to a caller; -v turns it on again
     os.execve(program, [program, "-v", "SHOW_CONTEXT=never", *arguments], environment)  # noqa: S606 (no shell, and this process ends)
 
 

@@ -61,7 +61,8 @@ _UNDO = "select * from memfold.undo(%(event)s, %(tenant)s, %(reason)s)"
 def run(
     where: str, tenant: str | None, judge: Judge, since: str | None, dry_run: bool, slots: int, timeout: float
 ) -> None:
-    """Look at all, undo what is wrong, and print it. ``timeout``: seconds that the judge has for a pair."""
+    """Look at all automatic merges, undo the wrong ones, and print them. ``timeout``: seconds that the judge has for a
+    pair."""
     with _connected(where, tenant) as connection:
         (row,) = _call(connection, "select current_setting('memfold.tenant_id', true) as tenant")
         if not row["tenant"]:

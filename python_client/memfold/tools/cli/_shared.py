@@ -249,9 +249,9 @@ Text = str | Callable[[], str]
 
 
 def progress(text: Text = "") -> Callable[[Text], None]:
-    """Say how far the command is, and for how long it has run; returns a function that changes the text.
+    """Show how far the command is, and how long it has run; returns a function that changes the text.
 
-    Only on a terminal, and only if it takes long. The time goes on during a long call of the server, too.
+    Only on a terminal, and only if it takes long. The time also advances during a long call of the server.
     """
     visible = sys.stderr is not None and sys.stderr.isatty()
     began, ended = time.monotonic(), threading.Event()

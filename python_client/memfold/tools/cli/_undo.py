@@ -49,10 +49,10 @@ def undo(
 ) -> None:
     """Undo one event, a whole run, or what one role has done.
 
-    A merge, a supersession, a rejection or a restatement, in any order; nothing is deleted, and an undo can be undone.
-    memfold explain shows the events of a memory. --run undoes everything that a run of sweep, consolidate or the like
-    did, or an earlier undo of many. --actor makes it as if a role had done nothing since a time. Prints the affected
-    memories as they are now.
+    An event is a merge, a supersession, a rejection or a restatement. Undo events in any order: nothing is deleted, and
+    an undo can be undone. memfold explain shows the events of a memory. --run undoes everything that a run of sweep,
+    consolidate or the like did, or an earlier undo of many. --actor undoes all that a role has done since a time.
+    Prints the affected memories as they are now.
 
     \b
     memfold undo 0193b1a2-7c30-7f00-8a4e-0123456789ab --tenant acme --reason "not the same cat"

@@ -63,8 +63,8 @@ _CARDINALITY_HELP = """\
 o  one: a subject has one value at a time. The value stated last is current, those before it are history.
 m  many: a subject may have several values at the same time. All are kept, and nobody is asked again.
 s  skip: leave it for later, or for somebody else.
-u  undo my last answer: nothing is declared, and what it changed is as before.
-q  quit. Unanswered questions keep waiting. Ctrl-C and the end of the input quit too."""
+u  undo my last answer: nothing is declared, and its effects are undone. q  quit. Unanswered questions keep waiting.
+Ctrl-C and the end of the input quit too."""
 _CLUSTER_HELP = """\
 After d, r or c you name the memories that it is about, by their letters (Enter: all of them). The others are distinct
 from them, and are asked about again as a separate question."""

@@ -165,7 +165,7 @@ class Pages:
         def here_with(**given: Any) -> str:
             return link(path, dict(params) | given)
 
-        # a form's preview is shown at a path that only takes the form
+        # the path of a preview only accepts its form, so links lead to the page of the form
         path = request.url.path.removesuffix("/preview")
 
         params = [(name, value) for name, value in request.query_params.multi_items() if name != "sql"]

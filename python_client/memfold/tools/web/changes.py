@@ -37,8 +37,8 @@ def _kind(request: Request) -> str:
 
 
 def _given(kind: str, memory_id: UUID, fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The arguments of the change; None as long as the text, or the other memory, is not given."""
-    # what a browser sends of a text's lines ends with CRLF
+    """The arguments of the change; None while the text, or the other memory, is missing."""
+    # browsers end the lines of a text with CRLF
     texts = {
         name: str(fields.get(name) or "").replace("\r\n", "\n").strip()
         for name in ("content", "object", "reason")
@@ -127,7 +127,7 @@ def _candidates(session: Session, memory: Row, query: str) -> list[Row]:
 
 
 def apply(session: Session, request: Request, form: FormData) -> str:
-    """Make the change, and lead to the memory that holds the fact then, with an undo."""
+    """Make the change, and redirect to the memory that then holds the fact, with an undo."""
     kind = _kind(request)
     memory_id: UUID = request.path_params["memory_id"]
     given = _given(kind, memory_id, form)

@@ -1,4 +1,4 @@
-"""Access control: only by one of this server's names, from no other page, with the token and then with a cookie."""
+"""Access control: a request uses one of this server's names, comes from no other page, and has the token or its cookie."""
 
 from __future__ import annotations
 

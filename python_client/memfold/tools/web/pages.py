@@ -149,7 +149,7 @@ def memory(session: Session, request: Request) -> Shown:
 
 
 def _if_allowed(session: Session, name: str, statement: LiteralString, **given: Any) -> list[Row] | None:
-    """A section's rows; None if the login may not read what it is made of."""
+    """A section's rows; None if the login may not read their source."""
     try:
         return session.rows(name, statement, **given)
     except MemfoldError as error:

@@ -23,12 +23,12 @@ Bar: TypeAlias = tuple[int, float, float]
 HERE = Path(__file__).parent
 
 STATUSES = {
-    "active": ("current", "It is remembered now, and agents are shown it."),
+    "active": ("current", "It is remembered now and shown to agents."),
     "superseded": ("former", "Another value has taken its place. It is kept as history."),
     "rejected": ("forgotten", "Somebody has rejected it. It is not shown, and refused if it is said again."),
     "withdrawn": (
         "withdrawn",
-        "Nothing that was said supports it any more. It is current again if it is said again.",
+        "No statement supports it any more. It is current again if it is said again.",
     ),
     "merged": ("alias", "Another wording of a memory, into which it was merged."),
 }
@@ -42,8 +42,8 @@ TERMS = {
     "guard": "Differences that the guard sees in the words, such as a negation or another number. Such a pair"
     " is never merged without asking.",
     "ledger": "Everything that was said and decided about this memory, newest first. An undo adds a row and deletes none.",
-    "merged away": "Share of what was said that did not become a memory of its own, because it was known already.",
-    "observed": "Statements that agents have handed in.",
+    "merged away": "Share of statements that did not become memories of their own, because they were known already.",
+    "observed": "Statements that agents have submitted.",
     "score": "What the results are ranked by: how well they fit the query, with some confidence and feedback.",
     "similarity": "How near the two texts are in meaning, by the embedding model. 1 is the same.",
     "sources": "The conversations and turns in which this was said.",
@@ -51,9 +51,9 @@ TERMS = {
     "tier 1": "Decided because the text, or one of its aliases, was known already.",
     "tier 2": "Decided by similarity, names or values, without a model's answer.",
     "tier 3": "Decided by a judge's model or by a person.",
-    "timeline": "When which value was current. Dots are statements.",
+    "timeline": "Which value was current at what time. Dots are statements.",
     "write": "Found when an agent said the newer one.",
-    "synthesis": "Found when an agent said the newer one; the policy asks for one text of both.",
+    "synthesis": "Found when an agent said the newer one; the policy asks for one text for both.",
     "consolidation": "Found by a maintenance run, among memories that were stored before.",
     "review": "Left to a person by the policy, or by a judge that was unsure.",
     "forgotten": "Found when an agent said something similar to what somebody has forgotten.",
@@ -114,7 +114,7 @@ def bars(rows: Sequence[Row], columns: Sequence[str]) -> tuple[list[float], list
         top = 100.0
         for place, column in enumerate(columns):
             if row[column]:
-                # one of thousands is still seen
+                # one of thousands stays visible
                 size = max(100 * row[column] / most, 2)
                 top -= size
                 stack.append((place, round(top, 1), round(size, 1)))

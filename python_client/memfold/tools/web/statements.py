@@ -106,7 +106,7 @@ where e.tenant_id = %(tenant_id)s and e.target_id = %(memory_id)s and e.action =
 order by e.event_id desc
 limit 1
 """
-# Of all values of the memory's slot, if it has one.
+# Intervals of all values of the memory's slot, if it has one.
 INTERVALS = """
 select i.memory_id, m.content, m.object, m.status, i.valid_from, i.valid_to
 from memfold.memory_intervals as i
@@ -162,7 +162,7 @@ limit 200
 """
 )
 
-# By the names of the links in the page's head. Directions: names up, figures and times down.
+# By the names of the links in the table's head. Names ascend, figures and times descend.
 _BUCKET_ORDERS: dict[str, LiteralString] = {
     "bucket": "b.bucket_id",
     "memories": "b.active desc, b.bucket_id",
@@ -213,7 +213,7 @@ order by pg_catalog.max(m.created_at) desc, m.bucket_id
 limit 1001
 """
 
-# The day before the first one, in UTC. Questions that were open at its end are those that the first day begins with.
+# The day before the first one, in UTC. The first day begins with the questions that were open at its end.
 _BEFORE = "((pg_catalog.now() at time zone 'UTC')::date - %(days)s::integer)"
 # Not from judge_costs, which reads the whole ledger: event ids begin with a time, so that the primary key finds the rows of
 # these days. Only parts of a question about a cluster have a cluster_id.
@@ -293,7 +293,7 @@ order by j.judgement_id
 """
 )
 
-# The newest; in force is the one that its model's row names.
+# Newest first; the model's row names the one in force.
 CALIBRATIONS = """
 select c.calibration_id, c.model, c.method, c.score is not null as is_fitted, c.merge_threshold, c.judge_threshold,
     c.candidate_threshold, c.created_at, c.created_by, m.model is not null as is_in_force

@@ -77,19 +77,19 @@ class AsyncMemfold(AsyncMemoryCalls):
         progress: Callable[[int, Counter[str]], object] | None = None,
         **defaults: Unpack[CandidateFields],
     ) -> AsyncIterator[BatchItem]:
-        """Submit any number of facts in batches. The result is that of ``ingest`` for each, in order, but faster.
+        """Submit any number of facts in batches, with the same results as ``ingest``, in order, but faster.
 
         Returns an async iterator, which must be exhausted: it reads a batch of candidates, stores them in one
         transaction, yields an item for each, and continues. candidates (an iterable, or an async one): texts, or
         mappings of ``content`` and the arguments of ``ingest``; None in a mapping means the server's default
         (an error for bucket_id and memory_type, which have to be named or left out).
         defaults: arguments for all candidates that do not give their own. A candidate that cannot be stored yields an
-        item with ``error`` set; with on_error 'abort', its error is raised, which names its index, and nothing of its
-        batch is stored. If the connection is lost, even during COMMIT, the batch is sent again and counts once. With
-        an embedder, the distinct texts of a batch that tier 1 does not know are embedded together, while the previous
-        batch is stored; for that it reads one batch ahead (not with wait). wait: as for ``ingest``, for each
-        candidate, with ten judgements at a time. progress: called after each batch with the number of candidates so
-        far, and the number per action ('error' for those that failed).
+        item with ``error`` set; with on_error 'abort', its error, which names its index, is raised, and nothing of its
+        batch is stored. If the connection is lost, even during COMMIT, the batch is sent again and counts once. With an
+        embedder, the distinct texts of a batch that tier 1 does not know are embedded together, while the previous
+        batch is stored; for that it reads one batch ahead (not with wait). wait: as for ``ingest``, for each candidate,
+        with ten judgements at a time. progress: called after each batch with the number of candidates so far, and the
+        number per action ('error' for those that failed).
         """
         batches = Batches(
             self._core,
@@ -124,7 +124,7 @@ class AsyncMemfold(AsyncMemoryCalls):
                     missing = await self._drive(batches.look_up(following))
                     stored = start(batches.store(entries))
                     await self._drive(batches.embed(missing))
-                except Exception as error:  # raised in its place, after this batch
+                except Exception as error:  # raised after this batch, to keep the order
                     failed = error
                 for item in await (stored or start(batches.store(entries)))():
                     yield item
@@ -176,17 +176,16 @@ class AsyncMemfold(AsyncMemoryCalls):
         """The active memories that fit the query best, each fact once.
 
         by: 'vector' compares the embedding, or that of the query; 'words' counts the words of the query that a memory
-        has; 'both' ranks by both. None: 'vector' if there is an embedding or an embedder, else 'words', also if the
-        embedder fails, which ``complete`` and ``reason`` of the result say. bucket_ids,
-        bucket_prefix: search these buckets, or those whose names begin so, instead of bucket_id. metadata_path: a
-        condition in jsonpath, such as ``$.year > 2020``. ``complete`` of the result is False if a bucket is too large
-        to be searched completely: ``reason`` and ``hint`` say why, and what to do.
+        has; 'both' ranks by both. None: 'vector' if there is an embedding or an embedder, else 'words'; also 'words' if
+        the embedder fails, which ``complete`` and ``reason`` of the result report. bucket_ids, bucket_prefix: search
+        these buckets, or those whose names begin with the prefix, instead of bucket_id. metadata_path: a condition in
+        jsonpath, such as ``$.year > 2020``. ``complete`` of the result is False if a bucket is too large to be searched
+        completely: ``reason`` and ``hint`` say why, and what to do.
 
         verify: ask the client's judge about each memory that is hidden behind another; only those that it calls a
-        duplicate or a refinement stay hidden. merge_text: the judge writes one text for memories that are shown as
-        one, ``display_text``, which is not stored. Each of the two takes one call of the judge per hidden memory; if
-        it fails, or does not answer within judge_timeout seconds, memories are shown separately, with their own
-        texts.
+        duplicate or a refinement stay hidden. merge_text: the judge writes one text, ``display_text``, for memories
+        that are shown as one; it is not stored. Either takes one call of the judge per hidden memory; if it fails, or
+        does not answer within judge_timeout seconds, memories are shown separately, with their own texts.
         """
         named = {"bucket_id": bucket_id, "embedding": embedding, "embedding_model": embedding_model}
         return await self._drive(

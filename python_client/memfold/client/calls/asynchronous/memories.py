@@ -123,7 +123,7 @@ class AsyncMemoryCalls(AsyncNameCalls):
         embedding: Embedding | None = None,
         embedding_model: str | None = None,
     ) -> IngestResult:
-        """Give a memory another text: a new memory, into which the old one is merged, compared by tier 2."""
+        """Give a memory another text, which becomes a new memory: tier 2 compares it, and the old one is merged into it."""
         given = {
             "object": object,
             "embedding": embedding,
@@ -154,11 +154,11 @@ class AsyncMemoryCalls(AsyncNameCalls):
         tenant_id: str | None = None,
         **options: Unpack[ForgetFields],
     ) -> tuple[ForgottenMemory, ...]:
-        """Forget what is about a subject (and predicate), current and former values; or what is near to a query.
+        """Forget what is about a subject (and predicate), current and former values; or what is near a query.
 
         query, or embedding with embedding_model: memories with a text whose cosine to it is at least min_similarity,
-        which depends on the model: look at the preview. With a subject as well: those that are both. They are
-        rejected in one run, which undo_run() undoes; erase: deleted for good. dry_run returns what it would forget.
+        which depends on the model: look at the preview. With a subject as well: memories that match both. They are
+        rejected in one run, which undo_run() undoes; erase: delete them for good. dry_run returns what it would forget.
         """
         return await self._drive(_recall.forget(self._core, subject, predicate, tenant_id, options))
 

@@ -122,7 +122,7 @@ class MemoryCalls(NameCalls):
         embedding: Embedding | None = None,
         embedding_model: str | None = None,
     ) -> IngestResult:
-        """Give a memory another text: a new memory, into which the old one is merged, compared by tier 2."""
+        """Give a memory another text, which becomes a new memory: tier 2 compares it, and the old one is merged into it."""
         given = {
             "object": object,
             "embedding": embedding,
@@ -153,11 +153,11 @@ class MemoryCalls(NameCalls):
         tenant_id: str | None = None,
         **options: Unpack[ForgetFields],
     ) -> tuple[ForgottenMemory, ...]:
-        """Forget what is about a subject (and predicate), current and former values; or what is near to a query.
+        """Forget what is about a subject (and predicate), current and former values; or what is near a query.
 
         query, or embedding with embedding_model: memories with a text whose cosine to it is at least min_similarity,
-        which depends on the model: look at the preview. With a subject as well: those that are both. They are
-        rejected in one run, which undo_run() undoes; erase: deleted for good. dry_run returns what it would forget.
+        which depends on the model: look at the preview. With a subject as well: memories that match both. They are
+        rejected in one run, which undo_run() undoes; erase: delete them for good. dry_run returns what it would forget.
         """
         return self._drive(_recall.forget(self._core, subject, predicate, tenant_id, options))
 
