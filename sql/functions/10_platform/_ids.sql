@@ -40,7 +40,7 @@ create or replace function memfold_internal._id_after(p_id uuid, p_after uuid) r
 language sql immutable parallel safe
 return case when p_after >= p_id then memfold_internal._next_id(p_after, p_id) else p_id end;
 
--- The lowest id of a time: rows recorded from p_at on have higher ids.
+-- The lowest id that was made at p_at. An id is made before its row is recorded, and a call may wait in between: leave a margin.
 create or replace function memfold_internal._first_id(p_at timestamptz) returns uuid
 language sql immutable parallel safe
 return (
