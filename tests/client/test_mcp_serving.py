@@ -318,6 +318,10 @@ def test_a_cancelled_call_leaves_no_statement_behind(dsn: str, db: DB, raw: Raw)
         until(lambda: len(db.execute(waiting).fetchall()) == CONNECTIONS, "calls that wait")
         for number in many:
             raw.send({"method": "notifications/cancelled", "params": {"requestId": number}})
+        # messages are handled in order: then all of them are cancelled, also those that had no connection yet
+        raw.ask(99, "ping", {})
+        while raw.answer()["id"] != 99:
+            pass
         until(lambda: not db.execute(waiting).fetchall(), "their statements end, although the lock is held")
         until(
             lambda: len(db.execute(others).fetchall()) <= CONNECTIONS,
