@@ -67,7 +67,7 @@ comment on table memfold.policies is
 'The rules of a bucket, which decide candidates and verdicts. ''*'' stands for any; only the most specific row applies: (tenant, bucket,
 type), (tenant, bucket), tenant, default. Written by set_policy().';
 comment on column memfold.policies.key_fields is
-'Fields that the content hash covers besides the content: type, subject, predicate, separated by commas.';
+'Fields that the content hash covers in addition to the content: type, subject, predicate, separated by commas.';
 comment on column memfold.policies.metadata_keys is 'Metadata keys whose values are part of the content hash.';
 comment on column memfold.policies.scope is
 'Where tier 2 looks for neighbours: predicate = same bucket, type, subject and predicate; bucket = the whole bucket.';
