@@ -94,7 +94,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick", action="store_true", help="run the fast tests on one target (tests/support/durations.py)"
     )
-    parser.addoption("--faster-than", type=float, help="run tests that took less than so many seconds")
+    parser.addoption(
+        "--faster-than", type=float, help="run tests that took less than so many seconds, or hold a promise"
+    )
     parser.addoption("--slower-than", type=float, help="run the others")
     parser.addoption(
         "--record", action="store_true", help="write how long tests take to tests/data/durations.json"
@@ -194,10 +196,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(items)
     if config.option.quick:
         kept = durations.quick(items, str(TARGETS[0]))
-    if limit := config.option.faster_than:
-        kept = {item for item in items if took[item] < limit}
-    if limit := config.option.slower_than:
-        kept = {item for item in items if took[item] >= limit}
+    if limit := config.option.faster_than or config.option.slower_than:
+        fast = {item for item in items if took[item] < limit or item.get_closest_marker("promise")}
+        kept = fast if config.option.faster_than else kept - fast
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
     # Several processes: a file's tests stay together, and so do those of adoption, which minds all standbys of its server.

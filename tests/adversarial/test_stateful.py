@@ -17,6 +17,7 @@ from collections import Counter
 
 import hypothesis
 import psycopg
+import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.reference_model.records import JUDGE, MERGE
@@ -44,6 +45,7 @@ def run(db: DB, sequences: int, steps: int, seed: int) -> None:
     run_state_machine_as_test(machine, settings=chosen)
 
 
+@pytest.mark.promise
 def test_random_sequences(db: DB) -> None:
     COUNTS.clear()
     start = time.monotonic()

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+import pytest
 
 from tests.support.ledger import UNDOABLE, History, State, stored
 from tests.support.memories import check, ingest, model
@@ -144,6 +145,7 @@ ACTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.promise
 def test_undo_is_an_inverse(db: DB) -> None:
     model(db)
     db.execute("select set_predicate('works_at', 'acme')")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -213,6 +214,16 @@ class TestLimit:
 
 
 class TestUndoActor:
+    def test_an_id_that_is_older_than_its_row_is_not_missed(self, people: People, db: DB) -> None:
+        """An id is made first: a millisecond, or a wait for a lock, may lie between it and recorded_at."""
+        people.ingest("agent", "User likes tea")
+        with db.transaction():
+            db.execute("set local session_replication_role = replica")
+            db.execute("update memory_events set recorded_at = recorded_at + interval '1 minute'")
+        since = one(db, "select recorded_at from memory_events")
+        assert len(take_back(db, people.names["agent"], since, dry_run=True)) == 1
+        assert take_back(db, people.names["agent"], since + timedelta(microseconds=1), dry_run=True) == []
+
     def test_it_is_as_if_the_role_had_done_nothing(self, people: People, db: DB) -> None:
         """Its statements, supersessions, rejections, updates, answers and undos; nothing of the others."""
         model(db)

@@ -340,6 +340,7 @@ def rows(db: DB, tenant: str) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.promise
 def test_every_way_decides_alike(db: DB, dsn: str) -> None:
     assert len(ALL) >= 300
     model(db)

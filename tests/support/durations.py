@@ -86,4 +86,6 @@ class Recorder:
             found.setdefault(path, {})  # a module whose tests take no time, too
             if (longest := round(max(by_target.values()) * 100)) > NOTHING:
                 found[path][test] = longest
-        FILE.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n")
+        # a line per file, for diffs
+        lines = (f"{json.dumps(path)}: {json.dumps(found[path], sort_keys=True)}" for path in sorted(found))
+        FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")

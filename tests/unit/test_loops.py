@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import mutate
-from tests.support import durations, elsewhere, second_server
+from tests.support import elsewhere, second_server
 from tests.support.servers import ROOT
 
 
-def test_each_promise_has_a_test_in_make_test() -> None:
+def collected(*options: str) -> dict[str, int]:
+    """By file, how many tests a run with these options has."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n", "0", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {file: int(n) for file, n in re.findall(r"^(tests/[\w/]+\.py): (\d+)$", done.stdout, re.M)}
+
+
+def test_each_file_that_proves_a_promise_is_in_make_test() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
     rows = re.findall(r"^\| \d+ \|.*$", page.partition("## What proves the promises")[2], re.M)
     assert len(rows) == 12
+    files = sorted({file for row in rows for file in re.findall(r"`(tests/[\w/]+\.py)`", row)})
     limit = re.search(r"^SLOW +:= ([\d.]+)", (ROOT / "Makefile").read_text(), re.M)
     assert limit is not None
-    recorded = durations.read()
-    for row in rows:
-        fast = [
-            test
-            for file in re.findall(r"`(tests/[\w/]+\.py)`", row)
-            for test in re.findall(r"^ *def (test_\w+)", (ROOT / file).read_text(), re.M)
-            if recorded[file].get(test, 0) < 100 * float(limit[1])
-        ]
-        assert fast, row
+    assert sorted(collected("--faster-than", limit[1], *files)) == files
+
+
+def test_make_slow_runs_what_make_test_leaves_out() -> None:
+    file = "tests/adversarial/test_crash.py"
+    limits = ([], ["--faster-than", "2"], ["--slower-than", "2"])
+    whole, fast, slow = (collected(*limit, file)[file] for limit in limits)
+    assert min(fast, slow) > 0
+    assert fast + slow == whole
 
 
 def test_the_second_server_runs_existing_files() -> None:
