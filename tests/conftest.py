@@ -125,6 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(durations.Recorder([str(target) for target in TARGETS]))
     for cluster in CLUSTERS:
         cluster.start()
+        config.add_cleanup(cluster.stop)
     # the processes of pytest-xdist use these servers, with separate databases
     os.environ[servers.STARTED] = servers.describe(CLUSTERS)
     if servers.pgbouncer() is None:
@@ -147,14 +148,6 @@ def pytest_configure(config: pytest.Config) -> None:
             LEFT_OUT.append(f"{cluster.name} server with CREATE EXTENSION: {cluster.why_no_extension}")
         if cluster.why_no_python:
             LEFT_OUT.append(f"memfold_py on the {cluster.name} server: {cluster.why_no_python}")
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):
-        return
-    os.environ.pop(servers.STARTED, None)
-    for cluster in CLUSTERS:
-        cluster.stop()
 
 
 def _makes_up_for(target: Target) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
 
+import psycopg
+
 import mutate
 from tests.support import elsewhere, second_server
-from tests.support.servers import ROOT
+from tests.support.servers import PORT, ROOT, STARTED, SUPERUSER
 
 
 def collected(*options: str) -> dict[str, int]:
@@ -34,6 +38,15 @@ def test_make_slow_runs_what_make_test_leaves_out() -> None:
     whole, fast, slow = (collected(*limit, file)[file] for limit in limits)
     assert min(fast, slow) > 0
     assert fast + slow == whole
+
+
+def test_a_collection_leaves_the_servers_of_a_run_alone() -> None:
+    servers = json.loads(os.environ[STARTED])
+    assert servers
+    collected("tests/unit/test_limits.py")
+    for _, _, base, *_ in servers:
+        with psycopg.connect(f"host={base} port={PORT} user={SUPERUSER} dbname=postgres") as connection:
+            connection.execute("select")
 
 
 def test_the_second_server_runs_existing_files() -> None:
