@@ -90,7 +90,7 @@ TO_TRY = (
     ),
     (
         "the health of each bucket",
-        f"""select bucket_id, observations, active, tier_1_merges, tier_2_merges, escalated, fold_rate
+        f"""select bucket_id, observations, active, tier_1_merges, tier_2_merges, escalated, merge_rate
     from dedup_stats where tenant_id = '{TENANT}';""",
     ),
 )

@@ -383,7 +383,7 @@ VIEWS: dict[str, list[str]] = {
     "metrics": ["select open_judgements, dead_judgements, pending_embeddings, plain_rows from metrics"],
     "dedup_stats": [
         "select active, merged, observations, inserted, tier_1_merges, tier_2_merges, escalated,\n"
-        "    open_judgements, fold_rate, warning\n"
+        "    open_judgements, merge_rate, warning\n"
         "from dedup_stats where tenant_id = 'acme'",
     ],
     "open_judgements": [

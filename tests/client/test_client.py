@@ -140,7 +140,7 @@ def test_explain_and_stats(plain: Memfold) -> None:
     assert "said twice" in text
     (stats,) = plain.stats()
     assert (stats.tenant_id, stats.bucket_id, stats.active, stats.observations) == ("t", "default", 1, 2)
-    assert (stats.tier_1_merges, stats.fold_rate, stats.pending_embeddings) == (1, 0.5, 1)
+    assert (stats.tier_1_merges, stats.merge_rate, stats.pending_embeddings) == (1, 0.5, 1)
     assert plain.stats(bucket_id="none") == ()
     assert plain.check_invariants() == []
 

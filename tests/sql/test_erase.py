@@ -302,6 +302,28 @@ def test_intervals_that_an_erased_value_ended(db: DB) -> None:
     assert [row[0] for row in rows] == [chess, go]
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["memory", "source"])
+def test_a_slot_of_which_nothing_is_current_for_ever(db: DB, whole: bool) -> None:
+    """Of two wordings of a value the one stated last is shown, until its validity ends; without it the other is."""
+    db.execute("select memfold.set_predicate('lives_in', 'acme')")
+
+    def lives(content: str, turn: str, **more: str) -> UUID | None:
+        where = {"subject": "Zoe", "predicate": "lives_in", "object": "Lima", "observed_at": "2026-01-03"}
+        return ingest(db, content, source_turn_ids=[turn], **{**where, **more}).memory_id
+
+    lima = lives("Zoe lives in Lima", "turn-1")
+    moved = lives("Zoe moved to Lima", "turn-2", valid_until="2026-01-05")
+    shown = "select memory_id, valid_to is null from memfold.memory_intervals where tenant_id = 'acme'"
+    assert db.execute(shown.encode()).fetchall() == [(moved, False)]
+    check_all(db)
+    if whole:
+        erase_memory(db, moved)
+    else:
+        erase(db, "turn-2")
+    assert db.execute(shown.encode()).fetchall() == [(lima, True)]
+    check_all(db)
+
+
 def test_a_contradiction_stays_with_the_fact(db: DB) -> None:
     """Another wording still supports the fact, so a judge's verdict about it and another fact stays."""
     model(db)

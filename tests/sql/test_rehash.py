@@ -61,7 +61,7 @@ def begin(db: DB, **arguments: Any) -> UUID:
 
 def runs(db: DB) -> list[tuple[Any, ...]]:
     return db.execute(
-        "select status, report ->> 'rows', report ->> 'folded', report ->> 'parted', report ->> 'without_hash'"
+        "select status, report ->> 'rows', report ->> 'merged', report ->> 'parted', report ->> 'without_hash'"
         " from memfold.runs where kind = 'rehash' order by run_id"
     ).fetchall()
 

@@ -511,7 +511,7 @@ def test_the_judge_is_measured_by_class() -> None:
         "duplicate": 0, "contradiction": 2, "distinct": 0,
     }  # fmt: skip
     assert (by_label["distinct"]["unsure"], by_label["distinct"]["failed"]) == (1, 1)
-    assert (found["folded_wrongly"]["count"], found["folded_wrongly"]["of"]) == (2, 14)
+    assert (found["merged_wrongly"]["count"], found["merged_wrongly"]["of"]) == (2, 14)
     assert by_label["contradiction"]["verdicts"] == {"duplicate": 2, "contradiction": 6}
     assert by_label["contradiction"]["wrong"]["low"] < 0.25 < by_label["contradiction"]["wrong"]["high"]
 

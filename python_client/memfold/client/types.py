@@ -358,15 +358,15 @@ class BucketStats:
     rejected_candidates: int
     open_judgements: int
     oldest_open_judgement: datetime | None
-    fold_rate: float | None
+    merge_rate: float | None
     dead_judgements: int
     warning: str | None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
         values = {field.name: row[field.name] for field in fields(cls)}
-        if values["fold_rate"] is not None:
-            values["fold_rate"] = float(values["fold_rate"])
+        if values["merge_rate"] is not None:
+            values["merge_rate"] = float(values["merge_rate"])
         return cls(**values)
 
 

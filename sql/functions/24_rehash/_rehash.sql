@@ -80,7 +80,7 @@ declare
     v_m_root memfold.memories;
     v_h_root memfold.memories;
     v_stays boolean := true;
-    v_folds boolean := false;
+    v_merges boolean := false;
     v_plain boolean;
     v_reason text;
     v_canonicalizer text;
@@ -115,7 +115,7 @@ begin
             v_stays := v_h_root.status = 'rejected' and (v_m_root.status <> 'rejected' or m.memory_id < h.memory_id);
             v_reason := 'rejected, and equal to another text under ' || p_policy.canonicalizer || ': no hash';
         else
-            v_folds := true;
+            v_merges := true;
             perform memfold_internal._adopt_row(m.tenant_id, m.memory_id);
             perform memfold_internal._adopt_row(h.tenant_id, h.memory_id);
             v_reason := 'equal under ' || p_policy.canonicalizer;
@@ -155,13 +155,13 @@ begin
     insert into memfold.memory_events (
         tenant_id, event_id, bucket_id, action, tier, method, memory_id, target_id, reason, run_id, actor
     ) values (
-        m.tenant_id, v_event_id, m.bucket_id, case when v_folds then 'merged' else 'rehashed' end, 2, 'rehash',
+        m.tenant_id, v_event_id, m.bucket_id, case when v_merges then 'merged' else 'rehashed' end, 2, 'rehash',
         case when v_stays then h.memory_id else m.memory_id end, case when v_stays then m.memory_id else h.memory_id end,
         v_reason, p_run_id, memfold_internal._actor()
     );
-    if v_folds and v_plain and v_pending is not null then
+    if v_merges and v_plain and v_pending is not null then
         return v_pending || array[m.memory_id, h.memory_id];
-    elsif v_folds then
+    elsif v_merges then
         perform memfold.derive_scope(array[m.memory_id, h.memory_id, v_m_root.memory_id, v_h_root.memory_id],
             m.tenant_id);
     end if;

@@ -186,7 +186,7 @@ begin
         set status = 'undone'
         where r.tenant_id = v_run.tenant_id and r.run_id = (v_run.arguments ->> 'undoes')::uuid;
         select (v_run.report - 'position') || jsonb_build_object(
-            'folded', count(*) filter (where e.action = 'merged'),
+            'merged', count(*) filter (where e.action = 'merged'),
             'parted', count(*) filter (where e.action = 'undone' and e.was = 'merged'),
             'without_hash', count(*) filter (where e.action = 'rehashed'))
         into v_run.report

@@ -208,6 +208,6 @@ comment on procedure memfold.rehash_bucket is
 merged: the newer becomes an alias without a hash. Texts that an earlier rehash has merged and that differ under the new rules are
 separated. Commits after each batch of at most batch_size texts (1 to 100,000) or about 50 ms; until it ends, new texts are stored by the
 new rules and compared by both. If it was interrupted, call it without rules to continue. undo_run_id: undoes the last rehash of the
-bucket, even one in progress; its status is then undone. One row of runs counts the rows that changed (rows), were merged (folded) or
+bucket, even one in progress; its status is then undone. One row of runs counts the rows that changed (rows), were merged (merged) or
 separated (parted), or are without_hash. Not inside a transaction block (25001). Raises MF011, MF017, MF022, MF025,
 MF032 (rehashed again since), MF033 (already undone), MF041 (another rehash is in progress).';

@@ -142,15 +142,15 @@ as $$
 declare
     v_asked constant boolean := memfold_internal._was_compared(c.tenant_id, m, d);
     v_text_id uuid := m.memory_id;
-    v_fold boolean;
+    v_merge boolean;
     v_judgement_id uuid;
     v_event_id uuid;
 begin
-    v_fold := d.action in ('merged', 'replaced', 'rejected') and not v_asked;
-    if v_fold and d.action = 'rejected' then
+    v_merge := d.action in ('merged', 'replaced', 'rejected') and not v_asked;
+    if v_merge and d.action = 'rejected' then
         d.action := 'merged';
         d.method := 'tombstone';
-    elsif v_fold then
+    elsif v_merge then
         -- The row is about the text stored later: merged into target_id or, if replaced, target_id into it (_merges_in_force).
         v_text_id := greatest(m.memory_id, d.target_id);
         d.target_id := least(m.memory_id, d.target_id);
@@ -158,13 +158,13 @@ begin
         v_judgement_id := memfold_internal._queue_judgement(c.tenant_id, d.judgement, m.memory_id, d.target_id, d.similarity, d.guard,
             false);
     end if;
-    if v_fold is not true then
+    if v_merge is not true then
         d.action := case when v_judgement_id is null then p_action else 'escalated' end;
     end if;
     if d.action is null then
         return null;
     end if;
-    if v_fold then
+    if v_merge then
         -- The neighbour may be in another scope, where it may have been merged since it was found.
         perform memfold_internal._lock_texts(c.tenant_id, array[least(v_text_id, d.target_id), greatest(v_text_id, d.target_id)]);
         if exists (
@@ -182,7 +182,7 @@ begin
         c.tenant_id, v_event_id, c.bucket_id, d.action, d.tier, d.method, v_text_id, d.target_id,
         d.similarity, d.guard, d.similar_memories, d.reason, v_judgement_id, memfold_internal._actor()
     );
-    if v_fold then
+    if v_merge then
         perform memfold_internal._derive(c.tenant_id, array[v_text_id, d.target_id], true);
     end if;
     return memfold_internal._result(d, v_text_id, v_judgement_id, v_event_id);

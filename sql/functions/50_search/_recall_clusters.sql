@@ -72,7 +72,7 @@ declare
     v_members bigint[];
     v_member bigint;
     v_clean boolean;
-    v_folded bigint[];
+    v_merged bigint[];
 begin
     clusters := array(select generate_subscripts(p_memory_ids, 1));
     best := clusters;
@@ -168,12 +168,12 @@ begin
             end if;
             if v_clean then
                 clusters[v_near.place] := v_cluster;
-                v_folded := v_folded || v_cluster;
+                v_merged := v_merged || v_cluster;
                 exit;
             end if;
         end loop;
     end loop;
-    if v_folded is not null then
+    if v_merged is not null then
         best := array(
             select first_value(u.place) over (partition by u.cluster
                 order by m.completeness desc, u.confidence desc, m.last_seen desc, u.id desc)
@@ -183,7 +183,7 @@ begin
                 from memfold.memories as t
                 join memfold.memory_totals as k on k.tenant_id = t.tenant_id and k.memory_id = t.memory_id
                 where t.tenant_id = p_tenant_id collate "C" and t.memory_id = u.id
-                    and u.cluster = any(v_folded)
+                    and u.cluster = any(v_merged)
                 offset 0
             ) as m on true
             order by u.place

@@ -83,7 +83,7 @@ select
     coalesce(e.refused, 0) as rejected_candidates,
     coalesce(j.open_judgements, 0) as open_judgements,
     j.oldest_open_judgement,
-    round(1 - m.active::numeric / nullif(e.observations, 0), 4) as fold_rate,
+    round(1 - m.active::numeric / nullif(e.observations, 0), 4) as merge_rate,
     coalesce(j.dead_judgements, 0) as dead_judgements,
     nullif(concat_ws(
         '; ',
@@ -159,7 +159,7 @@ left join (
 comment on view memfold.dedup_stats is
 'Results of deduplication, one row per bucket: memories by status, decisions by tier, waiting judgements. Reads all memories and their
 ledger: refresh a dashboard once a minute rather than once a second.';
-comment on column memfold.dedup_stats.fold_rate is 'Share of observations that did not become an active memory.';
+comment on column memfold.dedup_stats.merge_rate is 'Share of observations that did not become an active memory.';
 
 comment on column memfold.dedup_stats.warning is
 'Judgements are not being answered: the oldest for a judge has waited for a day and none was answered since, or some are dead; or search

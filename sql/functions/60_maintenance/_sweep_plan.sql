@@ -72,7 +72,7 @@ declare
     v_b integer[];
     v_near double precision[];
     v_merges boolean[];
-    v_fold record;
+    v_edge record;
     v_check record;
     v_members integer[];
     v_leaders integer[];
@@ -108,7 +108,7 @@ begin
         -- A memory that may not merge into its leader may still merge into another one: after three rounds, ask about the rest.
         for v_turn in 1..case when v_policy.on_merge = 'synthesise' then 0 else 3 end loop
             v_stopped := false;
-            for v_fold in
+            for v_edge in
                 with edges as (
                     select array_agg(e.a order by e.a, e.b) as a, array_agg(e.b order by e.a, e.b) as b,
                         array_agg(e.similarity order by e.a, e.b) as similarity
@@ -130,27 +130,27 @@ begin
             loop
                 if v_count > p_max_operations then
                     -- Left to the next call.
-                    v_members := v_members || v_fold.member;
+                    v_members := v_members || v_edge.member;
                     continue;
                 end if;
-                v_check := memfold_internal._check_merge(p_tenant_id, p_bucket_id, v_policy, v_fold.content, v_fold.other_content,
-                    v_fold.object, v_fold.other_object, null, true);
-                v_is_newer := v_ids[v_fold.member] > v_ids[v_fold.leader];
-                v_pair := memfold_internal._decide_pair(v_policy, v_check.mergeable, false, v_fold.content, v_said[v_fold.member],
-                    v_fold.other_content, v_said[v_fold.leader], v_is_newer);
+                v_check := memfold_internal._check_merge(p_tenant_id, p_bucket_id, v_policy, v_edge.content, v_edge.other_content,
+                    v_edge.object, v_edge.other_object, null, true);
+                v_is_newer := v_ids[v_edge.member] > v_ids[v_edge.leader];
+                v_pair := memfold_internal._decide_pair(v_policy, v_check.mergeable, false, v_edge.content, v_said[v_edge.member],
+                    v_edge.other_content, v_said[v_edge.leader], v_is_newer);
                 if v_pair.action not in ('merged', 'replaced') then
                     v_stopped := true;
-                    v_from := v_from || v_fold.member;
-                    v_into := v_into || v_fold.leader;
+                    v_from := v_from || v_edge.member;
+                    v_into := v_into || v_edge.leader;
                     continue;
                 end if;
-                v_members := v_members || v_fold.member;
-                v_leaders := v_leaders || v_fold.leader;
+                v_members := v_members || v_edge.member;
+                v_leaders := v_leaders || v_edge.leader;
                 v_count := v_count + 1;
                 return query
-                select array[v_ids[case when v_is_newer = (v_pair.action = 'merged') then v_fold.member else v_fold.leader end]],
-                    v_ids[case when v_is_newer = (v_pair.action = 'merged') then v_fold.leader else v_fold.member end],
-                    v_fold.similarity, v_check.guard, v_method, v_pair.action, v_policy, null::boolean;
+                select array[v_ids[case when v_is_newer = (v_pair.action = 'merged') then v_edge.member else v_edge.leader end]],
+                    v_ids[case when v_is_newer = (v_pair.action = 'merged') then v_edge.leader else v_edge.member end],
+                    v_edge.similarity, v_check.guard, v_method, v_pair.action, v_policy, null::boolean;
             end loop;
             exit when not v_stopped;
         end loop;

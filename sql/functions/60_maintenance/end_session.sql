@@ -187,7 +187,7 @@ as $$
 declare
     r memfold.runs;
     f record;
-    v_folded bigint;
+    v_merged bigint;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
     perform memfold_internal._check_identifier('session_id', session_id, true);
@@ -199,16 +199,16 @@ begin
         perform memfold_internal._lock(tenant_id, bucket_id, null, true);
     end if;
     select s.* into f from memfold_internal._session_merges(tenant_id, bucket_id, session_id) as s;
-    v_folded := cardinality(f.memory_ids);
+    v_merged := cardinality(f.memory_ids);
     if not dry_run then
         r := memfold_internal._start_run(tenant_id, bucket_id, 'session',
             jsonb_build_object('session_id', session_id));
-        v_folded := cardinality(memfold_internal._merge_all(r, 2, 'lexical', 'merged', f.memory_ids, f.into_ids, f.similarities, null,
+        v_merged := cardinality(memfold_internal._merge_all(r, 2, 'lexical', 'merged', f.memory_ids, f.into_ids, f.similarities, null,
             null, null));
         perform memfold_internal._end_run(tenant_id, r.run_id, jsonb_build_object('considered', f.considered, 'groups', f.clusters));
     end if;
     return query
-    select r.run_id, f.clusters, v_folded, coalesce(v_folded::double precision / nullif(f.considered, 0), 0),
+    select r.run_id, f.clusters, v_merged, coalesce(v_merged::double precision / nullif(f.considered, 0), 0),
         f.average_similarity, f.considered;
 end;
 $$;

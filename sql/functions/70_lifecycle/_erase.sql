@@ -74,12 +74,12 @@ end;
 $$;
 
 -- Removes ledger rows of p_texts (whole trees of a bucket) or of no text, then from all tables every text that has lost its
--- observations, and derives the rest, p_timelines included. p_turn: rows that name other turns too only lose this one;
+-- observations, and derives the rest and what shares their slots. p_turn: rows that name other turns too only lose this one;
 -- null: all rows are removed. Leaves a ledger row erased for each text, without content (target_id: the root that has its
 -- fact now). The caller has locked the memories (_lock_to_erase) and their counters (_lock_erased).
 -- Longer than 150 lines: what is erased with a text, table by table, in the one order in which locks are taken.
 create or replace function memfold_internal._erase(
-    p_tenant_id text, p_bucket_id text, p_texts uuid[], p_timelines uuid[], p_event_ids uuid[], p_turn text, p_reason text
+    p_tenant_id text, p_bucket_id text, p_texts uuid[], p_event_ids uuid[], p_turn text, p_reason text
 ) returns memfold.erasure
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -108,6 +108,7 @@ declare
     v_removed uuid[];
     v_newest uuid;
     v_rivalry constant memfold_internal.rivalry := memfold_internal._rivalry(p_tenant_id, p_texts);
+    v_timed constant uuid[] := memfold_internal._restated_with(p_tenant_id, p_texts);
 begin
     select coalesce(array_agg(distinct e.memory_id), '{}'),
         coalesce(array_agg(distinct e.memory_id) filter (where e.observation), '{}')
@@ -234,7 +235,17 @@ begin
         from (
             select r.id from unnest(v_roots || v_beside) as r (id)
             union
-            select t.id from unnest(p_timelines) as t (id) where t.id <> all(p_texts)
+            select t.id from unnest(v_timed) as t (id) where t.id <> all(p_texts)
+            union
+            -- and one of each slot, even if none of its values is current for ever: all of them are derived with it
+            select o.memory_id
+            from unnest(v_rivalry.bucket_ids, v_rivalry.slot_keys) as s (bucket_id, slot_key)
+            cross join lateral (
+                select m.memory_id from memfold.memories as m
+                where m.tenant_id = v_tenant_id and m.bucket_id = s.bucket_id collate "C" and m.scope_key = s.slot_key
+                    and m.root_id is null and m.memory_id <> all(p_texts)
+                limit 1
+            ) as o
         ) as i
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
         order by 1

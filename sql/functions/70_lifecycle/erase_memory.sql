@@ -10,7 +10,6 @@ as $$
 declare
     m memfold.memories;
     v_texts uuid[];
-    v_timelines uuid[];
     v_result memfold.erasure;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
@@ -25,10 +24,9 @@ begin
     m := memfold_internal._memory_root(tenant_id, memory_id, '{}');
     v_texts := memfold_internal._trees(m.tenant_id, array[m.memory_id]);
     perform memfold_internal._lock_erased(m.tenant_id, v_texts);
-    v_timelines := memfold_internal._texts_to_lock(m.tenant_id, v_texts);
     -- A row of a plain INSERT has no ledger row yet.
     perform memfold_internal._adopt_row(m.tenant_id, i.id) from unnest(v_texts) as i (id);
-    v_result := memfold_internal._erase(m.tenant_id, m.bucket_id, v_texts, v_timelines, array(
+    v_result := memfold_internal._erase(m.tenant_id, m.bucket_id, v_texts, array(
         select e.event_id from memfold_internal._events_of(m.tenant_id, v_texts) as e
     ), null, reason);
     v_result.remaining := 0;

@@ -53,7 +53,6 @@ declare
     v_locked uuid[] := array[]::uuid[];
     v_ids uuid[];
     v_texts uuid[];
-    v_timelines uuid[];
     g record;
 begin
     perform memfold_internal._authorize_tenant(tenant_id);
@@ -102,8 +101,7 @@ begin
             order by e.memory_id
         );
         v_texts := memfold_internal._trees(v_tenant_id, v_ids);
-        v_timelines := memfold_internal._texts_to_lock(v_tenant_id, v_texts);
-        v_part := memfold_internal._erase(v_tenant_id, g.bucket_id, v_texts, v_timelines, array(
+        v_part := memfold_internal._erase(v_tenant_id, g.bucket_id, v_texts, array(
             select e.event_id
             from memfold_internal._events_of_turn(v_tenant_id, source_turn_id) as e
             where e.bucket_id = g.bucket_id collate "C" and (e.memory_id is null or e.memory_id = any(v_texts))

@@ -90,7 +90,7 @@ def measure_judge(
         said = "failed" if answer is None else answer[0] if answer[1] >= floor else "unsure"
         confusion[pair.label][said] += 1
     by_label: dict[str, Any] = {}
-    total, folded = Rate(0, 0), Rate(0, 0)
+    total, merged = Rate(0, 0), Rate(0, 0)
     for label, counts in confusion.items():
         if not counts:
             continue
@@ -98,7 +98,7 @@ def measure_judge(
         wrong = Rate(sure - counts[label], sure)
         total += wrong
         if label in ("contradiction", "distinct"):
-            folded += Rate(counts["duplicate"] + counts["refinement"], sure)
+            merged += Rate(counts["duplicate"] + counts["refinement"], sure)
         by_label[label] = {
             "wrong": wrong.to_json(),
             "unsure": counts["unsure"],
@@ -109,7 +109,7 @@ def measure_judge(
         "model": getattr(judge, "model", type(judge).__name__),
         "asked": len(pairs),
         "wrong": total.to_json(),
-        "folded_wrongly": folded.to_json(),
+        "merged_wrongly": merged.to_json(),
         "by_label": by_label,
     }
 

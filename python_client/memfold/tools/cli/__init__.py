@@ -344,7 +344,7 @@ def stats(dsn: str | None, tenant: str | None) -> None:
     for one in buckets:
         rows.append([one.tenant_id, one.bucket_id, one.observations, one.active, one.tier_1_merges])
         rows[-1] += [one.tier_2_merges, one.tier_3_merges, one.escalated, one.supersessions]
-        rows[-1] += [one.pending_embeddings, one.open_judgements, f"{one.fold_rate or 0:.0%}"]
+        rows[-1] += [one.pending_embeddings, one.open_judgements, f"{one.merge_rate or 0:.0%}"]
     show_lines(table_of(head, rows))
     for one in buckets:
         if one.warning is not None:
