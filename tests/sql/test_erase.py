@@ -324,6 +324,19 @@ def test_a_slot_of_which_nothing_is_current_for_ever(db: DB, whole: bool) -> Non
     check_all(db)
 
 
+def test_the_statement_of_a_supersession_goes_with_what_it_superseded(db: DB) -> None:
+    """A text that the same source supports, and that stays."""
+    likes = ingest(db, "Ann likes tea", source_turn_ids=["turn-1"]).memory_id
+    ingest(db, "Ann likes tea", source_turn_ids=["turn-2"])
+    hates = ingest(db, "Ann hates tea", source_turn_ids=["turn-2"]).memory_id
+    db.execute("select memfold.supersede_memory(%s, %s, tenant_id => 'acme')", [hates, likes])
+    last = "select last_seen = first_seen from memfold.memory_counters where memory_id = %s"
+    assert db.execute(last.encode(), [likes]).fetchone() == (False,)
+    erase(db, "turn-2")
+    assert db.execute(last.encode(), [likes]).fetchone() == (True,)
+    check(db)
+
+
 def test_a_contradiction_stays_with_the_fact(db: DB) -> None:
     """Another wording still supports the fact, so a judge's verdict about it and another fact stays."""
     model(db)
@@ -622,6 +635,8 @@ class History:
         if slot:
             more |= {"subject": "Ann", "predicate": "lives_in", "object": text.split()[0]}
             more["observed_at"] = f"2026-01-{self.random.randrange(1, 28):02}"
+            if self.random.random() < 0.3:
+                more["valid_until"] = f"2026-01-{self.random.randrange(1, 28):02}"
         # as many blanks as tell the turn; they are one in canonical form
         spelling = ("the" + " " * (turn + 2) + text) if len(turns) == 1 else f"the {text}"
         ingest(self.db, spelling, **vector(cosine, axis), **more)

@@ -141,6 +141,18 @@ def test_an_argument(db: DB, argument: tuple[str, str]) -> None:
         assert tuple(answer(db, moment + n * INSTANT) for n in (-1, 0, 1)) == expected, moment
 
 
+@pytest.mark.parametrize("moment", ["4714-11-24 BC", "294276-12-31", "-infinity", "infinity"])
+def test_the_ends_of_time(db: DB, moment: Any) -> None:
+    model(db)
+    for answer in {answer for bounds in BOUNDS.values() for answer, *_ in bounds}:
+        try:
+            with db.transaction():
+                answer(db, moment)
+        except psycopg.Error as error:
+            if not (error.sqlstate or "").startswith("MF"):
+                raise
+
+
 # What a reader shows now, of a memory with a validity; None where validity changes nothing: ids, texts and pairs.
 NOW: dict[str, str | None] = dict.fromkeys(READERS) | {
     "current_memories": "current_memories('acme')",

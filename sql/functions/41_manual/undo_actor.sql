@@ -12,7 +12,8 @@ begin
     from (
         -- Withdraw what the actor stated or decided.
         select e.event_id, 'withdrawn' as state from memfold.ledger as e
-        where e.tenant_id = p_tenant_id collate "C" and e.event_id >= memfold_internal._first_id(p_since - interval '1 hour')
+        where e.tenant_id = p_tenant_id collate "C"
+            and e.event_id >= memfold_internal._first_id(greatest(p_since, 'epoch') - interval '1 hour')
             and e.recorded_at >= p_since and e.actor = p_actor collate "C" and e.method is distinct from 'rehash'
             -- The row of a plain INSERT has the actor who ingested it, not the one who inserted it.
             and e.method is distinct from 'plain'
@@ -22,7 +23,8 @@ begin
         select u.event_id, b.state
         from (
             select distinct e.undoes as event_id from memfold.memory_events as e
-            where e.tenant_id = p_tenant_id collate "C" and e.event_id >= memfold_internal._first_id(p_since - interval '1 hour')
+            where e.tenant_id = p_tenant_id collate "C"
+                and e.event_id >= memfold_internal._first_id(greatest(p_since, 'epoch') - interval '1 hour')
                 and e.recorded_at >= p_since and e.actor = p_actor collate "C" and e.undoes is not null
         ) as u
         cross join lateral memfold_internal._events(p_tenant_id, array[u.event_id]) as v

@@ -96,6 +96,7 @@ declare
     v_has uuid[];
     v_gone uuid[];
     v_gone_into uuid[];
+    v_stating uuid[];
     v_roots uuid[];
     v_aliases uuid[];
     v_aliases_into uuid[];
@@ -203,6 +204,8 @@ begin
         coalesce(array_agg(s.memory_id) filter (where s.memory_id <> all(v_gone) and s.memory_id = s.into_id), '{}')
     into v_gone, v_gone_into, v_aliases, v_aliases_into, v_aliases_root, v_roots
     from memfold_internal._new_roots(v_tenant_id, p_texts, v_gone) as s;
+    -- a supersession by a person states the newer value
+    v_stating := memfold_internal._beside(v_tenant_id, v_gone, array['superseded']);
     v_result.events := v_result.events
         + memfold_internal._repoint_merges(v_tenant_id, p_bucket_id, v_gone, v_gone_into, v_aliases, v_aliases_into);
     if v_gone <> '{}' then
@@ -226,7 +229,7 @@ begin
         perform memfold_internal._remove_texts(v_tenant_id, v_gone);
     end if;
     -- A person's statements about erased texts were re-pointed or removed, so count these texts again.
-    perform memfold_internal._recount(v_tenant_id, v_gone_into || v_beside);
+    perform memfold_internal._recount(v_tenant_id, v_gone_into || v_stating);
     perform memfold_internal._restore_wording(v_tenant_id, array(
         select t.id from unnest(v_touched) as t (id) where t.id <> all(v_gone)
     ));
