@@ -1,4 +1,4 @@
-"""Question 5: how long does the backfill of `memfold adopt` take, compared with one bare UPDATE of the whole table?"""
+"""How long does the backfill of `memfold adopt` take, compared with one bare UPDATE of the whole table?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question 6: what does a batch of 1,000 cost, compared with the bare statements and with 1,000 calls?"""
+"""What does a batch of 1,000 cost, compared with the bare statements and with 1,000 calls?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question: what does a call cost, the first one of a session, and later ones?
+"""What does a call cost, the first one of a session, and later ones?
 
 A short-lived program pays the first: functions are compiled and statements planned once per session.
 """

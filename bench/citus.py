@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Question: what does a call cost on Citus, and how long does a populated server take to become one? (Not part of
+"""What does a call cost on Citus, and how long does a populated server take to become one? (Not part of
 run.py.)
 
 CITUS_PG_CONFIG names a server that has Citus. Without arguments: a plain server and a coordinator with two workers, all

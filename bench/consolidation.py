@@ -1,4 +1,4 @@
-"""Question 10: what does consolidation take, with half of the memories about one subject, and who has to wait?"""
+"""What does consolidation take, with half of the memories about one subject, and who has to wait?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question 11: how long does erasure take, is it complete, does it leave other data alone, and who has to wait?"""
+"""How long does erasure take, is it complete, does it leave other data alone, and who has to wait?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question 3: does a call take longer if there are more memories?
+"""Does a call take longer if there are more memories?
 
 Measured for one tenant that holds them all, and for many that hold 100 each: replays, paraphrases and new facts in
 scopes of 20; then searches of the whole bucket: its newest 10,000 vectors one by one, and through HNSW.

@@ -1,4 +1,4 @@
-"""Question 7: does a hot memory stay as cheap to write and to change, and do all its writers get a share?"""
+"""Does a hot memory stay as cheap to write and to change, and do all its writers get a share?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question: what does row-level security cost?"""
+"""What does row-level security cost?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question 15: what do lemmas and embeddings cost in the database, compared with the same package called from Python?
+"""What do lemmas and embeddings cost in the database, compared with the same package called from Python?
 
 Runs on the full server, which has PL/Python. Embeddings are measured by both routes, and by sentence-transformers only
 if MEMFOLD_BENCH_TORCH names a site-packages directory that has it.

@@ -1,4 +1,4 @@
-"""Question 8: how much memory do the client and its server session take, over millions of rows of ingest_many?"""
+"""How much memory do the client and its server session take, over millions of rows of ingest_many?"""
 
 from __future__ import annotations
 

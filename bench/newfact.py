@@ -1,4 +1,4 @@
-"""Question 2: what does a new fact with a vector cost, in a scope of 20 neighbours?"""
+"""What does a new fact with a vector cost, in a scope of 20 neighbours?"""
 
 from __future__ import annotations
 

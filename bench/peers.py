@@ -1,4 +1,4 @@
-"""Question: how fast are other memory stores with the same vectors, and how many duplicates do they keep?"""
+"""How fast are other memory stores with the same vectors, and how many duplicates do they keep?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question 17: what does recall find by words, by vector and by both, how fast, and what does its index cost writers?
+"""What does recall find by words, by vector and by both, how fast, and what does its index cost writers?
 
 Compared with hand-written statements on a plain table: full-text search by a GIN index, a scan by distance, and both by
 reciprocal rank. The texts consist of the pairs' words, with natural frequencies: the nth word occurs 1 / n times as

@@ -1,4 +1,4 @@
-"""Question 1: what does a replay, a known fact from a new conversation turn, cost?"""
+"""What does a replay, a known fact from a new conversation turn, cost?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question 10: what does load-time dedup add to a search, and does the search find the nearest memories?
+"""What does load-time dedup add to a search, and does the search find the nearest memories?
 
 One bucket is searched through HNSW by the same queries with and without it, as the application's role.
 """

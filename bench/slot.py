@@ -1,4 +1,4 @@
-"""Question: does a call in a slot, or about a memory, stay as cheap with many values, or aliases?"""
+"""Does a call in a slot, or about a memory, stay as cheap with many values, or aliases?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question 11: half an hour of everything at once: what grows, and is the last minute as fast as the first?"""
+"""Half an hour of everything at once: what grows, and is the last minute as fast as the first?"""
 
 from __future__ import annotations
 

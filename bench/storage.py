@@ -1,4 +1,4 @@
-"""Question: where should vectors be stored, and as which type?"""
+"""Where should vectors be stored, and as which type?"""
 
 from __future__ import annotations
 
