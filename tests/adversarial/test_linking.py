@@ -23,6 +23,8 @@ def write(db: DB, chosen: random.Random) -> int:
     fact = {"content": f"fact {chosen.randrange(30)}", "subject": chosen.choice(NAMES)}
     if chosen.random() < 0.3:
         fact = {**fact, "predicate": chosen.choice(["is", "was"]), "object": str(chosen.randrange(5))}
+        if chosen.random() < 0.3:
+            fact["valid_until"] = f"2025-06-{chosen.randrange(1, 29):02}"
     if chosen.random() < 0.2:
         db.execute(
             "select memfold.ingest_memories(%s, 'acme', on_error => 'abort')", [json.dumps([fact, fact])]

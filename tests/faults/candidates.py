@@ -67,6 +67,8 @@ def candidate(choice: random.Random, tenant: str, number: int) -> dict[str, Any]
             place = choice.choice(PLACES)
             said |= {"content": f"Ann works at {place}", "subject": f"Ann {choice.randrange(4)}"}
             said |= {"predicate": "works_at", "object": place}
+            if choice.random() < 0.2:
+                said[choice.choice(["valid_from", "valid_until"])] = f"2025-06-{choice.randrange(1, 29):02}"
         case "ask":
             word, numbers = choice.choice(list(PAIRS.items()))
             said |= {"content": f"The box {word}", "subject": f"box {number // 60}"}

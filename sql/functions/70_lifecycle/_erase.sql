@@ -241,13 +241,13 @@ begin
             select t.id from unnest(v_timed) as t (id) where t.id <> all(p_texts)
             union
             -- and one of each slot, even if none of its values is current for ever: all of them are derived with it
-            select o.memory_id
+            select distinct on (s.bucket_id, s.slot_key) o.memory_id
             from unnest(v_rivalry.bucket_ids, v_rivalry.slot_keys) as s (bucket_id, slot_key)
             cross join lateral (
                 select m.memory_id from memfold.memories as m
                 where m.tenant_id = v_tenant_id and m.bucket_id = s.bucket_id collate "C" and m.scope_key = s.slot_key
                     and m.root_id is null and m.memory_id <> all(p_texts)
-                limit 1
+                offset 0
             ) as o
         ) as i
         join memfold.memories as m on m.tenant_id = v_tenant_id and m.memory_id = i.id
