@@ -254,7 +254,7 @@ test-frameworks: $(FRAMEWORKS:%=.venv-%/$(MADE_FOR)) ## test with the large fram
 	@$(ENOUGH_PYTHON)
 	@test -e $@ && $(@D)/bin/python -m pip --version >/dev/null 2>&1 || bash tools/make_venv.sh '$(PYTHON)' $(@D)
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check -e 'python_client[facts,server,$(or $(EXTRAS_$*),$*)]' 'numpy>=1.26,<3' \
-	    'pytest>=8,<10' 'pytest-postgresql>=7,<11' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4' $(PACKAGES_$*)
+	    'pytest>=8,<9.2' 'pytest-postgresql>=7,<11' 'pytest-timeout>=2.3,<3' 'pytest-xdist>=3.6,<4' $(PACKAGES_$*)
 	@touch $@
 
 # All at once; make 4.0 or newer keeps the output of each tool together.

@@ -182,6 +182,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("target", chosen, ids=str, indirect=True)
 
 
+# before that of pytest-xdist, which reads the groups
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for place in ELSEWHERE:
         elsewhere.choose(place, config, items)

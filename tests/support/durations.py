@@ -8,6 +8,7 @@ a module that is not there, ``--quick`` runs nothing, because a test of it may t
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -21,9 +22,9 @@ NOTHING = 2
 
 
 def name(nodeid: str) -> tuple[str, str]:
-    """The file and the function of a test, without its case."""
+    """The file and the function of a test, without its case and its group."""
     path, _, rest = nodeid.partition("::")
-    return path, rest.partition("[")[0]
+    return path, re.split(r"[\[@]", rest, maxsplit=1)[0]
 
 
 def target(item: pytest.Item) -> str:

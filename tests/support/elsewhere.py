@@ -10,6 +10,7 @@ Tests that use what a place does not have (``Place.missing``) are expected failu
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -87,9 +88,14 @@ def expected_failures(place: str) -> dict[str, str]:
 
 
 def name(place: Place, item: pytest.Item) -> str:
-    """The test, by no version of a server."""
+    """The test, by no version of a server and no group."""
     target = f"{place.cluster.name}{place.cluster.major}-alembic"
-    return item.nodeid.replace(f"[{target}]", "").replace(f"[{target}-", "[").replace(f"-{target}]", "]")
+    return (
+        re.sub(r"@\w+$", "", item.nodeid)
+        .replace(f"[{target}]", "")
+        .replace(f"[{target}-", "[")
+        .replace(f"-{target}]", "]")
+    )
 
 
 def _all_cases(place: Place, item: pytest.Item) -> str:

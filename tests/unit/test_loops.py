@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import psycopg
+import pytest
 
 import mutate
 from tests.support import elsewhere, second_server
@@ -68,6 +69,12 @@ def test_tests_of_a_changed_file() -> None:
     assert "tests/install/test_upgrade.py" in mutate.tests_of({"migrations/env.py"})
     assert "tests/unit/test_limits.py" in mutate.tests_of({"python_client/memfold/client/limits.py"})
     assert mutate.tests_of({"none/of_these.py"}) == ["tests/unit/test_loops.py"]
+
+
+def test_several_processes_keep_the_tests_of_a_file_together(request: pytest.FixtureRequest) -> None:
+    """They make the roles of the server that they need. Without the group's name, tests are handed out one by one."""
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    assert request.node.nodeid.endswith("together" if alone else "together@test_loops")
 
 
 def test_hypothesis_has_the_settings_of_the_loop() -> None:
