@@ -22,7 +22,7 @@ PAIRS = {
     "is held": [0.88, -SIDE, 0.0, 0.0],
 }
 ADVERBS = ["often", "mostly", "surely", "simply", "mainly", "really", "just", "still"]
-BUCKETS = ["hot", "para", "slots", "ask", "fold", "mess", "own"]
+BUCKETS = ["hot", "para", "slots", "ask", "fold", "mess", "own", "timed"]
 
 
 def turned(angle: float) -> dict[str, str]:
@@ -50,7 +50,7 @@ def keeping(db: DB, tenant: str, bucket: str) -> None:
 
 def candidate(choice: random.Random, tenant: str, number: int) -> dict[str, Any]:
     """A candidate for one of the buckets, each of which has its own rules."""
-    bucket = choice.choices(BUCKETS, [10, 4, 3, 2, 1, 1, 4])[0]
+    bucket = choice.choices(BUCKETS, [10, 4, 3, 2, 1, 1, 4, 2])[0]
     said: dict[str, Any] = {"tenant_id": tenant, "bucket_id": bucket}
     match bucket:
         case "hot":
@@ -63,11 +63,11 @@ def candidate(choice: random.Random, tenant: str, number: int) -> dict[str, Any]
             said |= {"content": PARAPHRASES[which], "subject": f"user {number // 400}"}
             if choice.random() < 0.85:
                 said |= turned(0.02 * which)
-        case "slots":
+        case "slots" | "timed":
             place = choice.choice(PLACES)
             said |= {"content": f"Ann works at {place}", "subject": f"Ann {choice.randrange(4)}"}
             said |= {"predicate": "works_at", "object": place}
-            if choice.random() < 0.2:
+            if bucket == "timed" and choice.random() < 0.3:
                 said[choice.choice(["valid_from", "valid_until"])] = f"2025-06-{choice.randrange(1, 29):02}"
         case "ask":
             word, numbers = choice.choice(list(PAIRS.items()))
