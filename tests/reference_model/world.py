@@ -59,7 +59,8 @@ class World(Ingesting):
             self.fold(event, older if richer_memory_id == newer else newer, richer_memory_id)
         elif verdict == "contradiction" or self.against_the_slot(newer, older, method, verdict):
             conflict = self.conflict(newer, older)
-            if j.kind == "review" and (verdict == "contradiction" or conflict == "review"):
+            by_person = j.kind == "review" or method == "person"
+            if (j.kind == "review" and verdict == "contradiction") or (conflict == "review" and by_person):
                 conflict = "newest_wins"
             if conflict == "newest_wins" and verdict == "contradiction":
                 winner, loser = newer, older

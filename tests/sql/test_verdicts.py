@@ -284,6 +284,19 @@ def test_a_person_decides_a_contradiction(m: DB, conflict: str) -> None:
     check(m)
 
 
+@pytest.mark.parametrize("slot", [False, True], ids=["text", "slot"])
+@pytest.mark.parametrize(("confidence", "action"), [(0.9, "superseded"), (0.1, "judged")])
+def test_a_person_is_not_asked_again(m: DB, slot: bool, confidence: float, action: str) -> None:
+    """Where a person answers a question for a model, and contradictions are for a person."""
+    m.execute("select set_policy('acme', conflict => 'review'), set_predicate('likes', 'acme')")
+    where = {"subject": "User", "predicate": "likes"} if slot else {}
+    _, b = pair(m, "User likes tea", "User likes no tea", **where)
+    r = resolve(m, b.judgement_id, "contradiction", confidence=confidence)
+    assert r.action == action
+    assert m.execute("select count(*) from judgements where status = 'open'").fetchone() == (0,)
+    check(m)
+
+
 def test_the_newest_is_who_was_stated_last(m: DB) -> None:
     a, b = pair(m, "User likes tea", "User likes no tea", observed_at="2026-01-01")
     ingest(m, "User likes tea", observed_at="2026-02-01")

@@ -187,7 +187,7 @@ begin
         v_oldest := v_slot[1];
         v_conflict := memfold_internal._conflict_of(v_slot);
         -- Two unequal values of a slot cannot both be current under these policies, unless a person says so (model null).
-        if (v_conflict = 'keep_existing' or v_conflict = 'review' and j.kind <> 'review')
+        if (v_conflict = 'keep_existing' or v_conflict = 'review' and j.kind <> 'review' and j.model is not null)
             and not (j.verdict = 'distinct' and j.model is null)
             and memfold_internal._is_slot(v_oldest.tenant_id, v_oldest.bucket_id, v_oldest.memory_type, v_oldest.predicate)
             and exists (
@@ -302,7 +302,9 @@ begin
         return r;
     elsif j.verdict = 'contradiction' then
         v_conflict := memfold_internal._conflict_of(v_members);
-        o := memfold_internal._contradict(j, v_members, case when j.kind = 'review' then 'newest_wins' else v_conflict end, true);
+        -- A person who has answered is not asked again.
+        o := memfold_internal._contradict(j, v_members,
+            case when j.kind = 'review' or v_conflict = 'review' and j.model is null then 'newest_wins' else v_conflict end, true);
     else
         o := memfold_internal._keep_apart(j, v_members);
     end if;

@@ -45,8 +45,8 @@ _CARDINALITY_KEYS = "o one, m many, s skip, u undo my last, q quit, ? help"
 _HELP = """\
 d  duplicate: they make the same claim. The newer one is merged into the older one.
 r  refinement: the same fact, and one says more. The richer one stands for both.
-c  contradiction: the same question, another answer. The conflict policy decides. If it is "review", the later one wins if
-   the question was for a person; one that was for a model returns as one for a person.
+c  contradiction: the same question, another answer. The conflict policy decides; the later one wins if it is "review",
+   or if the question is of kind "review".
 k  keep both: anything else. The pair is not asked about again.
 s  skip: leave it for later, or for somebody else.
 u  undo my last answer, and show that pair again.
