@@ -522,3 +522,22 @@ def test_a_contested_value_is_shown_with_the_other(db: DB) -> None:
     assert believed(db) == ["Ann works at Stripe"]
     db.execute("select undo(%s, tenant_id => 'acme')", [b.event_id])
     assert believed(db) == ["Ann works at VW", "Ann works at Stripe"]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+def test_an_updated_text_is_as_new_as_its_statements(db: DB, late: bool) -> None:
+    """With its vector or before it: under on_merge replace the wording that was stated last stays."""
+    model(db)
+    db.execute("select set_policy('acme', on_merge => 'replace')")
+    stated = ingest(db, "The user likes dark mode", observed_at="2026-01-05", **vector(1.0))
+    old = ingest(db, "Bob plays chess", observed_at="2026-01-01", **vector(0.1))
+    given = vector(0.95)
+    done = manual_action(
+        db, "update_memory", old.memory_id, "The user likes the dark mode", **({} if late else given)
+    )
+    if late:
+        query = "select * from attach_embedding(%s, %s, %s, 'acme')"
+        db.execute(query, [done.memory_id, given["embedding"], given["embedding_model"]])
+    root = "select root_id from memories where content = 'The user likes the dark mode'"
+    assert db.execute(root).fetchone() == (stated.memory_id,)
+    check(db)

@@ -45,9 +45,10 @@ begin
     v_event_id := memfold_internal._record_relation(memfold_internal._person(tenant_id, m.bucket_id, reason), 'replaced',
         o.memory_id, m.memory_id, content, null);
     if embedding is not null then
-        -- The new text may say the same as another memory.
+        -- The new text may say the same as another memory. It states nothing: the old one's statements tell which is newer.
         o := memfold_internal._memory_root(tenant_id, o.memory_id, '{}');
-        v_compared := memfold_internal._match_stored_memory(c, o, null);
+        v_compared := memfold_internal._match_stored_memory(
+            memfold_internal._stored_candidate(o, c.embedding, c.embedding_model), o, null);
         if v_compared.action is not null then
             return v_compared;
         end if;
