@@ -34,8 +34,8 @@ class Storage:
     rules: dict[str, Rules] = field(default_factory=lambda: defaultdict(Rules))
     # what a rehash did within the next call, read from the database
     rehashed: list[Event] = field(default_factory=list)
-    # by run: the pairs recorded as distinct
-    parted: set[tuple[str | int, int, int]] = field(default_factory=set)
+    # by run or event: the pairs recorded as distinct, and the judgement that says so (None: not known, of a run)
+    parted: dict[tuple[str | int, int, int], int | None] = field(default_factory=dict)
 
     def record(self, event: Event) -> Event:
         event.number = len(self.events)

@@ -162,7 +162,7 @@ class World(Ingesting):
             Judgement(len(self.judgements), "review", memory, other, "done", "distinct", similarity)
         )
 
-    def part(self, e: Event) -> tuple[int, int] | None:
+    def part(self, e: Event) -> tuple[str | int, int, int] | None:
         """The texts that a run, or e alone, had merged are recorded as distinct from the text that they were merged into:
         which one, unless that is known."""
         assert e.fold is not None
@@ -173,10 +173,11 @@ class World(Ingesting):
             above |= new
             new = {b for a, b in edges if a in new} - above
         tops = sorted(above - {a for a, _ in edges} - {child})
-        if tops and (e.run or e.number, child, tops[0]) not in self.parted:
-            self.parted.add((e.run or e.number, child, tops[0]))
-            return child, tops[0]
-        return None
+        mark = (e.run or e.number, child, tops[0]) if tops else None
+        if mark is None or mark in self.parted:
+            return None
+        self.parted[mark] = None
+        return mark
 
     def undo(self, number: int) -> Event:
         e = self.events[number]
@@ -193,8 +194,9 @@ class World(Ingesting):
         event = self.record(Event("undone", e.memory, target=e.target, undoes=number))
         # a text that had no hash for it is placed
         self.take_over_rehashed()
-        if e.fold and (pair := self.part(e)):
-            self.told_apart(*pair, e.similarity)
+        if e.fold and (mark := self.part(e)):
+            self.parted[mark] = len(self.judgements)
+            self.told_apart(*mark[1:], e.similarity)
         return event
 
     def restore(self, undo: Event) -> Event:
@@ -220,9 +222,10 @@ class World(Ingesting):
     def told_together(self, e: Event) -> None:
         """The record that the texts of an undone merge are distinct no longer counts."""
         assert e.fold is not None
-        for mark, child, top in [p for p in self.parted if p[:2] == (e.run or e.number, e.fold[0])]:
-            self.parted.discard((mark, child, top))
-            for j in self.judgements:
+        for mark in [p for p in self.parted if p[:2] == (e.run or e.number, e.fold[0])]:
+            number = self.parted.pop(mark)
+            _, child, top = mark
+            for j in self.judgements if number is None else [self.judgements[number]]:
                 if (j.memory, j.other, j.state, j.verdict, j.kind) == (
                     child,
                     top,
