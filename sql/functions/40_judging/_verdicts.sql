@@ -185,10 +185,9 @@ begin
     loop
         v_slot := array(select u from unnest(p_members) as u where u.scope_key = v_scope order by u.memory_id);
         v_oldest := v_slot[1];
-        v_conflict := memfold_internal._conflict_of(v_slot);
+        v_conflict := memfold_internal._conflict_of(j, v_slot);
         -- Two unequal values of a slot cannot both be current under these policies, unless a person says so (model null).
-        if (v_conflict = 'keep_existing' or v_conflict = 'review' and j.kind <> 'review' and j.model is not null)
-            and not (j.verdict = 'distinct' and j.model is null)
+        if v_conflict in ('keep_existing', 'review') and not (j.verdict = 'distinct' and j.model is null)
             and memfold_internal._is_slot(v_oldest.tenant_id, v_oldest.bucket_id, v_oldest.memory_type, v_oldest.predicate)
             and exists (
                 select from unnest(v_slot[2:]) as u where not memfold_internal._is_same_value(u, v_oldest)
@@ -218,18 +217,19 @@ begin
 end;
 $$;
 
--- The conflict policy for members: the predicate's if they have one scope, else that of the newest's type. Only reads.
-create or replace function memfold_internal._conflict_of(p_members memfold.memories[]) returns text
+-- The conflict policy for members: the predicate's if they have one scope, else that of the newest's type; newest_wins in
+-- place of review if a person has answered (model null, or kind review), who is not asked again. Only reads.
+create or replace function memfold_internal._conflict_of(j memfold.judgements, p_members memfold.memories[]) returns text
 language plpgsql stable
 as $$
 declare
     v_newest constant memfold.memories := p_members[cardinality(p_members)];
-    v_conflict constant text := (memfold_internal._policy(v_newest.tenant_id, v_newest.bucket_id, v_newest.memory_type)).conflict;
+    v_conflict text := (memfold_internal._policy(v_newest.tenant_id, v_newest.bucket_id, v_newest.memory_type)).conflict;
 begin
-    if exists (select from unnest(p_members) as m where m.scope_key <> v_newest.scope_key) then
-        return v_conflict;
+    if not exists (select from unnest(p_members) as m where m.scope_key <> v_newest.scope_key) then
+        v_conflict := memfold_internal._conflict(v_newest.tenant_id, v_newest.predicate, v_conflict);
     end if;
-    return memfold_internal._conflict(v_newest.tenant_id, v_newest.predicate, v_conflict);
+    return case when v_conflict = 'review' and (j.kind = 'review' or j.model is null) then 'newest_wins' else v_conflict end;
 end;
 $$;
 
@@ -301,10 +301,8 @@ begin
         r.event_id := memfold_internal._record_relation(j, 'judged', v_newest.memory_id, v_oldest.memory_id, null, null);
         return r;
     elsif j.verdict = 'contradiction' then
-        v_conflict := memfold_internal._conflict_of(v_members);
-        -- A person who has answered is not asked again.
-        o := memfold_internal._contradict(j, v_members,
-            case when j.kind = 'review' or v_conflict = 'review' and j.model is null then 'newest_wins' else v_conflict end, true);
+        v_conflict := memfold_internal._conflict_of(j, v_members);
+        o := memfold_internal._contradict(j, v_members, case when j.kind = 'review' then 'newest_wins' else v_conflict end, true);
     else
         o := memfold_internal._keep_apart(j, v_members);
     end if;
